@@ -1,0 +1,123 @@
+"""`cifar10`: 60,000 colour photographs of ten kinds of things, 32x32 pixels, read from Parquet files.
+
+The layout is the one of the Hugging Face hub: `cifar10/train.parquet` and `cifar10/test.parquet` below the data
+directory, with a column `img` (struct of encoded `bytes` and `path`) and a column `label`. The images are decoded
+once into a cache (`EXPLORER_CACHE`, or `~/.cache/explorer`) that is named by the files' digest.
+"""
+
+import hashlib
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from PIL import Image, UnidentifiedImageError
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from explorer import rundir
+from explorer.data.dataset import Dataset, DataSource, Split
+from explorer.errors import DataError
+
+SIDES = ("train", "test")
+MAX_ENCODED_BYTES = 2**20  # of one image
+MAX_EXAMPLES = 10**6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cifar10(DataSource):
+    """Photographs of ten kinds of things; `augment` crops (4 pixels) and mirrors the training images at random."""
+
+    name: ClassVar[str] = "cifar10"
+    summary: ClassVar[str] = "50,000 training and 10,000 test photographs, 32x32, ten classes"
+    source: ClassVar[str] = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"
+    licence: ClassVar[str] = "not stated by its authors"
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
+
+    augment: bool = True
+
+    def load(self, data: Path | None) -> Dataset:
+        train, test = (_decoded(path) for path in _files(data))
+        return Dataset(
+            train=train,
+            test=test,
+            classes=10,
+            mean=(0.4914, 0.4822, 0.4465),
+            std=(0.2470, 0.2435, 0.2616),
+            crop=4 if self.augment else 0,
+            flip=self.augment,
+        )
+
+    def digest(self, data: Path | None) -> str:
+        return hashlib.sha256("".join(_file_digest(path) for path in _files(data)).encode()).hexdigest()
+
+
+def _files(data: Path | None) -> list[Path]:
+    where = "give the directory that holds 'cifar10/' by --data or EXPLORER_DATA"
+    if data is None:
+        raise DataError(f"dataset 'cifar10' is not embedded: {where}")
+    paths = [data / "cifar10" / f"{side}.parquet" for side in SIDES]
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"dataset 'cifar10': no file {path}: {where}, as train.parquet and test.parquet")
+    return paths
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _decoded(path: Path) -> Split:
+    """One side, from the cache if it is there."""
+    cache = _cache_directory() / f"cifar10-{_file_digest(path)[:16]}.safetensors"
+    if not cache.is_file():
+        images, labels = _decode(path)
+        rundir.write_bytes(cache, save({"images": torch.from_numpy(images), "labels": torch.from_numpy(labels)}))
+    try:
+        tensors = load(cache.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"damaged cache {cache}: delete it and try again ({error})") from error
+    forms = {name: (tensor.dtype, tuple(tensor.shape[1:])) for name, tensor in tensors.items()}
+    if forms != {"images": (torch.uint8, (3, 32, 32)), "labels": (torch.int64, ())}:
+        raise DataError(f"damaged cache {cache}: delete it and try again (found {forms})")
+    return Split(images=tensors["images"], labels=tensors["labels"])
+
+
+def _cache_directory() -> Path:
+    if chosen := os.environ.get("EXPLORER_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "explorer"
+
+
+def _decode(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The images, N 3 32 32 in uint8, and their labels, N in int64."""
+    try:
+        table = pq.read_table(path, columns=["img", "label"])
+        encoded = table.column("img").combine_chunks().field("bytes").to_pylist()
+        labels = np.asarray(table.column("label").cast(pa.int64()).to_pylist(), dtype=np.int64)
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise DataError(f"{path}: expected Parquet with columns img{{bytes, path}} and label: {error}") from error
+    if not 0 < len(labels) <= MAX_EXAMPLES or labels.min() < 0 or labels.max() > 9:
+        raise DataError(f"{path}: expected 1 to {MAX_EXAMPLES} examples with labels 0 to 9")
+    images = np.empty((len(labels), 3, 32, 32), dtype=np.uint8)
+    for index, content in enumerate(encoded):
+        images[index] = _pixels(content, where=f"{path}, row {index}")
+    return images, labels
+
+
+def _pixels(content: bytes | None, *, where: str) -> np.ndarray:
+    if content is None or len(content) > MAX_ENCODED_BYTES:
+        raise DataError(f"{where}: expected an encoded image of at most {MAX_ENCODED_BYTES} bytes")
+    try:
+        with Image.open(io.BytesIO(content), formats=("PNG", "JPEG")) as image:
+            if image.size != (32, 32):
+                raise DataError(f"{where}: image of {image.size[0]}x{image.size[1]} pixels, expected 32x32")
+            return np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{where}: not a readable PNG or JPEG image: {error}") from error

@@ -1,0 +1,20 @@
+"""The table of datasets: a new one is its file and a line here."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from explorer.data.cifar10 import Cifar10
+from explorer.data.dataset import Dataset, DataSource
+from explorer.data.digits import Digits
+
+DATASETS: dict[str, type[DataSource]] = {source.name: source for source in (Cifar10, Digits)}
+
+
+def load(source: DataSource, data: Path | None) -> Dataset:
+    """The dataset, kept in memory for the next run of this process as long as its content has the same digest."""
+    return _loaded(source, data, source.digest(data))
+
+
+@lru_cache(maxsize=2)
+def _loaded(source: DataSource, data: Path | None, digest: str) -> Dataset:
+    return source.load(data)

@@ -1,0 +1,64 @@
+"""The errors a user can meet, as one tree. Every message says what was found, what was expected and what is allowed.
+
+The command line prints the message alone; `--debug` adds the traceback. Anything that is not an `ExplorerError`
+is a defect of ours and keeps its traceback.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ExplorerError(Exception):
+    """The root: everything below is caused by input or surroundings, and says how to mend it."""
+
+
+class RecipeError(ExplorerError):
+    """A recipe, or a value in one, cannot be used."""
+
+
+class SpecError(RecipeError):
+    """A specification file cannot be used."""
+
+
+class DataError(ExplorerError):
+    """A dataset is absent or damaged."""
+
+
+class RunError(ExplorerError):
+    """A run directory is absent, damaged, or in use by somebody else."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint is damaged or belongs to another run."""
+
+
+class TrainingError(ExplorerError):
+    """Training cannot go on, for example because the loss is no longer finite."""
+
+
+class SweepError(ExplorerError):
+    """A sweep cannot start or go on."""
+
+
+class StoreError(ExplorerError):
+    """The database is absent, damaged, or in use by somebody else."""
+
+
+class AnalysisError(ExplorerError):
+    """A question to the results that they cannot answer."""
+
+
+class PriceError(ExplorerError):
+    """A price table cannot be used."""
+
+
+def unknown(kind: str, found: str, known: Iterable[str]) -> str:
+    """The message for a name that is not in a table, with the nearest name that is.
+
+    >>> unknown("method", "mixupp", ["mixup", "sam"])
+    "unknown method 'mixupp'; did you mean 'mixup'? known: mixup, sam"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(found, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"unknown {kind} {found!r}{hint} known: {', '.join(names) or 'none'}"

@@ -1,0 +1,1 @@
+"""Networks: the specification of each family and the modules it builds."""

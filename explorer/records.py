@@ -1,0 +1,200 @@
+"""The records that a run writes and that everybody reads: frozen, versioned, checked when they are read.
+
+A record is written by the training side, read by the store, the audit and the views, and never changed. Times are
+seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SHA-256 in hexadecimal.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.errors import RunError
+
+FORMAT = 1
+
+Record = TypeVar("Record")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def record(cls: type[Record]) -> type[Record]:
+    """Make a class a frozen record whose JSON form is checked strictly: no unknown keys, finite numbers."""
+    made = dataclass(frozen=True, kw_only=True, slots=True)(cls)
+    made.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # pyright: ignore
+    return made
+
+
+@record
+class Metric:
+    """What a number means: the unit it is in and which way is better."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(name="accuracy", unit="fraction", higher_is_better=True),
+        Metric(name="nll", unit="nats", higher_is_better=False),
+        Metric(name="train_loss", unit="nats", higher_is_better=False),
+        Metric(name="lr", unit="1", higher_is_better=False),
+    )
+}
+
+
+@record
+class Hardware:
+    """The machine as far as it decides bits and speed."""
+
+    device: Literal["cpu", "cuda"]
+    name: str  # "AMD EPYC 7B13", "NVIDIA H200"
+    threads: int  # torch threads of one run
+    world_size: int = 1  # processes that train one run together
+
+
+@record
+class RunRecord:
+    """`run.json`: what the run is. `identity` holds everything that determines the result, and nothing else."""
+
+    format: Literal[1] = FORMAT
+    run_id: str  # resnet8-digits-fast-ssr0.5-s1-3f9c2a7d; ends in the first 8 characters of digest(identity)
+    sweep: str
+    recipe: str  # the recipe's name in the sweep; not part of the identity
+    baseline: str  # the name of the sweep's baseline recipe
+    tuning: str | None  # how the baseline was tuned; None: it was not, and every view says so
+    identity: dict[str, Any]
+    recipe_digest: str  # of the identity without seed and budget: one curve, and one profile for each hardware
+    dataset: str
+    model: str
+    methods: tuple[str, ...]
+    ssr: float  # scale-schedule ratio: the budget as a multiple of the recipe's full schedule
+    seed: int
+    steps: int  # optimiser steps at this budget
+    batch_size: int
+    precision: str
+    hardware: Hardware
+    quality: str  # the dataset's first metric, a key of METRICS
+    phases: dict[str, int]  # steps spent in each phase of different speed; the sum is `steps`
+
+
+@record
+class Timings:
+    """Seconds of wall time in one run, apart by what they were spent on. Warm-up steps are in `warmup` alone."""
+
+    read: float = 0.0
+    preprocess: float = 0.0
+    transfer: float = 0.0
+    wait: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+    optimizer: float = 0.0
+    governance: float = 0.0
+    other: float = 0.0
+    warmup: float = 0.0
+    evaluation: float = 0.0
+    checkpoint: float = 0.0
+
+    def training(self) -> float:
+        """Seconds of the timed optimiser steps: everything but warm-up, evaluation and checkpoints."""
+        total = sum(getattr(self, name.name) for name in dataclasses.fields(self))
+        return total - self.warmup - self.evaluation - self.checkpoint
+
+
+@record
+class ResultRecord:
+    """`result.json`: the run is done, and this is what came out. Its presence is the only sign of success."""
+
+    format: Literal[1] = FORMAT
+    run_id: str
+    metrics: dict[str, float]  # final quality, by name in METRICS
+    steps: int
+    examples: int  # examples trained on, counted with repetition
+    timings: Timings
+    timed_steps: int  # the steps that `timings.training()` covers
+    contended: bool  # other runs shared the machine: these timings are no measure of cost
+    resumed: int  # how often the run was resumed from a checkpoint
+    state_digest: str  # parameters and buffers of the finished model
+    files: dict[str, str]  # digest of each file of the run that is complete now, by its name in the run directory
+    finished_at: str
+
+
+@record
+class FailureRecord:
+    """`failure.json`: why the last attempt did not finish."""
+
+    format: Literal[1] = FORMAT
+    run_id: str
+    kind: Literal["exception", "dead kernel", "timeout", "interrupted", "lost worker"]
+    message: str
+    attempts: int
+    failed_at: str
+
+
+@record
+class PhaseProfile:
+    """The uncontended time of one step in one phase: median of `windows` interleaved windows, and their quartiles."""
+
+    seconds: float
+    low: float
+    high: float
+    windows: int
+    split: dict[str, float] = field(default_factory=dict)  # the same step apart: keys of `Timings`, seconds
+
+
+@record
+class ProfileRecord:
+    """`_profiles/<key>.json`: step times of a recipe on a quiet machine, phase by phase, and its inference time."""
+
+    format: Literal[1] = FORMAT
+    recipe_digest: str
+    recipe: str
+    hardware: Hardware
+    torch: str
+    phases: dict[str, PhaseProfile]
+    inference_seconds: float  # for one example, in evaluation mode
+    made_at: str
+
+    @property
+    def key(self) -> str:
+        """The name of its file: recipe and hardware."""
+        return digest([self.recipe_digest, dataclasses.asdict(self.hardware)])[:16]
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """The record as a JSON object."""
+    return _adapter(type(record)).dump_python(record, mode="json")
+
+
+def from_json(kind: type[Record], value: Any, *, where: str) -> Record:
+    """Check a JSON value and return the record. Raises `RunError` that names `where`, the key and the fault."""
+    try:
+        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the whole record"
+        raise RunError(
+            f"{where}: damaged: {key}: {first['msg']} (a {kind.__name__} of format {FORMAT} is expected)"
+        ) from error
+
+
+def write(path: Path, record: Any) -> None:
+    """Write a record whole or not at all."""
+    rundir.write_json(path, to_json(record))
+
+
+def read(kind: type[Record], path: Path) -> Record:
+    """Read a record. Raises `RunError` when the file is absent or damaged."""
+    return from_json(kind, rundir.read_json(path), where=str(path))

@@ -1,0 +1,156 @@
+"""The run directory: every file name in it, and how files get there whole.
+
+This is the seam between training and reading. Layout:
+
+    runs/<sweep>/sweep.json              the plan: recipes, run ids in order
+    runs/<sweep>/.lock                   held by the process that executes the sweep
+    runs/<sweep>/_profiles/<key>.json    uncontended step times of a recipe
+    runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
+                          environment.json
+                          metrics.jsonl  a line a measurement
+                          checkpoint/    the newest state to resume from
+                          notebook.ipynb the executed notebook
+                          failure.json   why the last attempt failed; gone when a later one succeeds
+                          result.json    written last: without it the run is not done
+                          .lock          held while the run trains
+
+Locks are advisory `flock`s: the kernel releases them when their holder dies, however it dies, so a killed process
+never leaves a run that looks alive. They need a local disk.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from explorer.errors import RunError
+
+RUN = "run.json"
+RESULT = "result.json"
+FAILURE = "failure.json"
+ENVIRONMENT = "environment.json"
+METRICS = "metrics.jsonl"
+NOTEBOOK = "notebook.ipynb"
+CHECKPOINT = "checkpoint"
+PROFILES = "_profiles"
+SWEEP = "sweep.json"
+LOCK = ".lock"
+
+MAX_JSON_BYTES = 16 * 2**20
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `path` whole or not at all: a temporary file beside it, flushed to the disk, renamed over it.
+
+    Raises `RunError` if the disk refuses, and leaves what was there before.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _flush_directory(path.parent)
+    except OSError as error:
+        _discard(temporary)
+        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, whole or not at all. NaN and infinity are refused."""
+    write_bytes(path, (json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of bounded size. Raises `RunError` that names the file and the fault."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise RunError(f"{path}: too large: {path.stat().st_size} bytes, at most {MAX_JSON_BYTES} are read")
+        return json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path}: damaged: not JSON ({error})") from error
+
+
+def run_directories(sweep_directory: Path) -> list[Path]:
+    """The run directories of a sweep, by name. Names with `_` or `.` in front and links are not runs."""
+    if not sweep_directory.is_dir():
+        return []
+    return sorted(
+        path
+        for path in sweep_directory.iterdir()
+        if path.is_dir() and not path.is_symlink() and path.name[0] not in "_." and (path / RUN).exists()
+    )
+
+
+@contextmanager
+def locked(directory: Path, *, what: str, patience: float = 1.0) -> Iterator[None]:
+    """Hold the directory's lock. Raises `RunError` if another process still holds it after `patience` seconds.
+
+    `what` names the thing in the message, such as "sweep 'digits'". Some patience is needed: `is_locked` takes the
+    lock for a moment, and the kernel of a killed worker takes about a second to notice that it is alone.
+    """
+    with _open_lock(directory) as file:
+        deadline = time.monotonic() + patience
+        while not _try_lock(file, fcntl.LOCK_EX):
+            if time.monotonic() >= deadline:
+                file.seek(0)
+                holder = file.read(100).strip() or "another process"
+                raise RunError(f"{what} is in use by {holder}: wait for it or stop it first ({directory})")
+            time.sleep(0.02)
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether some process holds the directory's lock now. Works on a read-only directory too."""
+    try:
+        file = (directory / LOCK).open("r")
+    except OSError:
+        return False
+    with file:
+        return not _try_lock(file, fcntl.LOCK_SH)
+
+
+def _try_lock(file: IO[str], mode: int) -> bool:
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _open_lock(directory: Path) -> IO[str]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return (directory / LOCK).open("a+")
+    except OSError as error:
+        raise RunError(f"cannot lock {directory}: {error.strerror or error}") from error
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _discard(temporary: Path) -> None:
+    try:
+        temporary.unlink(missing_ok=True)
+    except OSError:
+        return  # the disk that refused the write refuses this too; the first error is the one to show
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
