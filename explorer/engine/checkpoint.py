@@ -1,0 +1,123 @@
+"""Checkpoints: tensors as safetensors, the rest as JSON, nothing that could run code.
+
+A checkpoint is two files in `checkpoint/`, `step-00000042.safetensors` and then `step-00000042.json`, which holds the
+digest of the first and of itself. A checkpoint without its JSON does not exist; the newest two are kept, so one damaged
+file costs time and nothing else.
+"""
+
+import dataclasses
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.errors import CheckpointError, ExplorerError
+
+KEEP = 2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """Everything that steps: `tensors` by unique name, `plain` JSON values."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    plain: dict[str, Any]
+
+
+@records.record
+class _Record:
+    """The JSON file."""
+
+    format: Literal[1] = 1
+    run_id: str
+    step: int
+    sha256: str  # of the file of tensors
+    plain: dict[str, Any]
+    digest: str = ""  # of this record without the digest
+
+    def sealed(self) -> "_Record":
+        """The record with its own digest."""
+        return dataclasses.replace(self, digest=digest({**dataclasses.asdict(self), "digest": ""}))
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str) -> None:
+    """Write the checkpoint whole or not at all, then drop all but the newest two up to its step.
+
+    One of a later step is there only if it could not be used.
+    """
+    content = save({name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()})
+    name = directory / f"step-{checkpoint.step:08d}"
+    rundir.write_bytes(name.with_suffix(".safetensors"), content)
+    record = _Record(
+        run_id=run_id,
+        step=checkpoint.step,
+        sha256=hashlib.sha256(content).hexdigest(),
+        plain=checkpoint.plain,
+    )
+    records.write(name.with_suffix(".json"), record.sealed())
+    kept = [path for path in _records(directory) if path.stem <= name.name][:KEEP]
+    for path in set(_records(directory)) - set(kept):
+        remove_checkpoint(path)
+
+
+def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None if there is none. A damaged one is reported and passed over:
+    the steps since the one before it are trained again, with the same result."""
+    for record in _records(directory):
+        try:
+            return load_checkpoint(record, run_id=run_id)
+        except CheckpointError as error:
+            log.warning("%s; falling back to the checkpoint before it, or to the start", error)
+    return None
+
+
+def load_checkpoint(record: Path, *, run_id: str) -> Checkpoint:
+    """Read one checkpoint by its JSON file. Raises `CheckpointError` if it is damaged or of another run."""
+    try:
+        found = records.read(_Record, record)
+        whole = found == found.sealed()
+        content = record.with_suffix(".safetensors").read_bytes()
+    except (ExplorerError, OSError) as error:
+        raise CheckpointError(f"checkpoint {record.stem}: {error}") from error
+    if not whole:
+        raise CheckpointError(f"checkpoint {record}: damaged: it does not have the digest that it names")
+    if found.run_id != run_id:
+        raise CheckpointError(f"checkpoint {record}: of run {found.run_id}, not of {run_id}")
+    if hashlib.sha256(content).hexdigest() != found.sha256:
+        raise CheckpointError(f"checkpoint {record}: damaged: its tensors do not have the recorded digest")
+    try:
+        return Checkpoint(step=found.step, tensors=load(content), plain=found.plain)
+    except SafetensorError as error:
+        raise CheckpointError(f"checkpoint {record}: damaged: {error}") from error
+
+
+def remove_checkpoint(record: Path) -> None:
+    """Delete a checkpoint, its JSON first."""
+    record.unlink(missing_ok=True)
+    record.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def remove_all(directory: Path) -> None:
+    """Delete every checkpoint of a finished run, and the directory if nothing else is in it."""
+    for record in _records(directory):
+        remove_checkpoint(record)
+    if directory.is_dir():
+        for rest in [*directory.glob("step-*.safetensors"), *directory.glob(".step-*.tmp")]:
+            rest.unlink()
+        if not any(directory.iterdir()):
+            directory.rmdir()
+
+
+def _records(directory: Path) -> list[Path]:
+    """The JSON files of all checkpoints, newest first."""
+    return sorted(directory.glob("step-*.json"), reverse=True)

@@ -1,0 +1,172 @@
+"""Training a run from wherever it stands to its end: steps, metrics, checkpoints, evaluation, interruption.
+
+What is on the disk is always enough: a run killed at any moment goes on from its newest checkpoint, repeats the steps
+behind it, and ends with the same bits as a run that nobody disturbed.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from explorer import rundir
+from explorer.engine.checkpoint import Checkpoint, load_newest, save_checkpoint
+from explorer.engine.loop import Loop
+from explorer.engine.metrics import MetricsWriter
+from explorer.records import Timings, from_json, record, to_json
+
+CHECKPOINT_SECONDS = 10.0  # at most this much work is lost; runs shorter than that never write one
+LOSS_POINTS = 200  # lines of training loss in `metrics.jsonl`, about
+FLUSH_POINTS = 50  # as many losses stay on the device at most: reading one makes the program wait for it
+
+Progress = Callable[[int, int], None]  # (steps done, total steps)
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    """What came out of training."""
+
+    metrics: dict[str, float]
+    timings: Timings
+    timed_steps: int
+    resumed: int
+    state_digest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FitOptions:
+    """How the run is watched and saved; none of it changes its result."""
+
+    directory: Path
+    run_id: str
+    evaluations: int = 1  # spread evenly over the run; the last is at its end
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    on_progress: Progress = lambda done, total: None
+    stop: Stop = lambda: False  # asked after each step; true saves a checkpoint and raises KeyboardInterrupt
+
+
+def fit(loop: Loop, options: FitOptions) -> Fitted:
+    """Train to the end. Raises `TrainingError` when a loss is not finite and KeyboardInterrupt when told to stop."""
+    before = _resume(loop, options)
+    loop.call("before_fit")
+    with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer:
+        session = _Session(loop, options, writer, before)
+        session.train()
+        metrics = session.finish()
+    return Fitted(
+        metrics=metrics,
+        timings=loop.clock.timings(before.timings),
+        timed_steps=before.timed_steps + loop.clock.timed_steps,
+        resumed=before.resumed,
+        state_digest=state_digest(loop),
+    )
+
+
+def state_digest(loop: Loop) -> str:
+    """SHA-256 over the model's parameters and buffers: names, types, shapes and bytes, in the order of names."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(loop.tensors().items()):
+        if name.startswith("model/"):
+            plain = tensor.cpu().contiguous()
+            header = f"{name}|{plain.dtype}|{tuple(plain.shape)}|{plain.numel() * plain.element_size()}\n"
+            total.update(header.encode())
+            total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+@record
+class _Before:
+    """What earlier processes of this run left, beside tensors: `plain` in a checkpoint."""
+
+    offset: int = 0  # bytes of `metrics.jsonl`
+    timings: Timings = field(default_factory=Timings)
+    timed_steps: int = 0
+    resumed: int = 0  # how often
+
+
+def _resume(loop: Loop, options: FitOptions) -> _Before:
+    """Bring the loop to the newest checkpoint, if there is one."""
+    checkpoint = load_newest(options.directory / rundir.CHECKPOINT, run_id=options.run_id)
+    if checkpoint is None:
+        return _Before()
+    before = from_json(_Before, checkpoint.plain, where=f"checkpoint of step {checkpoint.step}")
+    loop.restore(checkpoint.tensors, step=checkpoint.step)
+    return replace(before, resumed=before.resumed + 1)
+
+
+class _Session:
+    """This process's share of the run."""
+
+    def __init__(self, loop: Loop, options: FitOptions, writer: MetricsWriter, before: _Before) -> None:
+        self.loop, self.options, self.writer, self.before = loop, options, writer, before
+        total = loop.setting.total_steps
+        self._every = max(1, total // LOSS_POINTS)
+        self._evaluate_at = {round(total * k / options.evaluations) for k in range(1, options.evaluations)} - {0, total}
+        self._pending: list[tuple[int, float, Tensor]] = []
+        self._saved_at = time.monotonic()
+
+    def train(self) -> None:
+        loop, total = self.loop, self.loop.setting.total_steps
+        first = loop.state.step
+        while loop.state.step < total:
+            loop.clock.start_step(loop.state.step - first)
+            lr = loop.learning_rate()
+            loss = loop.step()
+            loop.clock.end_step()
+            self._after_step(loop.state.step, lr, loss)
+
+    def finish(self) -> dict[str, float]:
+        """The final weights and their metrics."""
+        self._flush_losses()
+        self.loop.call("after_fit")
+        metrics = self._evaluate()
+        self.writer.flush()
+        return metrics
+
+    def _after_step(self, step: int, lr: float, loss: Tensor) -> None:
+        if step % self._every == 0 or step == 1:
+            self._pending.append((step, lr, loss))
+        if len(self._pending) >= FLUSH_POINTS:
+            self._flush_losses()
+        if step in self._evaluate_at:
+            self._flush_losses()
+            self._evaluate()
+        if self.options.stop():
+            self._save()
+            raise KeyboardInterrupt
+        if time.monotonic() - self._saved_at >= self.options.checkpoint_seconds:
+            self._save()
+        self.options.on_progress(step, self.loop.setting.total_steps)
+
+    def _evaluate(self) -> dict[str, float]:
+        self.loop.clock.restart()
+        metrics = self.loop.evaluate()
+        self.loop.clock.end("evaluation")
+        for name, value in metrics.items():
+            self.writer.write(self.loop.state.step, name, value)
+        return metrics
+
+    def _flush_losses(self) -> None:
+        for step, lr, loss in self._pending:
+            self.writer.write(step, "train_loss", loss.item())
+            self.writer.write(step, "lr", lr)
+        self._pending.clear()
+
+    def _save(self) -> None:
+        self.loop.clock.restart()
+        self._flush_losses()
+        standing = _Before(
+            offset=self.writer.flush(),
+            timings=self.loop.clock.timings(self.before.timings),
+            timed_steps=self.before.timed_steps + self.loop.clock.timed_steps,
+            resumed=self.before.resumed,
+        )
+        checkpoint = Checkpoint(step=self.loop.state.step, tensors=self.loop.tensors(), plain=to_json(standing))
+        save_checkpoint(self.options.directory / rundir.CHECKPOINT, checkpoint, run_id=self.options.run_id)
+        self._saved_at = time.monotonic()
+        self.loop.clock.end("checkpoint")

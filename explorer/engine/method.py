@@ -1,0 +1,113 @@
+"""The interface of a training method: a frozen value with hooks.
+
+A method holds hyper-parameters and nothing else; `asdict` is its record. What it must remember from step to step
+lives in `state.memory[name]`, which the engine creates, hands over and checkpoints. What a schedule needs is a pure
+function of the step, so resuming, planning and profiling need no state at all.
+"""
+
+from abc import ABC
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Self
+
+from torch import Tensor
+
+from explorer.engine.state import State
+
+
+class Kind(IntEnum):
+    """Where a method acts. Hooks run in this order: a mixed example has no loss to rank, so SELECT precedes MIX."""
+
+    SURGERY = 0  # changes the model before there is an optimiser
+    PLAN = 1  # decides who may change what in a step
+    SHAPE = 2  # changes the shape of the whole batch
+    SELECT = 3  # drops examples
+    MIX = 4  # mixes examples
+    TARGET = 5  # changes loss targets alone
+    LAYOUT = 6  # memory format and execution, after all that changes shapes
+    RECOMPUTE = 7  # takes gradients at other parameters
+    GRADIENT = 8  # changes the summed gradient
+    AVERAGE = 9  # averages weights after the update
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moment:
+    """A point of a planned run, enough for a schedule."""
+
+    step: int
+    total_steps: int
+    example_shape: tuple[int, ...]  # C H W
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method(ABC):
+    """A training method. Hooks do nothing unless a subclass defines them; the loop in `engine.loop` says when they run.
+
+    `before_*` and `change_*` hooks run in order, `after_*` hooks in reverse order.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind]
+    summary: ClassVar[str]
+    source: ClassVar[str]  # paper, or "no paper"
+    before: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come later
+    after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
+    conflicts_with: ClassVar[dict[str, str]] = {}  # method name: why they cannot be combined
+
+    def neutral(self) -> Self | None:
+        """The same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
+        return None
+
+    def phase(self, moment: Moment) -> str:
+        """A name for the speed of this step, such as "size 16"; "" if the method never changes the speed of a step."""
+        return ""
+
+    def memory(self, state: State) -> dict[str, Tensor]:
+        """The running state at step 0, made after the optimisers. Later it is in `state.memory[name]`."""
+        return {}
+
+    def change_model(self, state: State) -> None: ...
+    def before_fit(self, state: State) -> None: ...
+    def before_step(self, state: State) -> None: ...
+    def change_batch(self, state: State) -> None: ...
+    def change_plan(self, state: State) -> None: ...
+    def before_forward(self, state: State) -> None: ...
+    def after_forward(self, state: State) -> None: ...
+    def before_loss(self, state: State) -> None: ...
+    def after_loss(self, state: State) -> None: ...
+    def before_backward(self, state: State) -> None: ...
+    def after_backward(self, state: State) -> None: ...
+    def change_gradients(self, state: State) -> None: ...
+    def before_update(self, state: State) -> None: ...
+    def after_update(self, state: State) -> None: ...
+    def after_step(self, state: State) -> None: ...
+    def after_fit(self, state: State) -> None: ...
+    def before_evaluation(self, state: State) -> None: ...
+    def after_evaluation(self, state: State) -> None: ...
+
+
+HOOKS: tuple[str, ...] = (
+    "change_model",
+    "before_fit",
+    "before_step",
+    "change_batch",
+    "change_plan",
+    "before_forward",
+    "after_forward",
+    "before_loss",
+    "after_loss",
+    "before_backward",
+    "after_backward",
+    "change_gradients",
+    "before_update",
+    "after_update",
+    "after_step",
+    "before_evaluation",
+    "after_evaluation",
+    "after_fit",
+)
+
+
+def used_hooks(method: type[Method]) -> tuple[str, ...]:
+    """The hooks that a method defines, in the order of the loop."""
+    return tuple(hook for hook in HOOKS if getattr(method, hook) is not getattr(Method, hook))

@@ -1,0 +1,65 @@
+"""Timing single steps of a loop without training it to its end: what a profile is made of."""
+
+import time
+from dataclasses import asdict, dataclass
+
+import torch
+
+from explorer.engine.clock import Clock
+from explorer.engine.loop import Loop
+from explorer.records import Timings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A step of a schedule: its number and the schedule's length."""
+
+    step: int
+    total_steps: int
+
+
+def time_steps(loop: Loop, place: Place, *, count: int) -> float:
+    """Mean seconds of `count` executions of that step, the device synchronised around them.
+
+    The parameters move, the step number does not: data, sizes and frozen layers are those of that step.
+    """
+    _synchronise(loop)
+    start = time.perf_counter()
+    for _ in range(count):
+        _step(loop, place)
+    _synchronise(loop)
+    return (time.perf_counter() - start) / count
+
+
+def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:
+    """Mean seconds of that step by part (the fields of `Timings` that are not zero), synchronised at every part."""
+    loop.clock = Clock(loop.setting.batches.device, warmup_steps=0, split=True)
+    for _ in range(count):
+        loop.clock.start_step(0)
+        _step(loop, place)
+        loop.clock.end_step()
+    return {part: seconds / count for part, seconds in asdict(loop.clock.timings(Timings())).items() if seconds}
+
+
+@torch.no_grad()
+def time_inference(loop: Loop, *, examples: int, count: int) -> float:
+    """Mean seconds for one example in evaluation mode, fp32, in batches of `examples`."""
+    batches = loop.setting.batches
+    images = batches.normalise(batches.dataset.test.images[:examples])
+    loop.setting.model.eval()
+    _synchronise(loop)
+    start = time.perf_counter()
+    for _ in range(count):
+        loop.setting.model(images)
+    _synchronise(loop)
+    return (time.perf_counter() - start) / count / len(images)
+
+
+def _step(loop: Loop, place: Place) -> None:
+    loop.state.step, loop.state.total_steps = place.step, place.total_steps
+    loop.step()
+
+
+def _synchronise(loop: Loop) -> None:
+    if loop.setting.batches.device.type == "cuda":
+        torch.cuda.synchronize()

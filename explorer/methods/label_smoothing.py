@@ -1,0 +1,43 @@
+"""Label smoothing: move every target a little way towards uniform.
+
+Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, arXiv:1512.00567.
+Shapes: B examples, K classes.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.batches import dense
+from explorer.engine.method import Kind, Method
+from explorer.engine.state import State
+
+
+def smooth_labels(targets_BK: Tensor, *, smoothing: float) -> Tensor:
+    """Return `(1 - smoothing) * targets + smoothing / K`; rows still sum to one. Zero returns the targets."""
+    if smoothing == 0:
+        return targets_BK
+    return (1 - smoothing) * targets_BK + smoothing / targets_BK.size(-1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelSmoothing(Method):
+    """Smooth the targets that the loss sees. Metrics keep the true labels."""
+
+    name: ClassVar[str] = "label_smoothing"
+    kind: ClassVar[Kind] = Kind.TARGET
+    summary: ClassVar[str] = "Mixes every loss target with the uniform distribution."
+    source: ClassVar[str] = "Szegedy et al. 2016, arXiv:1512.00567"
+
+    smoothing: Annotated[float, Field(ge=0, lt=1, description="weight of the uniform distribution")] = 0.1
+
+    def before_loss(self, state: State) -> None:
+        assert state.loss_targets is not None
+        if self.smoothing:
+            targets_BK = dense(state.loss_targets, classes=state.classes)
+            state.loss_targets = smooth_labels(targets_BK, smoothing=self.smoothing)
+
+    def neutral(self) -> Self:
+        return replace(self, smoothing=0.0)

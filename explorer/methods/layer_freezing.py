@@ -1,0 +1,79 @@
+"""Layer freezing: stop training the first layers part of the way through, and save their backward pass.
+
+Brock et al., "FreezeOut", 2017, arXiv:1706.04983; Raghu et al., "SVCCA", 2017, arXiv:1706.05806. The share that is
+frozen is a share of the model's multiply-adds, in the order in which the layers run, so that it is a share of work;
+the last layer always trains. A frozen layer also keeps its normalisation statistics.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field
+
+from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.state import State
+from explorer.engine.surgery import Leaf
+
+PHASES = 10  # the speed of a step is taken as equal within a tenth of the frozen share
+
+
+def frozen_share(progress: float, *, start: float, level: float) -> float:
+    """The share to freeze: 0 up to `start`, then a straight line to `level` at the end."""
+    if progress <= start:
+        return 0.0
+    return level * (progress - start) / (1 - start)
+
+
+def frozen_prefix(layers: Sequence[Leaf], *, share: float) -> list[Leaf]:
+    """The longest run of first layers that costs at most `share` of all; never the last layer."""
+    total = sum(leaf.cost for leaf in layers)
+    prefix: list[Leaf] = []
+    cost = 0
+    for leaf in layers[:-1]:
+        cost += leaf.cost
+        if cost > share * total:
+            break
+        prefix.append(leaf)
+    return prefix
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerFreezing(Method):
+    """Freeze a growing prefix of the layers: no example may change them, and their backward is not run."""
+
+    name: ClassVar[str] = "layer_freezing"
+    kind: ClassVar[Kind] = Kind.PLAN
+    summary: ClassVar[str] = "Stops training the first layers part of the way through."
+    source: ClassVar[str] = "Brock et al. 2017, arXiv:1706.04983; Raghu et al. 2017, arXiv:1706.05806"
+
+    start: Annotated[float, Field(ge=0, lt=1, description="share of training before the first layer freezes")] = 0.5
+    level: Annotated[float, Field(ge=0, le=1, description="share of the work that is frozen at the end")] = 1.0
+
+    def phase(self, moment: Moment) -> str:
+        if self.level == 0:
+            return ""
+        share = frozen_share(moment.step / moment.total_steps, start=self.start, level=self.level)
+        return "none frozen" if share == 0 else f"{int(round(share * PHASES, 9)) / PHASES:.1f} frozen"
+
+    def change_plan(self, state: State) -> None:
+        frozen = {name for leaf in self._frozen(state) for name in leaf.parameters}
+        if frozen:
+            state.microbatches = tuple(
+                replace(microbatch, parameters=microbatch.parameters - frozen) for microbatch in state.microbatches
+            )
+
+    def before_forward(self, state: State) -> None:
+        for leaf in self._frozen(state):
+            leaf.module.eval()
+
+    def after_forward(self, state: State) -> None:
+        for leaf in self._frozen(state):
+            leaf.module.train()
+
+    def neutral(self) -> Self:
+        return replace(self, level=0.0)
+
+    def _frozen(self, state: State) -> list[Leaf]:
+        share = frozen_share(state.progress, start=self.start, level=self.level)
+        return frozen_prefix(state.layers, share=share) if share else []

@@ -1,0 +1,84 @@
+"""Progressive resizing: begin with small images and grow them to full size.
+
+Howard 2018 (fast.ai, DAWNBench); Touvron et al. 2019, arXiv:1906.06423; Tan, Le 2021, arXiv:2104.00298. Needs a model
+that takes any image size, as those with global pooling do.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field
+
+from explorer.data.interpolate import resize
+from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.state import State
+from explorer.errors import RecipeError
+
+
+def scale_at(progress: float, *, initial_scale: float, delay: float, finetune: float) -> float:
+    """The image scale: `initial_scale` up to `delay`, then a straight line to 1, which holds for the last `finetune`.
+
+    `delay + finetune = 1` is a jump at `delay`.
+    """
+    if progress >= 1 - finetune:
+        return 1.0
+    if progress <= delay:
+        return initial_scale
+    return initial_scale + (1 - initial_scale) * (progress - delay) / (1 - delay - finetune)
+
+
+def size_at(full: int, *, scale: float, increment: int) -> int:
+    """The side in pixels: `full * scale` to the nearest multiple of `increment`, between `increment` and `full`.
+
+    Full scale is the full side, whatever the increment.
+    """
+    if scale >= 1:
+        return full
+    return min(full, max(increment, int(full * scale / increment + 0.5) * increment))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProgressiveResizing(Method):
+    """Train on small images first. Every duration is a share of training, so it scales with the budget."""
+
+    name: ClassVar[str] = "progressive_resizing"
+    kind: ClassVar[Kind] = Kind.SHAPE
+    summary: ClassVar[str] = "Begins with small images and grows them to full size."
+    source: ClassVar[str] = "Howard 2018; Touvron et al. 2019, arXiv:1906.06423; Tan, Le 2021, arXiv:2104.00298"
+
+    initial_scale: Annotated[float, Field(gt=0, le=1, description="share of the full side at the start")] = 0.5
+    delay: Annotated[float, Field(ge=0, le=1, description="share of training at the initial size")] = 0.5
+    finetune: Annotated[float, Field(ge=0, le=1, description="share of training at full size, at the end")] = 0.2
+    increment: Annotated[int, Field(ge=1, le=1024, description="pixels; sides are multiples of it")] = 4
+
+    def __post_init__(self) -> None:
+        if self.delay + self.finetune > 1 + 1e-9:
+            raise RecipeError(f"found delay {self.delay} and finetune {self.finetune}: expected at most 1 together")
+
+    def size(self, moment: Moment) -> tuple[int, int]:
+        """Rows and columns of the images at that moment."""
+        scale = scale_at(
+            moment.step / moment.total_steps,
+            initial_scale=self.initial_scale,
+            delay=self.delay,
+            finetune=self.finetune,
+        )
+        height, width = moment.example_shape[-2:]
+        rows = size_at(height, scale=scale, increment=self.increment)
+        return rows, size_at(width, scale=scale, increment=self.increment)
+
+    def phase(self, moment: Moment) -> str:
+        if self.initial_scale == 1:
+            return ""
+        rows, columns = self.size(moment)
+        return f"{rows}x{columns} px"
+
+    def change_batch(self, state: State) -> None:
+        assert state.batch is not None
+        moment = Moment(
+            step=state.step, total_steps=state.total_steps, example_shape=tuple(state.batch.inputs.shape[1:])
+        )
+        state.batch = replace(state.batch, inputs=resize(state.batch.inputs, size=self.size(moment)))
+
+    def neutral(self) -> Self:
+        return replace(self, initial_scale=1.0)

@@ -1,0 +1,74 @@
+"""Sharpness-aware minimisation: take the gradient where the loss nearby is highest.
+
+Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generalization", 2021, arXiv:2010.01412:
+e = rho * g / |g|, and the step at w uses the gradient at w + e. The norm and the perturbation belong to a region, so
+regions do not see each other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.state import State
+
+EPSILON = 1e-12
+
+
+@torch.no_grad()
+def perturb(parameters: Sequence[nn.Parameter], *, rho: float) -> list[Tensor]:
+    """Move parameters by `rho` along their joint gradient, in place; return copies of what they were."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    assert len(gradients) == len(parameters), "every parameter needs a gradient"
+    norm = torch.nn.utils.get_total_norm(gradients)
+    before = [parameter.detach().clone() for parameter in parameters]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.add_(gradient * (rho / (norm + EPSILON)))
+    return before
+
+
+@torch.no_grad()
+def restore(parameters: Sequence[nn.Parameter], before: Sequence[Tensor]) -> None:
+    """Put the copies back, exactly."""
+    for parameter, old in zip(parameters, before, strict=True):
+        parameter.copy_(old)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SAM(Method):
+    """Every `interval`-th step uses the gradient at the worst point nearby: a second pass over identical data."""
+
+    name: ClassVar[str] = "sam"
+    kind: ClassVar[Kind] = Kind.RECOMPUTE
+    summary: ClassVar[str] = "Takes the gradient at the point nearby where the loss is highest."
+    source: ClassVar[str] = "Foret et al. 2021, arXiv:2010.01412"
+
+    rho: Annotated[float, Field(ge=0, le=100, description="length of the perturbation")] = 0.05
+    interval: Annotated[int, Field(ge=1, description="steps from one perturbed step to the next")] = 1
+
+    def phase(self, moment: Moment) -> str:
+        if self.interval == 1:
+            return ""
+        return "two passes" if self._acts(moment.step) else "one pass"
+
+    def change_gradients(self, state: State) -> None:
+        if not self._acts(state.step):
+            return
+        moved: list[tuple[list[nn.Parameter], list[Tensor]]] = []
+        for region in state.regions.values():
+            parameters = [p for p in region.parameters.values() if p.grad is not None]
+            if parameters:
+                moved.append((parameters, perturb(parameters, rho=self.rho)))
+        state.recompute()
+        for parameters, before in moved:
+            restore(parameters, before)
+
+    def neutral(self) -> Self:
+        return replace(self, rho=0.0)
+
+    def _acts(self, step: int) -> bool:
+        return step % self.interval == 0

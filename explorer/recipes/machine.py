@@ -1,0 +1,76 @@
+"""The machine a run trains on, and the software it trains with, as far as they decide bits and speed."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import explorer
+from explorer.records import Hardware
+
+PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
+
+
+def device() -> torch.device:
+    """The first CUDA device if there is one, else the CPU."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def hardware(*, threads: int) -> Hardware:
+    """This machine, for runs of that many torch threads."""
+    if torch.cuda.is_available():
+        return Hardware(device="cuda", name=torch.cuda.get_device_name(0), threads=threads)
+    return Hardware(device="cpu", name=_cpu_name(), threads=threads)
+
+
+def fix_bits(*, threads: int) -> None:
+    """Set, for this process, what decides the last bits beside the hardware: threads, kernels, and a true fp32."""
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it deterministic matrix products raise
+    torch.backends.cudnn.allow_tf32 = False  # on by default, and no fp32
+
+
+@cache
+def _cpu_name() -> str:
+    """The processor's name and the vector instructions that torch uses on it: they decide the last bits."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The installed versions that can change a result."""
+    return {"explorer": explorer.__version__} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def environment() -> dict[str, Any]:
+    """`environment.json`: where and with what a run was trained."""
+    return {
+        "format": 1,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": versions(),
+        "code": code_digest(),
+    }
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 over the package's own source files: names and contents, in order."""
+    root = Path(explorer.__file__).parent
+    total = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(f"{path.relative_to(root).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()

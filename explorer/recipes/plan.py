@@ -1,0 +1,90 @@
+"""From a recipe, a budget and a seed to a run with a name, without training anything."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from explorer.canonical import digest
+from explorer.data.dataset import Dataset
+from explorer.data.sources import load
+from explorer.engine.method import Method, Moment
+from explorer.errors import RecipeError
+from explorer.recipes import machine
+from explorer.recipes.recipe import Recipe
+from explorer.records import RunRecord
+
+MAX_STEPS = 10**7
+ALL = "all steps"  # the phase of a recipe whose steps all take the same time
+
+
+def total_steps(recipe: Recipe, *, examples: int, ssr: float) -> int:
+    """Optimiser steps at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded half up."""
+    return int(ssr * recipe.numbers.epochs * examples / recipe.numbers.batch_size + 0.5)
+
+
+def plan_run(
+    recipe: Recipe,
+    *,
+    sweep: str,
+    baseline: str,
+    tuning: str | None,
+    ssr: float,
+    seed: int,
+    threads: int,
+    data: Path | None,
+) -> RunRecord:
+    """The record of a run on this machine. Raises `RecipeError` for a budget that leaves no step, or too many."""
+    dataset = load(recipe.dataset, data)
+    steps = total_steps(recipe, examples=len(dataset.train), ssr=ssr)
+    if steps < 1:
+        raise RecipeError(
+            f"recipe {recipe.name!r}: budget {ssr:g} leaves no step: {recipe.numbers.epochs:g} epochs of"
+            f" {len(dataset.train)} examples in batches of {recipe.numbers.batch_size}; expected at least 1 step"
+        )
+    if steps > MAX_STEPS:
+        raise RecipeError(
+            f"recipe {recipe.name!r}: budget {ssr:g} takes {steps} steps: at most {MAX_STEPS} are allowed"
+        )
+    hardware = machine.hardware(threads=threads)
+    common: dict[str, Any] = {
+        "recipe": recipe.to_mapping(),
+        "data": recipe.dataset.digest(data),
+        "hardware": dataclasses.asdict(hardware),
+        "versions": machine.versions(),
+    }
+    identity = {**common, "ssr": ssr, "seed": seed}
+    model, source = recipe.model.name, recipe.dataset.name
+    return RunRecord(
+        run_id=f"{model}-{source}-{recipe.name}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
+        sweep=sweep,
+        recipe=recipe.name,
+        baseline=baseline,
+        tuning=tuning,
+        identity=identity,
+        recipe_digest=digest(common),
+        dataset=source,
+        model=model,
+        methods=tuple(method.name for method in recipe.methods),
+        ssr=ssr,
+        seed=seed,
+        steps=steps,
+        batch_size=recipe.numbers.batch_size,
+        precision=recipe.numbers.precision,
+        hardware=hardware,
+        quality=recipe.dataset.metrics[0],
+        phases=count_phases(recipe.methods, dataset, steps=steps),
+    )
+
+
+def count_phases(methods: tuple[Method, ...], dataset: Dataset, *, steps: int) -> dict[str, int]:
+    """How many steps of the run are spent in each phase of different speed."""
+    counts: dict[str, int] = {}
+    for step in range(steps):
+        name = phase_of(methods, Moment(step=step, total_steps=steps, example_shape=dataset.example_shape))
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
+    """The joint phase of all methods at one moment."""
+    return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL

@@ -1,0 +1,124 @@
+"""The uncontended step time of recipes: measured alone on the machine, interleaved, phase by phase.
+
+Runs of a sweep share their machine and slow each other down, so their wall time is no measure of cost. A profile
+takes short windows of every phase of every recipe in turn, round after round, so that a machine that drifts drifts
+for all of them; the median of the windows counts.
+"""
+
+import datetime
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from explorer.engine.loop import Loop
+from explorer.engine.method import Moment
+from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
+from explorer.recipes.plan import phase_of
+from explorer.recipes.run import build_loop, recipe_of
+from explorer.records import PhaseProfile, ProfileRecord, RunRecord
+
+WINDOWS = 7
+WINDOW_SECONDS = 0.06  # a window repeats its step until it lasts about as long
+WARMUP = 2
+INFERENCE_EXAMPLES = 256
+
+
+def profile(
+    runs: Sequence[RunRecord],
+    *,
+    data: Path | None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[ProfileRecord]:
+    """One profile for each distinct recipe among the runs, in the order of their first runs.
+
+    Every phase that any of the runs meets is measured. The caller makes sure that nothing else keeps the machine busy.
+    `on_progress` hears of each of the rounds.
+    """
+    subjects = [_Subject(group, data=data) for group in _by_recipe(runs).values()]
+    for window in range(WINDOWS):
+        for subject in subjects:
+            subject.measure()
+        on_progress(window + 1, WINDOWS)
+    return [subject.record() for subject in subjects]
+
+
+@dataclass(slots=True)
+class _Phase:
+    """A phase under measurement: a step that stands for it, how often it fits into a window, the windows so far."""
+
+    place: Place
+    count: int
+    seconds: list[float]
+
+
+class _Subject:
+    """A recipe under measurement."""
+
+    def __init__(self, runs: list[RunRecord], *, data: Path | None) -> None:
+        """Build the recipe and warm up every phase."""
+        self._runs = runs
+        self._loop: Loop = build_loop(max(runs, key=lambda run: run.steps), data=data)
+        self._phases = {name: self._warm(place) for name, place in _places(runs, self._loop).items()}
+        once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
+        self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
+        self._inference: list[float] = []
+
+    def measure(self) -> None:
+        """One window of each phase and of inference."""
+        for phase in self._phases.values():
+            phase.seconds.append(time_steps(self._loop, phase.place, count=phase.count))
+        seconds = time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=self._inference_count)
+        self._inference.append(seconds)
+
+    def record(self) -> ProfileRecord:
+        """What was measured."""
+        run = self._runs[0]
+        return ProfileRecord(
+            recipe_digest=run.recipe_digest,
+            recipe=run.recipe,
+            hardware=run.hardware,
+            torch=torch.__version__,
+            phases={name: self._profiled(phase) for name, phase in self._phases.items()},
+            inference_seconds=statistics.median(self._inference),
+            made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+
+    def _warm(self, place: Place) -> _Phase:
+        time_steps(self._loop, place, count=WARMUP)
+        once = time_steps(self._loop, place, count=1)
+        return _Phase(place, max(1, round(WINDOW_SECONDS / once)), [])
+
+    def _profiled(self, phase: _Phase) -> PhaseProfile:
+        low, middle, high = statistics.quantiles(phase.seconds, n=4)
+        return PhaseProfile(
+            seconds=middle,
+            low=low,
+            high=high,
+            windows=len(phase.seconds),
+            split=split_steps(self._loop, phase.place, count=phase.count),
+        )
+
+
+def _by_recipe(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        groups.setdefault(run.recipe_digest, []).append(run)
+    return groups
+
+
+def _places(runs: list[RunRecord], loop: Loop) -> dict[str, Place]:
+    """A step for each phase, from the middle of it, in the longest run that meets the phase."""
+    methods = recipe_of(runs[0]).methods
+    shape = loop.setting.batches.dataset.example_shape
+    places: dict[str, Place] = {}
+    for total in sorted({run.steps for run in runs}, reverse=True):
+        steps: dict[str, list[int]] = {}
+        for step in range(total):
+            name = phase_of(methods, Moment(step=step, total_steps=total, example_shape=shape))
+            steps.setdefault(name, []).append(step)
+        for name, numbers in steps.items():
+            places.setdefault(name, Place(step=numbers[len(numbers) // 2], total_steps=total))
+    return places

@@ -1,0 +1,190 @@
+"""One run, from its directory to its result: the place where data, model, methods and loop meet."""
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.data.batches import Batches
+from explorer.data.sources import load
+from explorer.data.streams import torch_stream
+from explorer.engine.checkpoint import remove_all
+from explorer.engine.clock import Clock
+from explorer.engine.fit import FitOptions, Fitted, Progress, fit
+from explorer.engine.loop import Loop, Setting
+from explorer.engine.precision import native_bf16
+from explorer.engine.task import Classification
+from explorer.errors import RunError
+from explorer.recipes import machine
+from explorer.recipes.plan import plan_run, total_steps
+from explorer.recipes.recipe import Recipe
+from explorer.records import ResultRecord, RunRecord
+
+WARMUP_STEPS = 3
+PATIENCE = 10.0  # seconds to wait for another process that holds the run: it may be about to finish
+
+log = logging.getLogger(__name__)
+
+
+def recipe_of(record: RunRecord) -> Recipe:
+    """The recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its name."""
+    if not record.run_id.endswith(digest(record.identity)[:8]):
+        raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
+    return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
+
+
+def build_loop(record: RunRecord, *, data: Path | None) -> Loop:
+    """The loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
+
+    Raises `RunError` when the machine, the software or the data are not the ones the run was planned for: its name
+    promises a result that they would not give.
+    """
+    recipe = recipe_of(record)
+    _check_surroundings(record, recipe, data)
+    _check_plan(record, recipe, data)
+    machine.fix_bits(threads=record.hardware.threads)
+    dataset = load(recipe.dataset, data)
+    device = machine.device()
+    if record.precision == "bf16" and not native_bf16(device):
+        log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
+    with torch_stream(torch.device("cpu"), record.seed, "build"):  # torch draws weights here; ours come later
+        model = recipe.model.build(channels=dataset.example_shape[0], classes=dataset.classes)
+    setting = Setting(
+        model=model,
+        task=Classification(classes=dataset.classes),
+        batches=Batches(dataset, batch_size=record.batch_size, seed=record.seed, device=device),
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        seed=record.seed,
+        total_steps=record.steps,
+        full_steps=total_steps(recipe, examples=len(dataset.train), ssr=1.0),
+        precision=recipe.numbers.precision,
+        microbatch_size=recipe.numbers.microbatch_size,
+    )
+    return Loop(setting, recipe.methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False))
+
+
+def execute(
+    directory: Path,
+    *,
+    data: Path | None = None,
+    contended: bool = False,
+    on_progress: Progress = lambda done, total: None,
+) -> ResultRecord:
+    """Train the run that `directory/run.json` describes, or finish it from its checkpoint; return its result.
+
+    A run that has its result is left alone. SIGTERM or Ctrl-C leaves a checkpoint after the step, or the result if no
+    step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
+    """
+    with rundir.locked(directory, what=f"run {directory.name}", patience=PATIENCE):
+        record = records.read(RunRecord, directory / rundir.RUN)
+        if (directory / rundir.RESULT).exists():
+            result = records.read(ResultRecord, directory / rundir.RESULT)
+            _clear(directory)
+            return result
+        rundir.write_json(directory / rundir.ENVIRONMENT, machine.environment())
+        recipe = recipe_of(record)
+        loop = build_loop(record, data=data)
+        with _stop_signals() as stop:
+            fitted = fit(
+                loop,
+                FitOptions(
+                    directory=directory,
+                    run_id=record.run_id,
+                    evaluations=recipe.numbers.evaluations,
+                    on_progress=on_progress,
+                    stop=stop,
+                ),
+            )
+            result = _result(directory, record, fitted, contended=contended)
+            records.write(directory / rundir.RESULT, result)
+            _clear(directory)
+            if stop():
+                raise KeyboardInterrupt
+        return result
+
+
+def _clear(directory: Path) -> None:
+    """Remove what a finished run no longer needs."""
+    (directory / rundir.FAILURE).unlink(missing_ok=True)
+    remove_all(directory / rundir.CHECKPOINT)
+
+
+def _result(directory: Path, record: RunRecord, fitted: Fitted, *, contended: bool) -> ResultRecord:
+    return ResultRecord(
+        run_id=record.run_id,
+        metrics=fitted.metrics,
+        steps=record.steps,
+        examples=record.steps * record.batch_size,
+        timings=fitted.timings,
+        timed_steps=fitted.timed_steps,
+        contended=contended,
+        resumed=fitted.resumed,
+        state_digest=fitted.state_digest,
+        files={
+            name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
+            for name in (rundir.RUN, rundir.ENVIRONMENT, rundir.METRICS)
+        },
+        finished_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+def _check_surroundings(record: RunRecord, recipe: Recipe, data: Path | None) -> None:
+    here = {
+        "hardware": dataclasses.asdict(machine.hardware(threads=record.hardware.threads)),
+        "versions": machine.versions(),
+        "data": recipe.dataset.digest(data),
+    }
+    for key, found in here.items():
+        if record.identity.get(key) != found:
+            raise RunError(
+                f"run {record.run_id} was planned for {key} {record.identity.get(key)}, found {found}:"
+                " plan it again here, where it gets a name of its own"
+            )
+
+
+def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None) -> None:
+    """A run is what its identity says: planned again, it has the same record. Raises `RunError` if it has not."""
+    planned = plan_run(
+        recipe,
+        sweep=record.sweep,
+        baseline=record.baseline,
+        tuning=record.tuning,
+        ssr=record.ssr,
+        seed=record.seed,
+        threads=record.hardware.threads,
+        data=data,
+    )
+    for field in dataclasses.fields(RunRecord):
+        found, expected = getattr(record, field.name), getattr(planned, field.name)
+        if found != expected:
+            raise RunError(
+                f"run {record.run_id}: damaged: {field.name} is {found!r:.200}, its identity gives {expected!r:.200}"
+            )
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Within the block SIGTERM and SIGINT are remembered; the function yielded says whether one came.
+
+    Signals reach the main thread alone; elsewhere the function is never true and the caller stops the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

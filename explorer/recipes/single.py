@@ -1,0 +1,53 @@
+"""A single run from a recipe file: a recipe, and how much, which seed and how many threads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from explorer.errors import RecipeError, unknown
+from explorer.recipes.choice import check
+from explorer.recipes.plan import plan_run
+from explorer.recipes.recipe import Recipe
+from explorer.records import RunRecord
+
+SWEEP = "single"  # the directory that single runs share
+RECIPE_KEYS = ("task", "train", "methods")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Single:
+    """What a recipe file may say beside the recipe. The name becomes part of a directory's name."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    budget: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+
+
+def plan_single(content: Any, *, name: str, where: str, data: Path | None) -> RunRecord:
+    """The run that a recipe file's content describes; `name` holds if it has none of its own.
+
+    Raises `RecipeError` that starts with `where`.
+    """
+    keys = (*RECIPE_KEYS, *(field.name for field in fields(Single)))
+    if not isinstance(content, Mapping):
+        raise RecipeError(f"{where}: found {type(content).__name__}, expected a mapping with {', '.join(keys)}")
+    for key in content:
+        if key not in keys:
+            raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
+    beside = {key: value for key, value in content.items() if key not in RECIPE_KEYS}
+    single = check(Single, {"name": name, **beside}, where=where)
+    recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
+    return plan_run(
+        recipe,
+        sweep=SWEEP,
+        baseline=single.name,
+        tuning=None,
+        ssr=single.budget,
+        seed=single.seed,
+        threads=single.threads,
+        data=data,
+    )
