@@ -1,0 +1,8 @@
+"""The reading side's database: run directories in, tables out. It can be rebuilt from the run directories at any time.
+
+- `examine`: what a run directory says about itself, and whether it contradicts itself
+- `schema`: the tables and views
+- `ingest`: the one writer; brings the working database up to the run directories and publishes a snapshot
+- `queries`: plain rows from the snapshot, without pandas
+- `frames`: the same as DataFrames
+"""

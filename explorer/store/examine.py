@@ -1,0 +1,288 @@
+"""What a run directory says about itself, and whether it contradicts itself. Nothing in it is trusted.
+
+The checks need nothing but the directory: the records are well formed; the directory is named for its run; the run's
+id ends in the digest of its identity; the steps add up; every file that the result lists has the digest it lists; the
+final metrics are the last ones measured. Who can write the directory can make all of this agree with a lie: that takes
+the ledger to see.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from explorer import records, rundir
+from explorer.canonical import canonical, digest
+from explorer.errors import ExplorerError, RunError, unknown
+from explorer.records import METRICS, FailureRecord, ResultRecord, RunRecord
+
+MAX_METRICS_BYTES = 256 * 2**20
+MAX_LINE_BYTES = 4096
+ATTEMPTS = 5
+
+
+class State(StrEnum):
+    """Where a run stands."""
+
+    FINISHED = "finished"
+    RUNNING = "running"  # some process holds its lock now
+    INTERRUPTED = "interrupted"  # begun, not finished, nobody works on it: running the sweep again resumes it
+    FAILED = "failed"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One contradiction in a run directory."""
+
+    check: str  # a name in CHECKS
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """A line of `metrics.jsonl`."""
+
+    step: int
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examined:
+    """A run directory as it was found. Without `record` there is nothing that can be said about the run."""
+
+    directory: Path
+    version: str
+    state: State
+    record: RunRecord | None = None
+    result: ResultRecord | None = None
+    failure: FailureRecord | None = None
+    metrics: tuple[Measurement, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def problem(self) -> str | None:
+        """All that is wrong with the directory, in one text; None when nothing is."""
+        return "; ".join(finding.message for finding in self.findings) or None
+
+
+CHECKS: dict[str, str] = {
+    "records": "the records can be read",
+    "name": "the directory is named for its run",
+    "identity": "the run's id ends in the digest of its identity",
+    "steps": "the steps add up",
+    "files": "the files have the digests that the result lists",
+    "metrics": "the final metrics are the last ones measured",
+}
+
+
+def candidates(sweep_directory: Path) -> list[Path]:
+    """The directories of a sweep that claim to be runs: they hold a run or a result. Links are not followed."""
+    return sorted(
+        path
+        for path in _directories(sweep_directory)
+        if (path / rundir.RUN).exists() or (path / rundir.RESULT).exists()
+    )
+
+
+def sweeps(runs: Path) -> list[Path]:
+    """The sweeps below `runs`. Names that start with `_` or `.` are not sweeps; links are not followed."""
+    return _directories(runs)
+
+
+def examine(directory: Path) -> Examined:
+    """Read the directory and check it. What is wrong in it is no exception but a finding.
+
+    Raises `RunError` only if the directory does not keep still, or its records cannot be opened.
+    """
+    for _ in range(ATTEMPTS):
+        before = version(directory)
+        examined = _examine(directory, before)
+        if version(directory) == before:
+            return examined
+    raise RunError(f"{directory}: its records change faster than they can be read")
+
+
+def version(directory: Path) -> str:
+    """The digest of the run's records: as long as it stays, what was read from the directory stays true."""
+    names = (rundir.RUN, rundir.RESULT, rundir.FAILURE)
+    return digest([file_digest(directory / name) if (directory / name).exists() else None for name in names])
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes. Raises `RunError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_metrics(path: Path, *, unfinished: bool) -> list[Measurement]:
+    """Read `metrics.jsonl`. The last line of an `unfinished` run may be cut off and is then left out.
+
+    Raises `RunError` that names file, line and fault.
+    """
+    if not path.exists():
+        return []
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_METRICS_BYTES + 1)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > MAX_METRICS_BYTES:
+        raise RunError(f"{path}: too large: at most {MAX_METRICS_BYTES} bytes are read")
+    lines = content.split(b"\n")
+    if lines[-1] and not unfinished:
+        raise RunError(f"{path}, line {len(lines)}: damaged: cut off")
+    return [_measurement(line, where=f"{path}, line {number}") for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _examine(directory: Path, before: str) -> Examined:
+    running = rundir.is_locked(directory)
+    try:
+        record = records.read(RunRecord, directory / rundir.RUN)
+        result = _optional(ResultRecord, directory / rundir.RESULT)
+        failure = _optional(FailureRecord, directory / rundir.FAILURE)
+        for found in (record, result, failure):
+            canonical(records.to_json(found) if found else None)  # no number or text that a database would refuse
+        metrics = tuple(read_metrics(directory / rundir.METRICS, unfinished=result is None))
+    except ExplorerError as error:
+        findings = (Finding(check="records", message=str(error)),)
+        return Examined(directory=directory, version=before, state=State.DAMAGED, findings=findings)
+    findings = tuple(_findings(directory, record, result, metrics))
+    return Examined(
+        directory=directory,
+        version=before,
+        state=State.DAMAGED if findings else _state(result, failure, running=running),
+        record=record,
+        result=result,
+        failure=failure,
+        metrics=metrics,
+        findings=findings,
+    )
+
+
+def _findings(
+    directory: Path, record: RunRecord, result: ResultRecord | None, metrics: tuple[Measurement, ...]
+) -> list[Finding]:
+    faults = [("name", fault) for fault in _name_faults(directory, record)]
+    faults += [("identity", fault) for fault in _identity_faults(record)]
+    faults += [("steps", fault) for fault in _step_faults(record, result, metrics)]
+    if result is not None:
+        faults += [("files", fault) for fault in _file_faults(directory, result)]
+        faults += [("metrics", fault) for fault in _metric_faults(record, result, metrics)]
+    return [Finding(check=check, message=message) for check, message in faults]
+
+
+def _name_faults(directory: Path, record: RunRecord) -> list[str]:
+    if directory.name == record.run_id:
+        return []
+    return [f"{directory}: run.json is of the run {record.run_id!r}, not of the run that the directory is named for"]
+
+
+def _identity_faults(record: RunRecord) -> list[str]:
+    expected = digest(record.identity)[:8]
+    found = record.run_id.rsplit("-", maxsplit=1)[-1]
+    if found == expected:
+        return []
+    return [f"run {record.run_id}: the id ends in {found!r}, but the identity's digest starts with {expected!r}"]
+
+
+def _step_faults(record: RunRecord, result: ResultRecord | None, metrics: tuple[Measurement, ...]) -> list[str]:
+    faults = []
+    if sum(record.phases.values()) != record.steps or min(record.phases.values(), default=0) < 0:
+        faults.append(f"run {record.run_id}: its phases {record.phases} do not add up to {record.steps} steps")
+    if result is not None and result.steps != record.steps:
+        faults.append(f"run {record.run_id}: planned {record.steps} steps, the result reports {result.steps}")
+    if result is not None and not 0 <= result.timed_steps <= result.steps:
+        faults.append(f"run {record.run_id}: {result.timed_steps} timed steps of {result.steps}")
+    beyond = next((line for line in metrics if line.step > record.steps), None)
+    if beyond is not None:
+        faults.append(f"run {record.run_id}: {beyond.metric} was measured at step {beyond.step} of {record.steps}")
+    return faults
+
+
+def _file_faults(directory: Path, result: ResultRecord) -> list[str]:
+    faults = []
+    for name, expected in result.files.items():
+        try:
+            found = file_digest(_inside(directory, name))
+        except RunError as error:
+            faults.append(str(error))
+            continue
+        if found != expected:
+            faults.append(f"{directory / name}: changed: digest {found[:12]}..., the result lists {expected[:12]}...")
+    return faults
+
+
+def _metric_faults(record: RunRecord, result: ResultRecord, metrics: tuple[Measurement, ...]) -> list[str]:
+    if result.run_id != record.run_id:
+        return [f"run {record.run_id}: result.json is of the run {result.run_id!r}"]
+    if record.quality not in result.metrics:
+        return [f"run {record.run_id}: the result has no {record.quality!r}, which is its quality"]
+    faults = [
+        f"run {record.run_id}: {unknown('metric', name, METRICS)}" for name in result.metrics if name not in METRICS
+    ]
+    last = {line.metric: line for line in metrics}
+    for name, value in result.metrics.items():
+        measured = last.get(name)
+        if measured is None or (measured.step, measured.value) != (result.steps, value):
+            found = f"{measured.value} at step {measured.step}" if measured else "nothing"
+            faults.append(
+                f"run {record.run_id}: the result says {name} {value} after {result.steps} steps, "
+                f"the last measurement is {found}"
+            )
+    return faults
+
+
+def _state(result: ResultRecord | None, failure: FailureRecord | None, *, running: bool) -> State:
+    if result is not None:
+        return State.FINISHED
+    if running:
+        return State.RUNNING
+    if failure is not None and failure.kind != "interrupted":
+        return State.FAILED
+    return State.INTERRUPTED
+
+
+def _measurement(line: bytes, *, where: str) -> Measurement:
+    try:
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"{len(line)} bytes")
+        value: Any = json.loads(line, parse_constant=_refuse)
+        step, metric, number = value.pop("step"), value.pop("metric"), value.pop("value")
+        if value or type(step) is not int or step < 0 or type(metric) is not str or type(number) not in (int, float):
+            raise ValueError("other keys or types")
+        metric.encode()  # refuses half a surrogate pair
+        return Measurement(step=step, metric=metric, value=float(number))
+    except (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+        expected = '{"step": 12, "metric": "train_loss", "value": 1.9}'
+        raise RunError(f"{where}: damaged ({error}); expected {expected}") from error
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _optional(kind: type[records.Record], path: Path) -> records.Record | None:
+    return records.read(kind, path) if path.exists() else None
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """The file of that name, which has to lie in the directory itself, links resolved."""
+    path = directory / PurePosixPath(name)
+    if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
+        raise RunError(f"{directory}: the result lists {name!r}, which lies outside the run directory")
+    return path
+
+
+def _directories(parent: Path) -> list[Path]:
+    if not parent.is_dir():
+        return []
+    return sorted(
+        path for path in parent.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] not in "_."
+    )

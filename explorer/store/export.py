@@ -1,0 +1,45 @@
+"""Exactly the rows of `results`, as a file for other tools: CSV, Parquet, Markdown."""
+
+import io
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet
+
+from explorer import rundir
+from explorer.errors import StoreError, unknown
+from explorer.store import queries
+from explorer.store.text import csv_text, markdown_text
+
+FORMATS = ("csv", "md", "parquet")
+
+
+def export(
+    database: Path, path: Path, *, sweep: str | None = None, metric: str | None = None, format: str | None = None
+) -> int:
+    """Write the results to `path`, whole or not at all, and return how many rows they are.
+
+    The format is a name in `FORMATS`; by default it is the path's ending. Raises `StoreError` for
+    any other, and `RunError` if the disk refuses.
+    """
+    chosen = format or path.suffix.removeprefix(".")
+    if chosen not in FORMATS:
+        raise StoreError(f"cannot export to {path}: {unknown('format', chosen, FORMATS)}")
+    if chosen == "parquet":
+        return _parquet(database, path, sweep=sweep, metric=metric)
+    table = queries.results(database, sweep=sweep, metric=metric)
+    rundir.write_bytes(path, (csv_text(table) if chosen == "csv" else markdown_text(table)).encode())
+    return len(table.rows)
+
+
+def _parquet(database: Path, path: Path, *, sweep: str | None, metric: str | None) -> int:
+    asked = queries.results_question(database, sweep=sweep, metric=metric)
+    with queries.opened(database) as connection:
+        try:
+            table = connection.sql(asked.sql, params=list(asked.parameters)).to_arrow_table()
+        except duckdb.Error as error:
+            raise queries.damaged(database, error) from error
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(table, content)
+    rundir.write_bytes(path, content.getvalue())
+    return table.num_rows

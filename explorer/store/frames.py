@@ -1,0 +1,62 @@
+"""Questions to the published snapshot, answered as DataFrames: for notebooks, views and reports.
+
+The columns of `results` are those of the view of that name in `schema`; unknown numbers are NaN, an unknown text
+is NaN or None, and a column of truth values in which nothing is unknown is of type bool.
+"""
+
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+from explorer.store import queries
+from explorer.store.queries import Question
+
+
+def results(database: Path, *, sweep: str | None = None, metric: str | None = None) -> pd.DataFrame:
+    """One row for each finished run, with `metric` in place of its quality if one is named.
+
+    Raises `StoreError` for a sweep or metric that the database does not hold.
+    """
+    return _frame(database, queries.results_question(database, sweep=sweep, metric=metric))
+
+
+def runs(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
+    """One row for each run directory, whatever its `state`; a damaged one has its `problem` and little else."""
+    return _frame(database, queries.table_question(database, "runs", sweep=sweep))
+
+
+def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
+    """One row for each finished run and final metric: sweep, run_id, metric, value, unit, higher_is_better."""
+    return _frame(database, queries.table_question(database, "qualities", sweep=sweep))
+
+
+def metrics(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """What was measured on the way: sweep, run_id, step, metric, value. Unfinished runs only after a live ingest."""
+    asked = queries.table_question(database, "metrics", sweep=sweep)
+    if run_id is not None:
+        asked = Question(sql=f"SELECT * FROM ({asked.sql}) WHERE run_id = ?", parameters=(*asked.parameters, run_id))
+    return _frame(database, asked)
+
+
+def timings(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
+    """Wall time of each finished run by what it was spent on: sweep, run_id, part, seconds."""
+    return _frame(database, queries.table_question(database, "timings", sweep=sweep))
+
+
+def profiles(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
+    """Uncontended step times: one row for each recipe, hardware and phase."""
+    return _frame(database, queries.table_question(database, "profiles", sweep=sweep))
+
+
+def prices(database: Path) -> pd.DataFrame:
+    """The price table as it was at the last ingest."""
+    return _frame(database, queries.table_question(database, "prices"))
+
+
+def _frame(database: Path, asked: Question) -> pd.DataFrame:
+    with queries.opened(database) as connection:
+        try:
+            return connection.execute(asked.sql, asked.parameters).df()
+        except duckdb.Error as error:
+            raise queries.damaged(database, error) from error

@@ -1,0 +1,130 @@
+"""Questions to the published snapshot, answered as plain rows. Nothing here needs pandas, so the command line is quick.
+
+Every question opens the snapshot, asks, and closes it: see `publish`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from explorer.errors import StoreError, unknown
+from explorer.store import schema
+from explorer.store.place import CONFIG
+
+_ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
+_RESULTS = "SELECT * FROM results"
+_RESULTS_BY_METRIC = """
+SELECT * FROM (
+    SELECT r.* REPLACE (
+        q.metric AS metric, q.value AS quality, q.unit AS unit, q.higher_is_better AS higher_is_better
+    )
+    FROM results r JOIN qualities q ON q.sweep = r.sweep AND q.run_id = r.run_id AND q.metric = ?
+)
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows with the names of their columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """An SQL statement with its parameters."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+
+def opened(database: Path) -> duckdb.DuckDBPyConnection:
+    """Open the snapshot for reading; the caller closes it at once after use.
+
+    Raises `StoreError` if there is none, or if it is damaged or of another schema.
+    """
+    if not database.exists():
+        raise StoreError(f"there is no database {database}; `explorer store ingest` makes it from the run directories")
+    try:
+        connection = duckdb.connect(database, read_only=True, config=CONFIG)
+    except duckdb.Error as error:
+        raise damaged(database, error) from error
+    try:
+        found = connection.execute("SELECT version FROM schema_version").fetchall()
+    except duckdb.Error as error:
+        connection.close()
+        raise damaged(database, error) from error
+    if found != [(schema.VERSION,)]:
+        connection.close()
+        raise StoreError(f"{database}: of another version of explorer; `explorer store rebuild` makes it anew")
+    return connection
+
+
+def damaged(database: Path, error: duckdb.Error) -> StoreError:
+    """The error for a snapshot that cannot be read."""
+    return StoreError(
+        f"{database}: cannot be read ({str(error).splitlines()[0]:.200}); `explorer store rebuild` makes it anew"
+    )
+
+
+def select(database: Path, question: Question) -> Table:
+    """Ask and close. Raises `StoreError` if the snapshot cannot be read."""
+    with opened(database) as connection:
+        try:
+            answer = connection.execute(question.sql, question.parameters)
+            columns = tuple(column[0] for column in answer.description or ())
+            return Table(columns=columns, rows=tuple(answer.fetchall()))
+        except duckdb.Error as error:
+            raise damaged(database, error) from error
+
+
+def results(database: Path, *, sweep: str | None = None, metric: str | None = None) -> Table:
+    """The view `results`: one row for each finished run, with `metric` in place of its quality if one is named.
+
+    Raises `StoreError` for a sweep or metric that the database does not hold.
+    """
+    return select(database, results_question(database, sweep=sweep, metric=metric))
+
+
+def runs(database: Path, *, sweep: str | None = None) -> Table:
+    """The table `runs`: every run directory, whatever its state."""
+    return select(database, table_question(database, "runs", sweep=sweep))
+
+
+def sweeps(database: Path) -> list[str]:
+    """The names of the sweeps, in order."""
+    return _names(database, "SELECT DISTINCT sweep FROM runs ORDER BY 1")
+
+
+def metrics(database: Path) -> list[str]:
+    """The names of the metrics that finished runs have, in order."""
+    return _names(database, "SELECT DISTINCT metric FROM finals ORDER BY 1")
+
+
+def results_question(database: Path, *, sweep: str | None = None, metric: str | None = None) -> Question:
+    """What `results` asks, once the names are known to be right."""
+    if metric is not None and metric not in (known := metrics(database)):
+        raise StoreError(f"{database}: {unknown('metric', metric, known)}")
+    asked = Question(sql=_RESULTS) if metric is None else Question(sql=_RESULTS_BY_METRIC, parameters=(metric,))
+    chosen = _of_sweep(database, asked, sweep)
+    return Question(sql=f"{chosen.sql} ORDER BY {_ORDER}", parameters=chosen.parameters)
+
+
+def table_question(database: Path, table: str, *, sweep: str | None = None) -> Question:
+    """All rows of a table, or those of one sweep."""
+    return _of_sweep(database, Question(sql=f"SELECT * FROM {table}"), sweep)
+
+
+def _of_sweep(database: Path, asked: Question, sweep: str | None) -> Question:
+    if sweep is None:
+        return asked
+    if sweep not in (known := sweeps(database)):
+        raise StoreError(f"{database}: {unknown('sweep', sweep, known)}")
+    return Question(sql=f"SELECT * FROM ({asked.sql}) WHERE sweep = ?", parameters=(*asked.parameters, sweep))
+
+
+def _names(database: Path, sql: str) -> list[str]:
+    return [name for (name,) in select(database, Question(sql=sql)).rows]

@@ -1,0 +1,104 @@
+"""From a run directory or a profile to rows of the working database."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from explorer import records, rundir
+from explorer.canonical import canonical
+from explorer.errors import ExplorerError, RunError
+from explorer.records import ProfileRecord
+from explorer.store.examine import Examined, State, examine, file_digest, version
+
+TABLES = ("runs", "finals", "metrics", "timings", "profiles")
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A run directory or a profile, and how it was found."""
+
+    path: str  # relative to the directory of runs
+    kind: str  # "run" or "profile"
+    version: str
+    state: str  # a run's `State`; a profile's "usable" or "damaged"; "gone"
+    problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A source and what was read from it, as rows by table."""
+
+    source: Source
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+
+def is_settled(runs: Path, known: Source) -> bool:
+    """Whether the source is certain to be as it is known: complete, sound, and in the same version."""
+    if known.state not in (State.FINISHED, "usable"):
+        return False
+    try:
+        return _version(runs / known.path, known.kind) == known.version
+    except RunError:
+        return False
+
+
+def look(runs: Path, path: str) -> Found:
+    """Read a source. One that cannot be used comes back as damaged, with the reason."""
+    kind = "profile" if path.split("/")[1] == rundir.PROFILES else "run"
+    try:
+        return _run(path, examine(runs / path)) if kind == "run" else _profile(path, runs / path)
+    except ExplorerError as error:
+        return Found(source=Source(path=path, kind=kind, version="", state=State.DAMAGED, problem=str(error)))
+
+
+def _version(path: Path, kind: str) -> str:
+    return version(path) if kind == "run" else file_digest(path)
+
+
+def _run(path: str, run: Examined) -> Found:
+    source = Source(path=path, kind="run", version=run.version, state=run.state, problem=run.problem)
+    if run.state == State.DAMAGED:
+        return Found(source=source)
+    key = (path, run.version)
+    rows = {"runs": [key + _run_columns(run)]}
+    if run.result is not None:
+        rows["finals"] = [(*key, name, value) for name, value in run.result.metrics.items()]
+        rows["metrics"] = [(*key, line.step, line.metric, line.value) for line in run.metrics]
+        rows["timings"] = [(*key, part, seconds) for part, seconds in dataclasses.asdict(run.result.timings).items()]
+    return Found(source=source, rows=rows)
+
+
+def _run_columns(run: Examined) -> Row:
+    record, result, failure = run.record, run.result, run.failure
+    assert record is not None
+    hardware = record.hardware
+    return (
+        *(record.run_id, record.recipe, record.baseline, record.tuning, record.recipe_digest),
+        *(canonical(record.identity).decode(), record.dataset, record.model, "+".join(record.methods)),
+        *(record.ssr, record.seed, record.steps, record.batch_size, record.precision),
+        *(hardware.device, hardware.name, hardware.threads, hardware.world_size),
+        *(record.quality, record.phases),
+        *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
+        *((result.state_digest, result.finished_at) if result else (None,) * 2),
+        *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
+    )
+
+
+def _profile(path: str, file: Path) -> Found:
+    seen = file_digest(file)
+    profile = records.read(ProfileRecord, file)
+    canonical(records.to_json(profile))  # no number or text that a database would refuse
+    if file.name != f"{profile.key}.json":
+        raise RunError(f"{file}: holds the profile {profile.key!r}, not the one that the file is named for")
+    hardware = profile.hardware
+    head = (path, seen, profile.key, profile.recipe_digest, profile.recipe)
+    place = (hardware.device, hardware.name, hardware.threads, hardware.world_size, profile.torch)
+    end = (profile.inference_seconds, profile.made_at)
+    rows = [
+        (*head, *place, phase, step.seconds, step.low, step.high, step.windows, step.split, *end)
+        for phase, step in profile.phases.items()
+    ]
+    return Found(source=Source(path=path, kind="profile", version=seen, state="usable"), rows={"profiles": rows})

@@ -1,0 +1,171 @@
+"""Where runs execute: `concurrent.futures.Executor`s for this process and for worker processes of this machine.
+
+    InProcess        calls happen here, in `submit`: nothing to set up, for one run at a time
+    LocalProcesses   long-lived workers, each with its share of the cores
+
+Both have `interrupt`, which asks the calls in progress to stop as Ctrl-C would.
+"""
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from explorer.errors import SweepError
+from explorer.sweep.guardian import child_environment
+
+INTERRUPT_EVERY = 2.0  # seconds
+FAREWELL = 10.0  # seconds a worker has to end when nothing is left to do
+
+
+class WorkerLost(SweepError):
+    """The worker process of a call ended before it answered."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_workers(*, threads: int, device: str = "cpu") -> int:
+    """How many runs of `threads` threads share this machine without fighting over its cores, or over its one GPU."""
+    return 1 if device == "cuda" else max(1, cores() // threads)
+
+
+class Interruptible(Protocol):
+    """An executor whose calls can be asked to stop."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]: ...
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+
+class InProcess(Executor):
+    """Makes each call in `submit`, in the calling thread. Signals reach the call by themselves."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    def interrupt(self) -> None:
+        """Nothing is in progress outside `submit`."""
+
+
+class LocalProcesses(Executor):
+    """A pool of worker processes. A worker that dies fails its own call alone, with `WorkerLost`, and is replaced."""
+
+    def __init__(self, workers: int, *, threads: int) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="worker")
+        self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
+        self._busy: set[_Worker] = set()
+        self._interrupted = threading.Event()
+        for _ in range(workers):
+            self._idle.put(None)  # a place; its worker starts with the first call
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return self._pool.submit(self._call, fn, args, kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        while not self._idle.empty():
+            worker = self._idle.get()
+            if worker is not None:
+                worker.close()
+
+    def interrupt(self) -> None:
+        """Interrupt the calls in progress, again and again until they end. The second time, kill their workers."""
+        if self._interrupted.is_set():
+            for worker in list(self._busy):
+                worker.kill()
+        else:
+            self._interrupted.set()
+            threading.Thread(target=self._insist, name="interrupt", daemon=True).start()
+
+    def _insist(self) -> None:
+        while busy := list(self._busy):
+            for worker in busy:
+                worker.interrupt()
+            time.sleep(INTERRUPT_EVERY)
+
+    def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        worker = self._idle.get() or _Worker(self._threads)
+        self._busy.add(worker)
+        try:
+            return worker.call(fn, args, kwargs)
+        finally:
+            self._busy.discard(worker)
+            self._idle.put(worker if worker.alive() else None)
+
+
+class _Worker:
+    """The parent's end of one worker process."""
+
+    def __init__(self, threads: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "explorer.sweep.worker", str(theirs.fileno())],
+                env={**os.environ, **child_environment(threads=threads)},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in the terminal is for the parent, who passes it on
+            )
+        self._connection = Connection(ours.detach())
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            self._connection.send((fn, args, kwargs))
+            failed, value = self._connection.recv()
+        except (EOFError, ConnectionError, BrokenPipeError) as error:
+            self._connection.close()
+            code = self._process.wait()
+            raise WorkerLost(f"its worker process {self._process.pid} ended ({_ending(code)})") from error
+        if failed:
+            raise value
+        return value
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def interrupt(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._connection.close()
+        try:
+            self._process.wait(FAREWELL)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _ending(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+def make_executor(workers: int, *, threads: int) -> InProcess | LocalProcesses:
+    """One worker needs no process of its own."""
+    return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads)

@@ -1,0 +1,205 @@
+"""The plan of a sweep: its runs in order, where each stands, and what is left in time and money.
+
+Cheap budgets come first, and within a budget all recipes of the first seed, so that curves appear early.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from explorer import records, rundir
+from explorer.costing import Price, cost_usd, default_price, train_seconds
+from explorer.errors import RecipeError, RunError, SpecError
+from explorer.recipes.plan import plan_run
+from explorer.records import ProfileRecord, ResultRecord, RunRecord
+from explorer.sweep.spec import SweepSpec
+from explorer.sweep.status import State, state_of
+
+OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRun:
+    """A run, where it stands, and how long its training takes on a quiet machine."""
+
+    record: RunRecord
+    directory: Path
+    state: State
+    message: str  # why it failed or is damaged
+    seconds: float | None  # None: nothing is known about the recipe's step time yet
+    source: str | None  # "measured" in runs of this sweep, or "profiled"
+
+    @property
+    def missing(self) -> bool:
+        """Whether executing the sweep executes this run. A damaged result is left for its owner to judge."""
+        return self.state not in ("done", "damaged")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What the missing runs take."""
+
+    runs: int
+    unknown: int  # of them, runs whose step time is not known: they are in none of the sums below
+    train_seconds: float  # on a quiet machine: what the time axis shows
+    wall_seconds: float  # until the sweep is complete, with `workers` runs side by side
+    usd: float | None  # None: no price for this hardware
+    price: Price | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A specification on this machine, in its directory."""
+
+    spec: SweepSpec
+    directory: Path  # runs/<sweep>
+    data: Path | None
+    runs: tuple[PlannedRun, ...]
+
+    @cached_property
+    def missing(self) -> tuple[PlannedRun, ...]:
+        return tuple(run for run in self.runs if run.missing)
+
+    def estimate(self, *, workers: int, prices: Sequence[Price]) -> Estimate:
+        """Time and money for the missing runs."""
+        seconds = [run.seconds for run in self.missing if run.seconds is not None]
+        hardware = self.runs[0].record.hardware
+        price = default_price(hardware.name, prices)
+        total = sum(seconds)
+        return Estimate(
+            runs=len(self.missing),
+            unknown=len(self.missing) - len(seconds),
+            train_seconds=total,
+            wall_seconds=(total * _slowdown(self.runs) + OVERHEAD * len(seconds)) / workers,
+            usd=None if price is None else cost_usd(total, price, hardware.world_size),
+            price=price,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `sweep.json`."""
+        return {
+            "format": 1,
+            "name": self.spec.name,
+            "baseline": self.spec.baseline,
+            "tuning": self.spec.tuning,
+            "source": self.spec.source,
+            "spec": self.spec.content,
+            "spec_digest": self.spec.digest,
+            "runs": [_entry(run.record) for run in self.runs],
+        }
+
+
+def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None = None) -> Plan:
+    """Plan the sweep in `runs/<sweep>` without writing anything.
+
+    Raises `SpecError` for a budget that leaves no step, and `DataError` when the dataset is not there.
+    """
+    directory = runs / spec.name
+    found = [_record(spec, recipe_index, ssr, seed, data) for ssr, seed, recipe_index in _order(spec)]
+    profiles = read_profiles(directory)
+    states = {record.run_id: state_of(directory / record.run_id) for record in found}
+    step_times = _step_times(directory, [record for record in found if states[record.run_id][0] == "done"])
+    planned = []
+    for record in found:
+        seconds, source = _seconds(record, profiles, step_times)
+        state, message = states[record.run_id]
+        planned.append(
+            PlannedRun(
+                record=record,
+                directory=directory / record.run_id,
+                state=state,
+                message=message,
+                seconds=seconds,
+                source=source,
+            )
+        )
+    return Plan(spec=spec, directory=directory, data=data, runs=tuple(planned))
+
+
+def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
+    """The step times that were measured for this sweep, by recipe digest (which covers the hardware).
+
+    A damaged profile is as good as none: it is measured again.
+    """
+    profiles = {}
+    for path in sorted((directory / rundir.PROFILES).glob("*.json")):
+        try:
+            profile = records.read(ProfileRecord, path)
+        except RunError:
+            continue
+        profiles[profile.recipe_digest] = profile
+    return profiles
+
+
+def _order(spec: SweepSpec) -> list[tuple[float, int, int]]:
+    return [(ssr, seed, index) for ssr in spec.budgets for seed in spec.seeds for index in range(len(spec.recipes))]
+
+
+def _record(spec: SweepSpec, recipe_index: int, ssr: float, seed: int, data: Path | None) -> RunRecord:
+    try:
+        return plan_run(
+            spec.recipes[recipe_index],
+            sweep=spec.name,
+            baseline=spec.baseline,
+            tuning=spec.tuning,
+            ssr=ssr,
+            seed=seed,
+            threads=spec.threads,
+            data=data,
+        )
+    except RecipeError as error:
+        raise SpecError(f"{spec.source}: budgets: {error}") from error
+
+
+def _entry(record: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": record.run_id,
+        "recipe": record.recipe,
+        "ssr": record.ssr,
+        "seed": record.seed,
+        "steps": record.steps,
+        "recipe_digest": record.recipe_digest,
+    }
+
+
+def _seconds(
+    record: RunRecord, profiles: dict[str, ProfileRecord], step_times: dict[str, float]
+) -> tuple[float | None, str | None]:
+    profile = profiles.get(record.recipe_digest)
+    if profile is not None and set(record.phases) <= set(profile.phases):
+        return train_seconds(record.phases, profile.phases).seconds, "profiled"
+    if record.recipe_digest in step_times:
+        return record.steps * step_times[record.recipe_digest], "measured"
+    return None, None
+
+
+def _step_times(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
+    """Median seconds of a step in the finished runs of each recipe, contended or not."""
+    times: dict[str, list[float]] = {}
+    for record in done:
+        result = _result(directory / record.run_id)
+        if result is not None and result.timed_steps:
+            times.setdefault(record.recipe_digest, []).append(result.timings.training() / result.timed_steps)
+    return {recipe: statistics.median(values) for recipe, values in times.items()}
+
+
+def _slowdown(runs: Sequence[PlannedRun]) -> float:
+    """How much longer finished runs took, with evaluation and contention, than their training on a quiet machine."""
+    ratios = []
+    for run in runs:
+        result = _result(run.directory) if run.state == "done" else None
+        if result is not None and run.seconds:
+            timings = result.timings
+            ratios.append((timings.training() + timings.warmup + timings.evaluation + timings.checkpoint) / run.seconds)
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def _result(directory: Path) -> ResultRecord | None:
+    """The result, or None where it is damaged: an estimate does without it, and the state says so."""
+    try:
+        return records.read(ResultRecord, directory / rundir.RESULT)
+    except RunError:
+        return None

@@ -1,0 +1,235 @@
+"""The specification of a sweep: task, training, recipes, budgets and seeds, checked completely before anything starts.
+
+    name: digits
+    task: {dataset: digits, model: resnet8}
+    train: {epochs: 20, batch_size: 64, optimizer: {sgd: {lr: 0.2}}}
+    baseline: baseline
+    tuning: learning rate and weight decay by grid       # how the baseline was tuned; absent: it was not
+    recipes:
+      baseline: []                                       # a list of methods
+      fast: [channels_last, {label_smoothing: {smoothing: 0.1}}]
+      slow: {train: {epochs: 40}, methods: [sam]}        # or methods with training settings of their own
+    compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], leave_one_out: fast}
+    budgets: [0.25, 0.5, 1.0]                            # scale-schedule ratios
+    seeds: [0, 1, 2]
+    threads: 1                                           # torch threads of a run; decides bits, so never guessed
+
+Names become names of directories. The same content as a Python dict is the same specification.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from explorer.canonical import digest
+from explorer.errors import RecipeError, unknown
+from explorer.recipes.recipe import Recipe, build_recipe
+from explorer.sweep.compose import composed
+from explorer.sweep.document import Document, Key, document_of, read_document
+
+REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
+KEYS = (*REQUIRED, "tuning", "compose", "threads")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+MAX_NAME = 64
+MAX_RUNS = 20_000
+MAX_BUDGET = 1000.0
+MAX_SEED = 2**31 - 1
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepSpec:
+    """A sweep as its author wrote it, valid throughout. Recipes are in the order in which they were written."""
+
+    name: str
+    recipes: tuple[Recipe, ...]
+    baseline: str
+    tuning: str | None
+    budgets: tuple[float, ...]  # ascending
+    seeds: tuple[int, ...]
+    threads: int
+    source: str  # the file, for messages
+    content: Mapping[str, Any]  # as written
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return digest(self.content)
+
+
+def load_spec(source: Path | str | Mapping[str, Any]) -> SweepSpec:
+    """The specification in a YAML file or a dict. Raises `SpecError` that names file, line, key and fault."""
+    if isinstance(source, Mapping):
+        return read_spec(document_of(source))
+    return read_spec(read_document(Path(source)))
+
+
+def read_spec(document: Document) -> SweepSpec:
+    """The specification in a document; see `load_spec`."""
+    content = _mapping(document, (), document.value, known=KEYS, required=REQUIRED)
+    name = check_name(document, ("name",), content["name"])
+    recipes = _recipes(document, content)
+    budgets = _distinct(document, "budgets", content, _budget)
+    seeds = _distinct(document, "seeds", content, _seed)
+    runs = len(recipes) * len(budgets) * len(seeds)
+    if runs > MAX_RUNS:
+        raise document.error((), f"{runs} runs are too many for one sweep; at most {MAX_RUNS} are allowed")
+    return SweepSpec(
+        name=name,
+        recipes=recipes,
+        baseline=_baseline(document, content["baseline"], recipes),
+        tuning=_tuning(document, content.get("tuning")),
+        budgets=tuple(sorted(budgets)),
+        seeds=tuple(seeds),
+        threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
+        source=document.where,
+        content=content,
+    )
+
+
+def check_name(document: Document, key: Key, name: Any) -> str:
+    """A name that can be a directory's."""
+    if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > MAX_NAME:
+        raise document.error(
+            key,
+            f"{name!r:.100} cannot be a name: expected at most {MAX_NAME} of the characters a-z 0-9 _ -,"
+            " starting with a letter or digit",
+        )
+    return name
+
+
+def _recipes(document: Document, content: Mapping[str, Any]) -> tuple[Recipe, ...]:
+    """Every recipe, written and composed. Task and training are checked first: a fault there is not a recipe's."""
+    task, train = content["task"], content["train"]
+    _build(document, (), "task", task=task, train=train, methods=())
+    written = _mapping(document, ("recipes",), content["recipes"])
+    if not written:
+        raise document.error(("recipes",), "empty: a sweep needs at least one recipe")
+    recipes = []
+    for name, value in written.items():
+        key = ("recipes", name)
+        check_name(document, key, name)
+        parts = _recipe_parts(document, key, value)
+        merged, methods = dict(train), parts.get("methods", [])
+        if "train" in parts:
+            merged |= _mapping(document, (*key, "train"), parts["train"])
+            _build(document, key, name, task=task, train=merged, methods=())
+        where: Key = key if isinstance(value, list) else (*key, "methods")
+        recipes.append(_build(document, where, name, task=task, train=merged, methods=methods))
+    _refuse_twins(document, recipes)
+    return (*recipes, *_compositions(document, content, recipes))
+
+
+def _recipe_parts(document: Document, key: Key, value: Any) -> Mapping[str, Any]:
+    if isinstance(value, list):
+        return {"methods": value}
+    if isinstance(value, dict):
+        return _mapping(document, key, value, known=("train", "methods"))
+    raise document.error(key, f"{_found(value)}, expected a list of methods, or a mapping of train and methods")
+
+
+def _build(document: Document, key: Key, name: str, *, task: Any, train: Any, methods: Any) -> Recipe:
+    where = f"{document.where}: {'.'.join(map(str, key))}" if key else document.where
+    try:
+        return build_recipe(name, task=task, train=train, methods=methods, where=where)
+    except RecipeError as error:
+        raise document.locate(error) from error
+
+
+def _compositions(document: Document, content: Mapping[str, Any], recipes: Sequence[Recipe]) -> list[Recipe]:
+    if "compose" not in content:
+        return []
+    result: list[Recipe] = []
+    baseline = _baseline(document, content["baseline"], recipes)
+    for part in composed(document, content["compose"], recipes=recipes, baseline=baseline):
+        check_name(document, part.key, part.name)
+        key = (*part.key, part.name)
+        base = part.base.to_mapping()
+        recipe = _build(document, key, part.name, task=base["task"], train=base["train"], methods=part.methods)
+        known = {other.digest: other for other in (*recipes, *result)}
+        if recipe.digest in known:
+            continue  # it is there already, under the name that its author gave it
+        if any(other.name == part.name for other in known.values()):
+            raise document.error(
+                part.key, f"two different recipes would be called {part.name!r}; write one of them under 'recipes'"
+            )
+        result.append(recipe)
+    return result
+
+
+def _refuse_twins(document: Document, recipes: Sequence[Recipe]) -> None:
+    first: dict[str, str] = {}
+    for recipe in recipes:
+        twin = first.setdefault(recipe.digest, recipe.name)
+        if twin != recipe.name:
+            raise document.error(
+                ("recipes", recipe.name), f"the same recipe as {twin!r}; every recipe must be different"
+            )
+
+
+def _baseline(document: Document, value: Any, recipes: Sequence[Recipe]) -> str:
+    names = [recipe.name for recipe in recipes]
+    if value not in names:
+        raise document.error(("baseline",), unknown("recipe", str(value), names))
+    return value
+
+
+def _tuning(document: Document, value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and 0 < len(value) <= 500):
+        return value
+    raise document.error(("tuning",), f"{_found(value)}, expected a text of at most 500 characters")
+
+
+def _distinct(document: Document, name: str, content: Mapping[str, Any], check: Callable[..., Any]) -> list[Any]:
+    """A list of different numbers, each of them checked."""
+    values = content[name]
+    if not isinstance(values, list):
+        raise document.error((name,), f"{_found(values)}, expected a list of numbers")
+    if not values:
+        raise document.error((name,), "empty: a sweep needs at least one")
+    checked: dict[Any, None] = {}  # in the order of writing
+    for index, value in enumerate(values):
+        number = check(document, (name, index), value)
+        if number in checked:
+            raise document.error((name, index), f"{number:g} is given twice")
+        checked[number] = None
+    return list(checked)
+
+
+def _budget(document: Document, key: Key, value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 < value <= MAX_BUDGET:
+        raise document.error(key, f"{_found(value)}, expected a number above 0 and at most {MAX_BUDGET:g}")
+    return float(value)
+
+
+def _seed(document: Document, key: Key, value: Any) -> int:
+    return _whole(document, key, value, low=0, high=MAX_SEED)
+
+
+def _whole(document: Document, key: Key, value: Any, *, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise document.error(key, f"{_found(value)}, expected a whole number from {low} to {high}")
+    return value
+
+
+def _mapping(
+    document: Document, key: Key, value: Any, *, known: Sequence[str] | None = None, required: Sequence[str] = ()
+) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        expected = f" with {', '.join(known)}" if known else ""
+        raise document.error(key, f"{_found(value)}, expected a mapping{expected}")
+    for name in value:
+        if known is not None and name not in known:
+            raise document.error((*key, name), unknown("key", name, known))
+    for name in required:
+        if name not in value:
+            raise document.error(key, f"key {name!r} is missing; expected {', '.join(required)}")
+    return value
+
+
+def _found(value: Any) -> str:
+    return "found nothing" if value is None else f"found {value!r:.80}"

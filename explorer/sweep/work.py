@@ -1,0 +1,138 @@
+"""One run of a sweep, as the process that executes it sees it: a notebook in, a small answer out.
+
+Results travel by the run directory; the answer carries status only. The notebook engine of a process is kept for
+its next run.
+"""
+
+import atexit
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import explorer.sweep.formats  # noqa: F401  # before nbformat
+from explorer import records, rundir
+from explorer.errors import ExplorerError, SweepError, unknown
+from explorer.records import ResultRecord
+from explorer.sweep.inline import InlineEngine
+from explorer.sweep.kernels import KernelEngine
+from explorer.sweep.notebooks import NotebookEngine, NotebookError
+
+RUNS_PER_KERNEL = 200
+
+EngineName = Literal["cold", "warm", "inline"]
+ENGINES: tuple[EngineName, ...] = ("cold", "warm", "inline")
+
+Fault = Literal["exception", "dead kernel", "timeout", "interrupted", "lost worker"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What a worker has to know about a run. Everything else stands in the run directory."""
+
+    directory: Path
+    notebook: Path
+    engine: EngineName
+    threads: int
+    data: Path | None
+    contended: bool
+    timeout: float | None  # seconds a cell of the notebook may take
+
+    def parameters(self) -> dict[str, Any]:
+        """The notebook's parameters."""
+        return {
+            "directory": str(self.directory),
+            "data": None if self.data is None else str(self.data),
+            "contended": self.contended,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a run ended. No fault: it has its result."""
+
+    fault: Fault | None = None
+    message: str = ""
+
+
+def make_engine(name: str, *, threads: int, timeout: float | None = None) -> NotebookEngine:
+    """A notebook engine by name. Raises `SweepError` for an unknown one, and for a timeout that it cannot keep."""
+    if name == "inline":
+        if timeout is not None:
+            raise SweepError("the engine 'inline' cannot stop a run after a timeout; 'warm' and 'cold' can")
+        return InlineEngine()
+    if name not in ENGINES:
+        raise SweepError(unknown("notebook engine", name, ENGINES))
+    runs = 1 if name == "cold" else RUNS_PER_KERNEL
+    return KernelEngine(threads=threads, runs_per_kernel=runs, timeout=timeout)
+
+
+_engines: dict[tuple[str, int, float | None], NotebookEngine] = {}  # of this process
+
+
+def perform(job: Job) -> Outcome:
+    """Execute the run's notebook. Never raises for what the run does; the sweep goes on with the others."""
+    engine = _engine(job)
+    output = job.directory / rundir.NOTEBOOK
+    try:
+        with _signals_for(engine):
+            engine.run(job.notebook, job.parameters(), output)
+        check_result(job.directory)
+    except NotebookError as error:
+        return Outcome(fault=error.fault, message=str(error))
+    except KeyboardInterrupt:
+        return Outcome(fault="interrupted", message="interrupted; run again to resume")
+    except ExplorerError as error:
+        return Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
+    return Outcome()
+
+
+def check_result(directory: Path) -> ResultRecord:
+    """The result that makes a run a success. Raises `RunError` when it is absent, damaged or of another run."""
+    result = records.read(ResultRecord, directory / rundir.RESULT)
+    if result.run_id != directory.name:
+        raise SweepError(f"{directory / rundir.RESULT}: is the result of another run, {result.run_id!r}")
+    return result
+
+
+def close_engines() -> None:
+    """End the kernels of this process."""
+    while _engines:
+        _engines.popitem()[1].close()
+
+
+atexit.register(close_engines)  # of a worker whose parent has no more work for it
+
+
+def _engine(job: Job) -> NotebookEngine:
+    key = (job.engine, job.threads, job.timeout)
+    if key not in _engines:
+        _engines[key] = make_engine(job.engine, threads=job.threads, timeout=job.timeout)
+    return _engines[key]
+
+
+@contextlib.contextmanager
+def _signals_for(engine: NotebookEngine) -> Iterator[None]:
+    """Within the block Ctrl-C and SIGTERM interrupt the engine, after whoever listened before has heard of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        earlier = before[signal.Signals(number)]
+        if callable(earlier) and earlier is not signal.default_int_handler:
+            earlier(number, frame)
+        engine.interrupt()
+
+    try:
+        for number in before:
+            signal.signal(number, handle)
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
