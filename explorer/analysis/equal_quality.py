@@ -1,0 +1,198 @@
+"""Time, cost or steps at equal quality: how much of the baseline's x a recipe needs to be as good as the baseline.
+
+Both curves are monotone and linear in log x, and neither is extrapolated: "not reached" is a result. The target is the
+baseline's quality at its full budget, found anew in every resample of the seeds, unless a fixed one is given. Ratios
+are recipe over baseline: 0.6 means "in 0.6 of its time".
+"""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from explorer.analysis.comparison import RESAMPLES, Match, adjusted, judge, known, matches
+from explorer.analysis.ladders import Setting
+from explorer.analysis.monotone import Crossing, crossing
+from explorer.analysis.pairing import Pair, pair
+from explorer.errors import AnalysisError
+
+SLOWER_INFERENCE = 1.02  # from here on, what training saves is paid for at inference, and is marked
+
+
+class Outcome(StrEnum):
+    """Whether the recipe's curve reaches the target within its tested budgets."""
+
+    REACHED = "reached"
+    NOT_REACHED = "not reached"
+    BELOW = "below lowest budget"  # already better at its lowest budget: `ratio` is an upper limit
+    UNKNOWN = "unknown"  # there is no target, see `reason`
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EqualQuality:
+    """One recipe beside its baseline. None where there is no such number; `reason` says why."""
+
+    setting: Setting
+    recipe: str
+    label: str
+    baseline: str
+    x: str  # the column that is compared
+    target: float | None
+    own_target: bool  # the target is the baseline's own quality at its full budget
+    outcome: Outcome
+    baseline_x: float | None
+    recipe_x: float | None  # for BELOW, the recipe's lowest x
+    ratio: float | None  # recipe over baseline
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    confidence: float
+    n: int
+    reach_rate: float | None = None
+    p_value: float | None = None
+    p_holm: float | None = None  # adjusted for all comparisons with this baseline
+    family: int = 0  # how many these are
+    inference_ratio: float | None
+    time_source: str
+    tuning: str | None
+    left_out: tuple[float, ...] = ()  # budgets that lack seeds and took no part
+    reason: str | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        return None if self.ratio is None else 1 / self.ratio
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval leaves 1 out."""
+        return self.ratio_low is not None and self.ratio_high is not None and not self.ratio_low <= 1 <= self.ratio_high
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference stands when all comparisons are taken into account."""
+        return self.differs and self.p_holm is not None and self.p_holm < 1 - self.confidence
+
+    @property
+    def slower_inference(self) -> bool:
+        return self.inference_ratio is not None and self.inference_ratio > SLOWER_INFERENCE
+
+
+def equal_quality(
+    frame: pd.DataFrame,
+    *,
+    baseline: str | None = None,
+    x: str = "train_seconds",
+    target: float | None = None,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> list[EqualQuality]:
+    """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
+
+    `baseline` names the recipe to compare with, by default the one of the sweep. Raises `AnalysisError` for a name, a
+    column or a target that cannot be used.
+    """
+    if target is not None and not math.isfinite(target):
+        raise AnalysisError(f"target: found {target}; expected a finite quality")
+    found = [
+        _compare(match, x=x, target=target, confidence=confidence, resamples=resamples)
+        for match in matches(frame, x=x, baseline=baseline)
+    ]
+    return adjusted(found)
+
+
+def table(results: list[EqualQuality]) -> pd.DataFrame:
+    """One row for each result; the setting's fields are columns of their own."""
+    rows = [
+        asdict(result.setting)
+        | {name: getattr(result, name) for name in EqualQuality.__dataclass_fields__ if name != "setting"}
+        | {"outcome": str(result.outcome), "speedup": result.speedup, "significant": result.significant}
+        for result in results
+    ]
+    columns = [*Setting.__dataclass_fields__, *(n for n in EqualQuality.__dataclass_fields__ if n != "setting")]
+    frame = pd.DataFrame(rows, columns=None if rows else [*columns, "speedup", "significant"])
+    return frame.astype(dict.fromkeys(_NUMBERS, float)) if rows else frame
+
+
+_NUMBERS = (
+    *("target", "baseline_x", "recipe_x", "ratio", "ratio_low", "ratio_high", "speedup"),
+    *("reach_rate", "p_value", "p_holm", "inference_ratio"),
+)
+
+
+def _compare(match: Match, *, x: str, target: float | None, confidence: float, resamples: int) -> EqualQuality:
+    blank = _blank(match, x=x, target=target, confidence=confidence)
+    if match.baseline is None:
+        return blank
+    both = pair(match.baseline, match.recipe, resamples=resamples)
+    blank = replace(blank, n=both.n, left_out=both.left_out)
+    sign = match.recipe.sign
+    if target is not None:
+        target_R = np.full(len(both.recipe.x_RB), sign * target)
+    elif both.baseline.at_full_budget_R is not None:
+        target_R = both.baseline.at_full_budget_R
+        blank = replace(blank, target=float(sign * target_R[0]))
+    else:
+        return replace(blank, reason=f"{match.baseline_name} has not finished its full budget with every seed")
+    return _measured(blank, both, target_R)
+
+
+def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> EqualQuality:
+    return EqualQuality(
+        setting=match.setting,
+        recipe=match.recipe.recipe,
+        label=match.recipe.label,
+        baseline=match.baseline_name,
+        x=x,
+        target=target,
+        own_target=target is None,
+        outcome=Outcome.UNKNOWN,
+        baseline_x=None,
+        recipe_x=None,
+        ratio=None,
+        confidence=confidence,
+        n=0,
+        inference_ratio=_inference_ratio(match),
+        time_source=match.recipe.time_source,
+        tuning=match.baseline.tuning if match.baseline else None,
+        reason=match.reason,
+    )
+
+
+def _inference_ratio(match: Match) -> float | None:
+    """The recipe's inference time over that of the baseline compared with, which need not be the sweep's."""
+    recipe = match.recipe.inference_ratio
+    baseline = match.baseline.inference_ratio if match.baseline else None
+    return None if recipe is None or baseline is None else recipe / baseline
+
+
+def _measured(blank: EqualQuality, both: Pair, target_R: np.ndarray) -> EqualQuality:
+    base = crossing(both.baseline.x_RB, both.baseline.y_RB, target_R)
+    mine = crossing(both.recipe.x_RB, both.recipe.y_RB, target_R)
+    outcome = _outcome(mine)
+    recipe_x = float(both.recipe.x_RB[0, 0] if outcome == Outcome.BELOW else mine.x_R[0])
+    log_ratio_R = np.log(mine.x_R) - np.log(base.x_R)
+    judged = judge(log_ratio_R, n=both.n, df=both.df, confidence=blank.confidence)
+    found = replace(
+        blank,
+        outcome=outcome,
+        baseline_x=known(base.x_R[0]),
+        recipe_x=known(recipe_x),
+        ratio=known(recipe_x / base.x_R[0]),
+        reach_rate=judged.reach_rate,
+        reason=judged.reason,
+    )
+    if not base.found_R[0]:
+        return replace(found, reason=f"{blank.baseline} itself does not have this quality within its budgets")
+    if outcome != Outcome.REACHED or judged.interval is None:
+        return found if outcome == Outcome.REACHED else replace(found, reason=None)
+    interval = judged.interval
+    return replace(
+        found, ratio_low=math.exp(interval.low), ratio_high=math.exp(interval.high), p_value=interval.p_value
+    )
+
+
+def _outcome(mine: Crossing) -> Outcome:
+    if mine.found_R[0]:
+        return Outcome.REACHED
+    return Outcome.BELOW if mine.below_R[0] else Outcome.NOT_REACHED

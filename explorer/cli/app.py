@@ -1,0 +1,67 @@
+"""The `explorer` command: its verbs, and what becomes of an error."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import explorer
+from explorer.cli import notebooks, quickstart, results, sweep, training
+from explorer.errors import ExplorerError
+
+INTERRUPTED = 130  # what shells expect after Ctrl-C
+
+app = typer.Typer(
+    name="explorer",
+    help="Find the cheapest training recipe that is as good as your baseline, and prove what went into the model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=False)
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=lambda v: _version(v), is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    if debug:
+        os.environ["EXPLORER_DEBUG"] = "1"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(explorer.__version__)
+        raise typer.Exit
+
+
+quickstart.register(app)
+training.register(app)
+sweep.register(app)
+notebooks.register(app)
+results.register(app)
+
+
+def main() -> None:
+    """Run the command line. Exit status 0 only when what was asked holds; errors go to standard error."""
+    try:
+        app()
+    except ExplorerError as error:
+        if os.environ.get("EXPLORER_DEBUG"):
+            raise
+        print(f"explorer: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print(
+            "explorer: interrupted; what is finished is kept, and the same command goes on from there", file=sys.stderr
+        )
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read the output has gone, as `head` does. Python must not try to flush to it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

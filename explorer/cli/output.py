@@ -1,0 +1,50 @@
+"""How verbs print: tables for people, JSON for programs."""
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+GAP = 2  # spaces between columns
+
+
+def print_json(value: Any) -> None:
+    """JSON on standard output, indented; keys stay in order."""
+    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """A table that fits the terminal. `right` names the columns of numbers; None is shown as a dash."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    if sum(widths) + GAP * len(widths) <= shutil.get_terminal_size().columns:
+        _print_plain(columns, cells, widths=widths, right=right)
+    else:
+        _print_wrapped(columns, cells, right=right)
+
+
+def _print_plain(columns: Sequence[str], cells: list[list[str]], *, widths: list[int], right: Sequence[str]) -> None:
+    """A table that fits as it is. Rich would draw the same, after a fifth of a second."""
+    rule = ["\u2500" * width for width in widths]
+    for row in (columns, rule, *cells):
+        padded = (
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        )
+        print((" " * GAP).join(padded).rstrip())
+    print()
+
+
+def _print_wrapped(columns: Sequence[str], cells: list[list[str]], *, right: Sequence[str]) -> None:
+    """A table whose long cells are broken into lines."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(escape(column), justify="right" if column in right else "left")
+    for row in cells:
+        table.add_row(*map(escape, row))
+    Console().print(table)

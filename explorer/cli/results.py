@@ -1,0 +1,167 @@
+"""`explorer results`, `explorer report` and `explorer store`: what came out of runs and sweeps."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.output import print_json, print_table
+from explorer.cli.settings import RUNS, Json, Runs
+from explorer.errors import ExplorerError
+
+if TYPE_CHECKING:
+    from explorer.store.ingest import Ingested
+    from explorer.store.queries import Table
+
+Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]
+Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Another metric in the place of quality.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")]
+
+SHOWN = ("recipe", "ssr", "seed", "quality", "train_seconds", "time_source", "cost_usd", "hardware")
+
+
+class TableFormat(StrEnum):
+    """What `results` prints."""
+
+    TABLE = "table"
+    CSV = "csv"
+    MD = "md"
+    PARQUET = "parquet"
+
+
+class ReportFormat(StrEnum):
+    """What `report` writes."""
+
+    HTML = "html"
+    MD = "md"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(results)
+    app.command()(report)
+    group = typer.Typer(help="The database, made from the run directories.", no_args_is_help=True)
+    group.command()(ingest)
+    group.command()(rebuild)
+    group.command()(export)
+    app.add_typer(group, name="store")
+
+
+def results(
+    sweep: Sweep = None,
+    metric: Metric = None,
+    format: Annotated[TableFormat, typer.Option("--format", help="How.")] = TableFormat.TABLE,
+    out: Out = None,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """The table that the plots are made of: one row for each finished run."""
+    from explorer.store import queries
+    from explorer.store.place import database
+
+    where = database(runs)
+    if out is not None or format is TableFormat.PARQUET:
+        _export(where, out, sweep=sweep, metric=metric, format=format)
+        return
+    found = queries.results(where, sweep=sweep, metric=metric)
+    if json:
+        print_json([dict(zip(found.columns, row, strict=True)) for row in found.rows])
+    elif format is TableFormat.TABLE:
+        _print_results(found)
+    else:
+        from explorer.store.export import csv_text, markdown_text
+
+        print((csv_text if format is TableFormat.CSV else markdown_text)(found), end="")
+
+
+def report(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The name of a sweep.")],
+    format: Annotated[ReportFormat, typer.Option("--format", help="How.")] = ReportFormat.HTML,
+    out: Out = None,
+    runs: Runs = RUNS,
+) -> None:
+    """Write the report of a sweep: curves, equal-quality table, recipes, how it was measured. Works offline."""
+    from explorer.report.sweep_report import write_sweep_report
+    from explorer.store.ingest import ingest as bring_in
+
+    bring_in(runs)
+    path = out or runs / sweep / f"report.{format}"
+    write_sweep_report(runs, sweep, path, format=format.value)
+    print(path)
+
+
+def ingest(runs: Runs = RUNS, json: Json = False) -> None:
+    """Load finished runs into the database; runs that are there already are left alone."""
+    from explorer.store.ingest import ingest as bring_in
+
+    _tell(bring_in(runs), json=json)
+
+
+def rebuild(runs: Runs = RUNS, json: Json = False) -> None:
+    """Make the database anew from the run directories."""
+    from explorer.store.ingest import rebuild as make_anew
+
+    _tell(make_anew(runs), json=json)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .csv, .parquet or .md.")],
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", metavar="NAME", help="One sweep. Default: all of them.")
+    ] = None,
+    runs: Runs = RUNS,
+) -> None:
+    """Write the results to a file."""
+    from explorer.store.export import export as write
+    from explorer.store.place import database
+
+    print(f"{write(database(runs), file, sweep=sweep)} rows in {file}")
+
+
+def _export(where: Path, out: Path | None, *, sweep: str | None, metric: str | None, format: TableFormat) -> None:
+    from explorer.store.export import export as write
+
+    if out is None:
+        raise ExplorerError("Parquet is not text: say where to write it with --out FILE")
+    chosen = None if format is TableFormat.TABLE else format.value
+    print(f"{write(where, out, sweep=sweep, metric=metric, format=chosen)} rows in {out}")
+
+
+def _print_results(found: "Table") -> None:
+    index = {name: found.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit")}
+    rows = sorted(found.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
+    quality = _one([row[index["metric"]] for row in rows]) or "quality"
+    named = {"quality": quality, "train_seconds": "seconds", "time_source": "source", "cost_usd": "dollars"}
+    several = len({row[index["sweep"]] for row in rows}) > 1
+    columns = (("sweep",) if several else ()) + SHOWN
+    shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
+    right = ("ssr", "seed", quality, "seconds", "dollars")
+    print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
+
+
+def _one(names: list[str]) -> str | None:
+    return names[0] if len(set(names)) == 1 else None
+
+
+def _cell(name: str, value: object) -> object:
+    if name == "cost_usd":
+        return "no price" if value is None else f"{value:.4f}"
+    if name in ("time_source",):
+        return "unknown" if value is None else value
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def _tell(done: "Ingested", *, json: bool) -> None:
+    """What an ingest found; exit status 1 if a directory could not be used."""
+    import dataclasses
+
+    if json:
+        print_json(dataclasses.asdict(done))
+    else:
+        print(f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}")
+        for problem in done.problems:
+            print(f"explorer: {problem.directory}: {problem.reason}", file=sys.stderr)
+    if done.problems:
+        raise typer.Exit(1)

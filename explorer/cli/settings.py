@@ -1,0 +1,17 @@
+"""The options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Runs = Annotated[
+    Path, typer.Option("--runs", envvar="EXPLORER_RUNS", metavar="DIR", help="Directory of all runs and results.")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", envvar="EXPLORER_DATA", metavar="DIR", help="Directory of datasets that are not embedded."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A sweep specification (YAML).")]
+RUNS = Path("runs")

@@ -1,0 +1,192 @@
+"""`explorer sweep plan|run|status`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, print_table
+from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
+
+if TYPE_CHECKING:
+    from explorer.sweep.execute import Summary
+    from explorer.sweep.plan import Plan
+    from explorer.sweep.work import EngineName
+
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="Notebook engine: warm, cold or inline; the results are the same."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, metavar="N", help="Runs side by side. Default: cores / threads of a run."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Plan, run and follow a sweep of recipes over budgets and seeds.", no_args_is_help=True)
+    group.command()(plan)
+    group.command()(run)
+    group.command()(status)
+    app.add_typer(group, name="sweep")
+
+
+def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = None, json: Json = False) -> None:
+    """What a sweep would run: how many runs, what is done already, time and dollars. Nothing is written."""
+    from explorer.costing import load_prices
+    from explorer.sweep.executors import default_workers
+    from explorer.sweep.plan import make_plan
+    from explorer.sweep.spec import load_spec
+
+    planned = make_plan(load_spec(spec), runs=runs, data=data)
+    device = planned.runs[0].record.hardware.device
+    side_by_side = workers or default_workers(threads=planned.spec.threads, device=device)
+    estimate = planned.estimate(workers=side_by_side, prices=load_prices(_own_prices(runs)))
+    if json:
+        print_json(
+            planned.to_json()
+            | {
+                "missing": [run.record.run_id for run in planned.missing],
+                "train_seconds": estimate.train_seconds,
+                "wall_seconds": estimate.wall_seconds,
+                "unknown": estimate.unknown,
+                "usd": estimate.usd,
+                "workers": side_by_side,
+            }
+        )
+        return
+    _print_recipes(planned)
+    print(f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do")
+    if estimate.runs:
+        print(_forecast(estimate, side_by_side))
+
+
+def run(
+    spec: Spec,
+    runs: Runs = RUNS,
+    data: Data = None,
+    engine: Engine = "warm",
+    workers: Workers = None,
+    profile: Annotated[bool, typer.Option(help="Measure step times at the end, when the machine is quiet.")] = True,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print an event as a line of JSON whenever something happens.")
+    ] = False,
+) -> None:
+    """Run what is missing of a sweep. The same command goes on after an interruption, whatever it was."""
+    from explorer.sweep.plan import make_plan
+    from explorer.sweep.spec import load_spec
+
+    planned = make_plan(load_spec(spec), runs=runs, data=data)
+    summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
+    finish(summary, json=json)
+
+
+def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
+    """Where a sweep stands: runs done, running, failed, interrupted and planned, by recipe and budget."""
+    from explorer.sweep.document import read_document
+    from explorer.sweep.status import sweep_status
+
+    content = read_document(spec).value
+    name = content.get("name") if isinstance(content, dict) else None
+    found = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
+    if json:
+        print_json(
+            {
+                "name": found.name,
+                "active": found.active,
+                "spec_changed": found.spec_changed,
+                "counts": found.counts,
+                "strangers": list(found.strangers),
+                "runs": [
+                    {"run_id": r.run_id, "recipe": r.recipe, "ssr": r.ssr, "seed": r.seed, "state": r.state}
+                    | ({"message": r.message} if r.message else {})
+                    for r in found.runs
+                ],
+            }
+        )
+        return
+    counted: dict[str, dict[str, int]] = {}
+    for item in found.runs:
+        states = counted.setdefault(item.recipe, {})
+        states[item.state] = states.get(item.state, 0) + 1
+    columns = tuple(found.counts)
+    rows = [(recipe, *(states.get(state, 0) or None for state in columns)) for recipe, states in counted.items()]
+    print_table(("recipe", *columns), rows, right=columns)
+    print(f"sweep {found.name}: {'running now' if found.active else 'not running'}")
+    if found.spec_changed:
+        print(f"the specification has changed since the sweep was started: see 'explorer sweep plan {spec}'")
+    if found.strangers:
+        print(f"{len(found.strangers)} run directories of an earlier specification are kept beside it")
+    for item in found.runs:
+        if item.message:
+            print(f"  {item.run_id}: {item.state}: {item.message}")
+
+
+def execute(planned: "Plan", *, runs: Path, engine: str, workers: int | None, profile: bool, json: bool) -> "Summary":
+    """Run a planned sweep with progress on the screen; every finished run is in the database a moment later."""
+    from explorer.cli.progress import JsonLines, ProgressBar
+    from explorer.errors import SweepError, unknown
+    from explorer.store.ingest import ingest
+    from explorer.sweep.execute import Settings, run_sweep
+    from explorer.sweep.work import ENGINES
+
+    if engine not in ENGINES:
+        raise SweepError(unknown("notebook engine", engine, ENGINES))
+    chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
+    with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
+        settings = Settings(
+            engine=chosen,
+            workers=workers,
+            profile=profile,
+            on_event=progress.show,
+            on_result=lambda directory: _ingested(ingest, runs),
+        )
+        summary = run_sweep(planned, settings)
+    ingest(runs)
+    return summary
+
+
+def finish(summary: "Summary", *, json: bool) -> None:
+    """Say how executing a sweep ended; exit status 0 only if it is complete."""
+    import sys
+
+    if not json:
+        print(f"{summary.done} runs done, {summary.executed} of them now, in {summary.seconds:.0f} s")
+        for failure in summary.failures:
+            print(f"failed: {failure.run_id}: {failure.message}", file=sys.stderr)
+    if summary.interrupted:
+        raise KeyboardInterrupt
+    if not summary.complete:
+        raise typer.Exit(1)
+
+
+def _ingested(ingest: Any, runs: Path) -> None:
+    ingest(runs)
+
+
+def _own_prices(runs: Path) -> Path | None:
+    """The user's own price rows, if there are any: `prices.csv` beside the runs."""
+    path = runs / "prices.csv"
+    return path if path.exists() else None
+
+
+def _print_recipes(planned: "Plan") -> None:
+    rows = []
+    for recipe in planned.spec.recipes:
+        own = [run for run in planned.runs if run.record.recipe == recipe.name]
+        seconds = [run.seconds for run in own if run.seconds is not None]
+        done = sum(not run.missing for run in own)
+        methods = " + ".join(method.name for method in recipe.methods) or "none"
+        name = f"{recipe.name} (baseline)" if recipe.name == planned.spec.baseline else recipe.name
+        rows.append((name, methods, len(own), done, f"{sum(seconds):.0f}" if len(seconds) == len(own) else None))
+    columns = ("recipe", "methods", "runs", "done", "seconds in all")
+    print_table(columns, rows, right=columns[2:])
+
+
+def _forecast(estimate: Any, workers: int) -> str:
+    if estimate.unknown == estimate.runs:
+        return "no step time is known on this hardware yet: the first finished runs give one"
+    known = f"about {estimate.wall_seconds / 60:.1f} min with {workers} runs side by side"
+    money = "no price for this hardware" if estimate.usd is None else f"{estimate.usd:.2f} USD"
+    rest = f"; {estimate.unknown} runs of unknown step time are not in it" if estimate.unknown else ""
+    return f"{known}; {estimate.train_seconds / 60:.1f} min of training; {money}{rest}"

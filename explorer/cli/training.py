@@ -1,0 +1,121 @@
+"""`explorer methods` and `explorer run`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, print_table
+from explorer.cli.settings import RUNS, Data, Json, Runs
+from explorer.errors import RecipeError
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(methods)
+    app.command()(run)
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One method, in full.")] = None,
+    json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of all methods in Markdown.")] = False,
+) -> None:
+    """The training methods: what each does, its parameters, defaults, source and interactions."""
+    from explorer.recipes import catalogue
+
+    if markdown:
+        print(catalogue.markdown(), end="")
+    elif name is None:
+        found = catalogue.describe_all()
+        if json:
+            print_json(found)
+        else:
+            rows = [(m["name"], m["summary"], _defaults(m["parameters"])) for m in found]
+            print_table(("method", "what it does", "parameters"), rows)
+    else:
+        described = catalogue.describe(name)
+        if json:
+            print_json(described)
+        else:
+            _print_method(described)
+
+
+def run(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the run.json of a run.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where the run directory goes. Default: RUNS/single.")
+    ] = None,
+    runs: Runs = RUNS,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Train one run, or train a recorded one again and compare it with its record bit for bit.
+
+    A recipe file holds task, train and methods as a sweep specification does, and may hold name, budget (1.0), seed (0)
+    and threads (1).
+    """
+    from explorer import records, rundir
+    from explorer.recipes.run import execute
+
+    record = _recorded(recipe) if recipe.suffix == ".json" else _single(recipe, data)
+    directory = (out or runs / record.sweep) / record.run_id
+    if directory.resolve() == recipe.parent.resolve():
+        raise RecipeError(f"{recipe}: this run's own directory: give another one with --out to train it again")
+    if not (directory / rundir.RUN).exists():
+        records.write(directory / rundir.RUN, record)
+    result = execute(directory, data=data)
+    same = _same_bits(recipe, result.state_digest)
+    if json:
+        print_json(records.to_json(result) | {"directory": directory, "same_bits": same})
+    else:
+        print(f"{record.run_id}: {record.steps} steps in {directory}")
+        for metric, value in result.metrics.items():
+            print(f"  {metric}  {value:.4f} {records.METRICS[metric].unit}")
+        if same is not None:
+            print("  bit-identical to the record" if same else "  NOT the same bits as the record")
+    if same is False:
+        raise typer.Exit(1)
+
+
+def _recorded(path: Path) -> Any:
+    from explorer import records
+
+    return records.read(records.RunRecord, path)
+
+
+def _single(path: Path, data: Path | None) -> Any:
+    """The run of a recipe file."""
+    from explorer.recipes.single import plan_single
+    from explorer.sweep.document import read_document
+
+    return plan_single(read_document(path).value, name=path.stem.lower(), where=str(path), data=data)
+
+
+def _same_bits(recipe: Path, state_digest: str) -> bool | None:
+    """Whether the recorded run beside `run.json` ended with the same bits; None if there is no record."""
+    from explorer import records, rundir
+
+    recorded = recipe.parent / rundir.RESULT
+    if recipe.suffix != ".json" or not recorded.exists():
+        return None
+    return records.read(records.ResultRecord, recorded).state_digest == state_digest
+
+
+def _defaults(parameters: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{p['name']}={p['default']}" for p in parameters) or "none"
+
+
+def _print_method(method: dict[str, Any]) -> None:
+    print(f"{method['name']}: {method['description']}\n")
+    if method["parameters"]:
+        rows = [(p["name"], p["type"], p["default"], p["range"] or None, p["meaning"]) for p in method["parameters"]]
+        print_table(("parameter", "type", "default", "range", "meaning"), rows)
+    else:
+        print("no parameters\n")
+    print(f"source     {method['source']}")
+    print(f"acts on    {method['acts']}, in {', '.join(method['hooks'])}")
+    neutral = method["neutral"]
+    shown = "none: it cannot be left at zero" if neutral is None else ", ".join(f"{k}={v}" for k, v in neutral.items())
+    print(f"neutral    {shown}")
+    for other, reason in method["conflicts"].items():
+        print(f"conflicts  with {other}: {reason}")

@@ -1,0 +1,38 @@
+"""The report as JSON."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import explorer
+from explorer.report.content import SweepContent
+
+
+def as_json(content: SweepContent) -> str:
+    """The numbers of the report; what is unknown is null."""
+    document: dict[str, Any] = {
+        "format": 1,
+        "explorer": explorer.__version__,
+        "sweep": content.sweep,
+        "answer": content.sentence,
+        "sections": [
+            {
+                "hardware": section.hardware,
+                "metric": section.metric,
+                "unit": section.unit,
+                "higher_is_better": section.higher_is_better,
+                "answer": section.answer.sentence,
+                "equal_quality": [
+                    asdict(result) | {"outcome": str(result.outcome), "significant": result.significant}
+                    for result in section.answer.comparisons
+                ],
+                "recipes": [asdict(line) for line in section.recipes],
+            }
+            for section in content.sections
+        ],
+        "integrity": {"sound": content.sound, "summary": content.integrity, "findings": content.findings},
+        "facts": dict(content.facts),
+        "specification": content.specification,
+        "database_sha256": content.database_sha256,
+    }
+    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"

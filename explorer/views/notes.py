@@ -1,0 +1,53 @@
+"""What has to be said beside a comparison: how it was made, with which price, and what weakens it."""
+
+from markupsafe import Markup
+
+from explorer.views import text
+from explorer.views.answer import Answer
+
+
+def notes(found: Answer) -> Markup:
+    """The notes as paragraphs, warnings first."""
+    warned = [_paragraph(words, "x-note x-warn") for words in warnings(found)]
+    return Markup("").join([*warned, *(_paragraph(words, "x-note") for words in facts(found))])
+
+
+def warnings(found: Answer) -> list[str]:
+    """What weakens the comparisons."""
+    words = []
+    if found.comparisons and found.comparisons[0].tuning is None:
+        words.append(f"Untuned baseline: nobody searched for good settings of {found.question.baseline}.")
+    if any(comparison.n == 1 for comparison in found.comparisons):
+        words.append("n=1: one seed says nothing about noise, so there is no interval.")
+    slower = [comparison.label for comparison in found.comparisons if comparison.slower_inference]
+    if slower:
+        words.append(f"Slower at inference than the baseline: {', '.join(slower)}.")
+    return words
+
+
+def facts(found: Answer) -> list[str]:
+    """How to read the comparisons."""
+    words = []
+    if found.target is not None and found.scene is not None:
+        whose = "" if found.question.target is not None else f", what {found.question.baseline} has at its full budget"
+        words.append(f"At equal quality: {found.scene.metric} {text.quality(found.target, found.scene.unit)}{whose}.")
+    if any(comparison.ratio_low is not None for comparison in found.comparisons):
+        first = found.comparisons[0]
+        words.append(
+            f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_holm(found)}."
+        )
+    sources = sorted({comparison.time_source for comparison in found.comparisons if comparison.time_source})
+    if sources and found.question.payment != "steps":
+        words.append(f"Times are {' and '.join(sources)}: steps times the step time on a quiet machine.")
+    if found.question.payment != "steps":
+        words.append(f"Price: {found.price}.")
+    return words
+
+
+def _holm(found: Answer) -> str:
+    family = max(comparison.family for comparison in found.comparisons)
+    return f"; adjusted for {text.count(family, 'comparison')} (Holm)" if family > 1 else ""
+
+
+def _paragraph(words: str, kind: str) -> Markup:
+    return Markup('<p class="{}">{}</p>').format(kind, words)

@@ -1,0 +1,55 @@
+"""Where the time of a step goes: one bar a recipe, stacked by part."""
+
+import altair as alt
+import pandas as pd
+
+from explorer.views import theme
+
+PARTS = {
+    "read": "reading",
+    "preprocess": "preprocessing",
+    "transfer": "transfer",
+    "wait": "waiting for data",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimiser",
+    "governance": "governance",
+    "other": "other",
+}
+"""The parts of a step, keys of `records.Timings`, in the order in which they happen."""
+
+COLOURS = ("#999999", "#BBBBBB", "#DDDDDD", "#8C6D1F", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#E69F00")
+
+
+def step_times(frame: pd.DataFrame, *, width: int | str = "container", bar: int = 26) -> alt.LayerChart:
+    """Draw `frame`: recipe, part (a key of `PARTS`), seconds of one step; at least one row."""
+    shown = frame[frame["part"].isin(PARTS) & (frame["seconds"] > 0)]
+    present = [part for part in PARTS if part in set(shown["part"])]
+    rows = pd.DataFrame(
+        {
+            "recipe": shown["recipe"],
+            "part": shown["part"].map(PARTS),
+            "order": shown["part"].map(list(PARTS).index),
+            "milliseconds": shown["seconds"] * 1000,
+        }
+    )
+    colours = [COLOURS[list(PARTS).index(part)] for part in present]
+    scale = alt.Scale(domain=[PARTS[part] for part in present], range=colours)
+    bars = (
+        alt.Chart(rows, name="bars")
+        .mark_bar(height=bar - 8)
+        .encode(
+            x=alt.X("sum(milliseconds):Q", title="Milliseconds a step", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("recipe:N", title=None, sort=list(dict.fromkeys(rows["recipe"])), axis=alt.Axis(grid=False)),
+            color=alt.Color("part:N", scale=scale, legend=alt.Legend(title=None, orient="top", symbolType="square")),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("recipe:N", title="Recipe"),
+                alt.Tooltip("part:N", title="Part"),
+                alt.Tooltip("sum(milliseconds):Q", title="Milliseconds a step", format=".3~g"),
+            ],
+        )
+    )
+    words = f"Time of one training step by part, for {rows['recipe'].nunique()} recipes."
+    height = bar * max(1, rows["recipe"].nunique())
+    return theme.styled(alt.LayerChart(layer=[bars]).properties(width=width, height=height, description=words))

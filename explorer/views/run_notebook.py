@@ -1,0 +1,215 @@
+"""What `notebooks/run.ipynb` shows about its run. Light on purpose: a sweep draws this once for every run.
+
+Tables are plain HTML and the curve is a PNG picture, because JupyterLab shows neither scripts nor SVG of a notebook
+that it did not execute itself.
+"""
+
+import html
+import itertools
+import json
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from IPython.display import HTML, Image
+
+from explorer import records, rundir
+from explorer.records import METRICS, ResultRecord, RunRecord
+
+WIDTH, HEIGHT = 720, 260
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
+FONT = "Arial, Helvetica, sans-serif"
+INK, GRID, LINE = "#333333", "#E6E6E6", "#0072B2"
+MAX_POINTS = 2000  # of the curve; more cannot be told apart
+
+PHASES = {
+    "read": "reading data",
+    "preprocess": "preprocessing",
+    "transfer": "transfer to the device",
+    "wait": "waiting for data",
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "optimizer": "optimiser step",
+    "governance": "governance",
+    "other": "other work of a step",
+}
+
+
+def describe(directory: Path | str) -> HTML:
+    """What the run is, from its `run.json`, and the command that trains it again to the same bits."""
+    path = Path(directory) / rundir.RUN
+    run = records.read(RunRecord, path)
+    hardware = run.hardware
+    rows = [
+        ("run", _code(run.run_id)),
+        ("sweep", html.escape(run.sweep)),
+        ("task", f"{html.escape(run.model)} on {html.escape(run.dataset)}"),
+        ("recipe", f"<b>{html.escape(run.recipe)}</b>"),
+        ("methods", _methods(run)),
+        ("budget", f"{run.ssr:g} of the full schedule: {run.steps} steps of {run.batch_size} examples"),
+        ("seed", str(run.seed)),
+        ("precision", html.escape(run.precision)),
+        ("hardware", f"{html.escape(hardware.name)}, {_count(hardware.threads, 'thread')}"),
+        ("train it again", _code(f"explorer run {shlex.quote(str(path))} --out again")),
+    ]
+    return HTML(_table(rows))
+
+
+def loss_curve(directory: Path | str) -> Image:
+    """The training loss after every step, and its running mean."""
+    points = _read_metric(Path(directory) / rundir.METRICS, "train_loss")
+    if not points:
+        raise ValueError(f"{directory}: no loss was recorded")
+    png = vl_convert.svg_to_png(_curve(points), scale=1.5)
+    return Image(png, width=WIDTH, alt=f"Training loss over {points[-1][0]} steps")
+
+
+def outcome(result: ResultRecord) -> HTML:
+    """What came out: the final metrics and the digest of the trained model; and where the time went."""
+    rows = [(html.escape(name), f"<b>{_metric(name, value)}</b>") for name, value in result.metrics.items()]
+    rows += [
+        ("examples trained on", f"{result.examples:,}"),
+        ("resumed", _count(result.resumed, "time")),
+        ("digest of the model", _code(result.state_digest)),
+    ]
+    return HTML(_table(rows) + "<h3>Where the time went</h3>" + _times(result) + _caveat(result))
+
+
+def _methods(run: RunRecord) -> str:
+    methods = run.identity["recipe"]["methods"]
+    return "<br>".join(_method(*item) for method in methods for item in method.items()) or "none: plain training"
+
+
+def _method(name: str, parameters: dict[str, Any]) -> str:
+    values = ", ".join(f"{key} {value}" for key, value in parameters.items())
+    return html.escape(f"{name} ({values})" if values else name)
+
+
+def _metric(name: str, value: float) -> str:
+    metric = METRICS[name]
+    if metric.unit == "fraction":
+        return f"{value:.2%}"
+    return f"{value:.4f} {html.escape(metric.unit)}"
+
+
+def _times(result: ResultRecord) -> str:
+    """The seconds of the timed steps by part, and what was measured apart from them."""
+    timings, training = result.timings, result.timings.training()
+    rows = [
+        (label, _seconds(seconds), f"{seconds / training:.0%}")
+        for name, label in PHASES.items()
+        if (seconds := getattr(timings, name))
+    ]
+    apart = [
+        (f"<i>{label}</i>", _seconds(seconds), "")
+        for label, seconds in (
+            ("first steps (warm-up)", timings.warmup),
+            ("evaluation", timings.evaluation),
+            ("checkpoints", timings.checkpoint),
+        )
+    ]
+    total = ("<b>training</b>", f"<b>{_seconds(training)}</b>", f"{result.timed_steps} steps")
+    return _table([*rows, total, *apart], header=("part", "seconds", "share"))
+
+
+def _caveat(result: ResultRecord) -> str:
+    if not result.contended:
+        return ""
+    return "<p>Other runs shared the machine, so these times are no measure of cost.</p>"
+
+
+def _table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """The first column names the row; further columns are text, or numbers where there is a header."""
+    side = "right" if header else "left"
+    head = f"<thead>{_row(header, kind='th', side=side)}</thead>" if header else ""
+    body = "".join(_row(row, kind="td", side=side) for row in rows)
+    return f"<table>{head}<tbody>{body}</tbody></table>"
+
+
+def _row(cells: Sequence[str], *, kind: str, side: str) -> str:
+    first, *rest = cells
+    others = "".join(f'<{kind} style="text-align: {side}">{cell}</{kind}>' for cell in rest)
+    return f'<tr><th style="text-align: left">{first}</th>{others}</tr>'
+
+
+def _code(text: str) -> str:
+    return f"<code>{html.escape(text)}</code>"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _read_metric(path: Path, name: str) -> list[tuple[int, float]]:
+    """The measurements of one metric in a file that this process has just written."""
+    lines = map(json.loads, path.read_text().splitlines())
+    return [(line["step"], line["value"]) for line in lines if line["metric"] == name]
+
+
+def _curve(points: Sequence[tuple[int, float]]) -> str:
+    """An SVG picture: every loss as a light line, the running mean as a dark one."""
+    smooth = list(zip((step for step, _ in points), _running_mean([loss for _, loss in points]), strict=True))
+    shown = _thinned(points)
+    x_ticks = _ticks(0, points[-1][0])
+    y_ticks = _ticks(min(0.0, *(loss for _, loss in shown)), max(loss for _, loss in shown))
+    x_high, y_low, y_high = max(x_ticks[-1], points[-1][0]), y_ticks[0], y_ticks[-1]
+
+    def place(step: float, loss: float) -> tuple[float, float]:
+        x = LEFT + (WIDTH - LEFT - RIGHT) * step / x_high
+        y = HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (loss - y_low) / (y_high - y_low)
+        return round(x, 1), round(y, 1)
+
+    parts = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>']
+    for tick in y_ticks:
+        y = place(0, tick)[1]
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="{GRID}"/>')
+        parts.append(_text(f"{tick:g}", LEFT - 8, y + 4, anchor="end"))
+    for tick in x_ticks:
+        parts.append(_text(f"{tick:g}", place(tick, y_low)[0], HEIGHT - BOTTOM + 18, anchor="middle"))
+    parts.append(_text("training loss (nats); dark: running mean", LEFT, 16))
+    parts.append(_text("step", WIDTH - RIGHT, HEIGHT - 6, anchor="end"))
+    for line, opacity, width in ((shown, 0.3, 1), (_thinned(smooth), 1, 2)):
+        path = " ".join(f"{x},{y}" for x, y in itertools.starmap(place, line))
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{LINE}" stroke-opacity="{opacity}"'
+            f' stroke-width="{width}" stroke-linejoin="round"/>'
+        )
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">{"".join(parts)}</svg>'
+
+
+def _text(text: str, x: float, y: float, *, anchor: str = "start") -> str:
+    return (
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-family="{FONT}" font-size="12" fill="{INK}">'
+        f"{html.escape(text)}</text>"
+    )
+
+
+def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+    stride = math.ceil(len(points) / MAX_POINTS)
+    return points[::stride]
+
+
+def _running_mean(values: Sequence[float]) -> list[float]:
+    """The exponential running mean over about a twentieth of the run, corrected for its start."""
+    keep = 1 - 1 / max(1.0, len(values) / 20)
+    mean, result = 0.0, []
+    for count, value in enumerate(values, start=1):
+        mean = keep * mean + (1 - keep) * value
+        result.append(mean / (1 - keep**count))
+    return result
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from at or below `low` to at or above `high`."""
+    high = high if high > low else low + 1.0
+    span = high - low
+    unit = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if span / (unit * factor) <= 5)
+    return [index * step for index in range(math.floor(low / step), math.ceil(high / step) + 1)]

@@ -1,0 +1,73 @@
+"""The table of single runs: what each is, its executed notebook, and the command that trains it again."""
+
+import os
+import shlex
+from pathlib import Path
+from urllib.parse import quote
+
+import pandas as pd
+from markupsafe import Markup
+
+from explorer import rundir
+from explorer.views import text, theme
+from explorer.views.tables import Column, Row, swatch, table
+
+MAX_ROWS = 60
+
+COLUMNS = (
+    Column(title="Recipe"),
+    Column(title="Budget", number=True),
+    Column(title="Seed", number=True),
+    Column(title="Quality", number=True),
+    Column(title="Training time", number=True),
+    Column(title="Cost", number=True),
+    Column(title="Notebook"),
+    Column(title="Train it again"),
+)
+
+
+def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
+    """The rows of a scene's runs inside the brushed rectangle, given as the ranges of x and y."""
+    inside = pd.Series(True, index=rows.index)
+    for field, limits in brush.items():
+        inside &= rows[field].between(min(limits), max(limits))
+    return rows[inside]
+
+
+def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) -> Markup:
+    """The rows as HTML. `runs` is the directory of runs; links are relative to the directory `here`."""
+    shown = rows.head(MAX_ROWS)
+    body = table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
+    rest = len(rows) - len(shown)
+    more = Markup('<p class="x-note">and {}; the export has them all</p>').format(text.count(rest, "more run"))
+    return body + more if rest else body
+
+
+def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
+    directory = runs / run["directory"]
+    return Row(
+        cells=(
+            swatch(run["recipe"], look),
+            f"{run['ssr']:g}",
+            str(run["seed"]),
+            text.quality(run["y"], run["unit"]),
+            text.seconds(run["train_seconds"]),
+            "no price" if text.missing(run["cost_usd"]) else text.dollars(run["cost_usd"]),
+            _notebook(directory, here=here),
+            Markup('<code class="x-command">{}</code>').format(reproduce(directory, here=here)),
+        )
+    )
+
+
+def reproduce(directory: Path, *, here: Path) -> str:
+    """The command that trains a run again, for a shell in `here`."""
+    record = Path(os.path.relpath(directory, here)) / rundir.RUN
+    return f"explorer run {shlex.quote(record.as_posix())} --out again"
+
+
+def _notebook(directory: Path, *, here: Path) -> str | Markup:
+    path = directory / rundir.NOTEBOOK
+    if not path.is_file():
+        return text.MISSING
+    address = quote(Path(os.path.relpath(path, here)).as_posix())
+    return Markup('<a href="{}" target="_blank" rel="noopener">open</a>').format(address)

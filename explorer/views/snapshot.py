@@ -1,0 +1,42 @@
+"""The published database as the explorer has it: read at one moment, with the digest that names it."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from explorer.store import frames, place, queries
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A database file and the runs in it that are finished."""
+
+    runs: Path  # the directory of runs, which the column `directory` is relative to
+    database: Path
+    sha256: str  # of the database file
+    results: pd.DataFrame
+    metrics: tuple[str, ...]
+
+    def with_metric(self, metric: str) -> pd.DataFrame:
+        """The rows of `results` with another metric as their quality. Reads the database again.
+
+        Raises `StoreError` if it cannot be read any more.
+        """
+        return frames.results(self.database, metric=metric)
+
+
+def read_snapshot(runs: Path) -> Snapshot:
+    """Read the published snapshot of a directory of runs. Raises `StoreError` if there is none or it is damaged."""
+    database = place.database(runs)
+    results = frames.results(database)
+    with database.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return Snapshot(
+        runs=runs,
+        database=database,
+        sha256=sha256,
+        results=results,
+        metrics=tuple(queries.metrics(database)),
+    )

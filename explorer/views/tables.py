@@ -1,0 +1,83 @@
+"""Tables as HTML. Every text that comes from outside is escaped here, once: cells are plain text or `Markup`."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from explorer.views import theme
+
+CSS = Path(__file__).with_name("explorer.css").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column: its heading, and whether it holds numbers, which stand flush right."""
+
+    title: str
+    number: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A row of cells; the first one names it. `bold` lifts a row, `quiet` lowers it."""
+
+    cells: Sequence[str | Markup]
+    bold: bool = False
+    quiet: bool = False
+
+
+def table(columns: Sequence[Column], rows: Iterable[Row], *, caption: str | Markup = "") -> Markup:
+    """The table as HTML of class `x-table`."""
+    head = Markup("").join(
+        Markup('<th scope="col"{}>{}</th>').format(_numeric(column), column.title) for column in columns
+    )
+    body = Markup("").join(_row(columns, row) for row in rows)
+    title = Markup("<caption>{}</caption>").format(caption) if caption else Markup("")
+    return Markup(
+        '<div class="x-scroll" tabindex="0"><table class="x-table">{}<thead><tr>{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>"
+    ).format(title, head, body)
+
+
+def with_note(text: str | Markup, note: str | Markup) -> Markup:
+    """A cell with a small second line."""
+    return Markup("{}<small>{}</small>").format(text, note) if note else escape(text)
+
+
+def swatch(recipe: str, look: theme.Look) -> Markup:
+    """A recipe's name behind its shape in its colour, as in the chart."""
+    position = look.recipes.index(recipe)
+    return Markup(
+        '<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" style="margin-right:6px;'
+        'vertical-align:-2px"><path d="{}" fill="none" stroke="{}" stroke-width="2"/></svg>{}'
+    ).format(OUTLINES[look.shapes[position]], look.colours[position], recipe)
+
+
+def _row(columns: Sequence[Column], row: Row) -> Markup:
+    first, *rest = row.cells
+    cells = [Markup('<th scope="row">{}</th>').format(first)]
+    cells += [
+        Markup("<td{}>{}</td>").format(_numeric(column), cell) for column, cell in zip(columns[1:], rest, strict=True)
+    ]
+    kind = "x-bold" if row.bold else "x-quiet" if row.quiet else ""
+    return Markup("<tr{}>{}</tr>").format(Markup(' class="{}"').format(kind) if kind else "", Markup("").join(cells))
+
+
+def _numeric(column: Column) -> Markup:
+    return Markup(' class="x-number"') if column.number else Markup("")
+
+
+OUTLINES = {
+    "circle": "M4.5,0A4.5,4.5,0,1,1,-4.5,0A4.5,4.5,0,1,1,4.5,0Z",
+    "square": "M-4.5,-4.5H4.5V4.5H-4.5Z",
+    "triangle-up": "M0,-5L5,4.5H-5Z",
+    "triangle-down": "M0,5L5,-4.5H-5Z",
+    "triangle-left": "M-5,0L4.5,-5V5Z",
+    "triangle-right": "M5,0L-4.5,-5V5Z",
+    "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
+    "cross": "M-5,-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z",
+    "stroke": "M-5.5,0H5.5",
+}
+"""The shapes of `theme.SHAPES` as outlines, for places that have no chart."""

@@ -1,0 +1,70 @@
+"""Numbers as people read them: times, money, qualities, ratios. A missing number is a dash, never "nan"."""
+
+import math
+
+MISSING = "-"
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+
+
+def seconds(value: float | None) -> str:
+    """A time in the unit that suits it.
+
+    >>> [seconds(v) for v in (0.0123, 4.56, 75, 5400, 200_000)]
+    ['12.3 ms', '4.56 s', '1.25 min', '1.5 h', '2.31 days']
+    """
+    if value is None or missing(value):
+        return MISSING
+    for least, unit in ((2 * DAY, "days"), (HOUR, "h"), (MINUTE, "min"), (0.1, "s")):
+        if value >= least:
+            return f"{value / _UNITS[unit]:.3g} {unit}"
+    return f"{value * 1000:.3g} ms"
+
+
+def dollars(value: float | None) -> str:
+    """US dollars with two decimals, or three significant digits below ten cents.
+
+    >>> [dollars(v) for v in (1234.5, 3.5, 0.01234, 0.0000012, 0)]
+    ['$1,234.50', '$3.50', '$0.0123', '$0.0000012', '$0.00']
+    """
+    if value is None or missing(value):
+        return MISSING
+    if value == 0 or value >= 0.1:
+        return f"${value:,.2f}"
+    digits = 2 - math.floor(math.log10(value))
+    return f"${value:.{digits}f}".rstrip("0")
+
+
+def quality(value: float | None, unit: str | None) -> str:
+    """A metric with its unit; a fraction is shown as a percentage.
+
+    >>> quality(0.98765, "fraction"), quality(0.12345, "nats")
+    ('98.77%', '0.1235 nats')
+    """
+    if value is None or missing(value):
+        return MISSING
+    return f"{value:.2%}" if unit == "fraction" else f"{value:.4g} {unit or ''}".rstrip()
+
+
+def ratio(value: float | None) -> str:
+    """A ratio to the baseline.
+
+    >>> ratio(0.6049)
+    '0.60x'
+    """
+    return MISSING if missing(value) else f"{value:.2f}x"
+
+
+def count(number: int, noun: str) -> str:
+    """
+    >>> count(1, "run"), count(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def missing(value: float | None) -> bool:
+    """Whether there is no number: `None`, NaN or pandas' NA."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or math.isnan(value)
+
+
+_UNITS = {"days": DAY, "h": HOUR, "min": MINUTE, "s": 1.0}

@@ -1,0 +1,106 @@
+"""How every chart looks: one palette, one typography, readable on light and on dark.
+
+Text, grid and the baseline are drawn in `currentColor`, the colour of the surrounding text, so that a chart follows the
+page it stands in without being drawn twice. Recipes take the colours of Okabe and Ito, "Color Universal Design" (2008),
+which stay apart in the common kinds of colour blindness; a shape repeats what a colour says.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import altair as alt
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+TEXT = "currentColor"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F")
+SHAPES = ("square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right", "stroke")
+
+CONFIG = {
+    "background": "transparent",
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": TEXT,
+        "labelOpacity": 0.75,
+        "labelFontSize": 12,
+        "labelPadding": 6,
+        "titleColor": TEXT,
+        "titleOpacity": 0.75,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 10,
+        "domainColor": TEXT,
+        "domainOpacity": 0.3,
+        "tickColor": TEXT,
+        "tickOpacity": 0.3,
+        "gridColor": TEXT,
+        "gridOpacity": 0.09,
+    },
+    "axisX": {"grid": False},
+    "axisY": {
+        "titleAnchor": "end",
+        "titleAngle": 0,
+        "titleAlign": "left",
+        "titleBaseline": "bottom",
+        "titleX": 0,
+        "titleY": -10,
+        "domain": False,
+        "ticks": False,
+    },
+    "legend": {
+        "labelColor": TEXT,
+        "labelFontSize": 12,
+        "labelLimit": 260,
+        "titleColor": TEXT,
+        "symbolSize": 90,
+        "symbolStrokeWidth": 2,
+        "columnPadding": 18,
+        "rowPadding": 6,
+    },
+    "title": {"color": TEXT, "fontSize": 14, "fontWeight": 600, "anchor": "start", "offset": 12},
+}
+
+EMBED = {"actions": False, "renderer": "svg"}
+"""Options for vega-embed: no menu, and SVG, because a canvas does not know `currentColor`."""
+
+# Every layer names the same legend: one layer with another, or without, would split the legend or drop it.
+LEGEND = alt.Legend(title=None, orient="top", direction="horizontal", columns=6, symbolOpacity=1, offset=34)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """The colour and the shape of each recipe, in the order of the legend."""
+
+    recipes: tuple[str, ...]
+    colours: tuple[str, ...]
+    shapes: tuple[str, ...]
+
+    def colour(self) -> alt.Color:
+        """The colour channel over the field `recipe`."""
+        scale = alt.Scale(domain=list(self.recipes), range=list(self.colours))
+        return alt.Color("recipe:N", scale=scale, legend=LEGEND)
+
+    def shape(self) -> alt.Shape:
+        """The shape channel over the field `recipe`."""
+        scale = alt.Scale(domain=list(self.recipes), range=list(self.shapes))
+        return alt.Shape("recipe:N", scale=scale, legend=LEGEND)
+
+
+def look(recipes: Iterable[str], *, baseline: str | None) -> Look:
+    """Give the baseline the colour of the text and a circle, and every other recipe a pair of its own.
+
+    Colours and shapes repeat with different periods, so the first 56 recipes beside the baseline differ.
+    """
+    names = list(dict.fromkeys(recipes))
+    others = [name for name in names if name != baseline]
+    first = tuple(name for name in names if name == baseline)
+    return Look(
+        recipes=(*first, *others),
+        colours=(*(TEXT for _ in first), *(PALETTE[i % len(PALETTE)] for i in range(len(others)))),
+        shapes=(*("circle" for _ in first), *(SHAPES[i % len(SHAPES)] for i in range(len(others)))),
+    )
+
+
+def styled(chart: alt.LayerChart) -> alt.LayerChart:
+    """The chart with the common theme in its own configuration, so that it looks the same wherever it is shown."""
+    return chart.configure(**CONFIG)
