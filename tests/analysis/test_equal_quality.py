@@ -1,0 +1,296 @@
+"""Ratios at equal quality: closed forms, every outcome, and what the interval may and may not say."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from explorer.analysis import equal_quality as module
+from explorer.analysis.equal_quality import Outcome, equal_quality
+from explorer.errors import AnalysisError
+from tests.analysis.tables import BUDGETS, SETTING, fixed, rows, table
+
+WOBBLE = {0: -0.001, 1: 0.00025, 2: 0.00075}
+
+
+def log_curve(ssr, seed):
+    return 0.8 + 0.05 * math.log(ssr) + WOBBLE[seed % 3] * (1 + ssr)
+
+
+def shifted(by, *, turn=0):
+    """A curve that reaches a quality at `1 / by` of the budget, with its seeds' noise turned around."""
+    return lambda ssr, seed: 0.8 + 0.05 * math.log(by * ssr) + WOBBLE[(seed + turn) % 3] * (1 + ssr)
+
+
+def one(frame, **asked):
+    (result,) = equal_quality(frame, **asked)
+    return result
+
+
+def test_a_recipe_that_learns_the_same_in_shorter_steps():
+    result = one(table(rows("baseline", log_curve), rows("fast", log_curve, step=0.6)))
+    assert result.outcome == Outcome.REACHED
+    assert (result.baseline_x, result.recipe_x) == (pytest.approx(100), pytest.approx(60))
+    assert result.ratio == pytest.approx(0.6)
+    assert result.speedup == pytest.approx(1 / 0.6)
+    assert result.target == pytest.approx(0.8)
+    assert (result.n, result.reach_rate, result.own_target) == (3, 1.0, True)
+
+
+def test_a_recipe_that_learns_more_in_the_same_steps():
+    frame = table(rows("baseline", log_curve), rows("fast", shifted(1.25, turn=1)))
+    for x in ("train_seconds", "cost_usd", "steps"):
+        result = one(frame, x=x)
+        assert result.ratio is not None and result.ratio_low is not None and result.ratio_high is not None
+        assert result.ratio == pytest.approx(0.8, rel=0.01)
+        assert 0.6 < result.ratio_low < 0.8 < result.ratio_high < 1.0
+        assert result.significant
+
+
+def test_the_interval_is_the_one_that_is_documented():
+    """By a plain loop over all 27 resamples of three seeds."""
+    noise = np.random.default_rng(3).normal(0, 0.004, (2, len(BUDGETS), 3))
+    quality = [0.8 + 0.05 * np.log(np.array(BUDGETS))[:, None] + noise[k] for k in range(2)]
+    x = 100 * np.array(BUDGETS)
+    logs = []
+    for a in range(3):
+        for b in range(3):
+            for c in range(3):
+                base, mine = (np.maximum.accumulate(q[:, [a, b, c]].mean(axis=1)) for q in quality)
+                at = [np.interp(base[3], curve, np.log(x)) for curve in (base, mine)]
+                logs.append(at[1] - at[0])
+    error = np.std(logs) * math.sqrt(3 / 2)
+    half = stats.t.ppf(0.975, 2) * error
+    result = one(
+        table(
+            rows("baseline", lambda ssr, seed: quality[0][BUDGETS.index(ssr), seed]),
+            rows("fast", lambda ssr, seed: quality[1][BUDGETS.index(ssr), seed]),
+        )
+    )
+    assert result.ratio is not None and result.ratio_low is not None and result.ratio_high is not None
+    estimate = math.log(result.ratio)
+    assert math.log(result.ratio_low) == pytest.approx(estimate - half)
+    assert math.log(result.ratio_high) == pytest.approx(estimate + half)
+    assert result.p_value == pytest.approx(2 * stats.t.sf(abs(estimate) / error, 2))
+
+
+def test_lower_is_better():
+    frame = table(
+        rows("baseline", lambda ssr, seed: -log_curve(ssr, seed), higher_is_better=False),
+        rows("fast", lambda ssr, seed: -shifted(1.25, turn=1)(ssr, seed), higher_is_better=False),
+    )
+    mirrored = table(rows("baseline", log_curve), rows("fast", shifted(1.25, turn=1)))
+    found, expected = one(frame), one(mirrored)
+    assert found.ratio == pytest.approx(expected.ratio)
+    assert found.ratio_low == pytest.approx(expected.ratio_low)
+    assert found.target == pytest.approx(-(expected.target or 0))
+    assert one(frame.assign(higher_is_better=True)).ratio != pytest.approx(expected.ratio)
+
+
+def test_not_reached_is_a_result_and_nothing_is_extrapolated():
+    result = one(table(rows("baseline", log_curve), rows("slow", shifted(0.5))))
+    assert result.outcome == Outcome.NOT_REACHED
+    assert (result.ratio, result.ratio_low, result.recipe_x, result.reach_rate) == (None, None, None, 0.0)
+    assert one(table(rows("baseline", log_curve), rows("slow", shifted(0.7)))).outcome == Outcome.REACHED
+
+
+def test_below_the_lowest_budget_gives_a_limit_only():
+    result = one(table(rows("baseline", log_curve), rows("great", shifted(20))))
+    assert result.outcome == Outcome.BELOW
+    assert result.ratio == pytest.approx(0.125)
+    assert (result.ratio_low, result.p_value, result.significant) == (None, None, False)
+
+
+def test_a_given_target():
+    frame = table(rows("baseline", log_curve), rows("fast", log_curve, step=0.6))
+    result = one(frame, target=0.8 + 0.05 * math.log(0.5))
+    assert (result.baseline_x, result.recipe_x) == (pytest.approx(50), pytest.approx(30))
+    assert not result.own_target
+    beyond = one(frame, target=0.9)
+    assert (beyond.outcome, beyond.ratio) == (Outcome.NOT_REACHED, None)
+    assert "baseline itself does not have this quality" in (beyond.reason or "")
+    with pytest.raises(AnalysisError, match="finite"):
+        equal_quality(frame, target=math.nan)
+
+
+def test_a_recipe_that_reaches_what_the_baseline_does_not():
+    result = one(table(rows("baseline", log_curve), rows("great", shifted(2))), target=0.85)
+    assert (result.outcome, result.ratio) == (Outcome.REACHED, None)
+    assert result.recipe_x == pytest.approx(50 * math.e, rel=0.05)
+
+
+def test_the_same_recipe_shows_no_difference():
+    result = one(table(rows("baseline", log_curve), rows("same", log_curve)))
+    assert (result.ratio, result.ratio_low, result.ratio_high, result.p_value) == (1.0, 1.0, 1.0, 1.0)
+    assert not result.differs and not result.significant
+
+
+def test_one_seed_has_a_ratio_and_no_interval():
+    result = one(table(rows("baseline", log_curve, seeds=(0,)), rows("fast", log_curve, step=0.6, seeds=(0,))))
+    assert (result.n, result.ratio) == (1, pytest.approx(0.6))
+    assert (result.ratio_low, result.p_value, result.reach_rate, result.significant) == (None, None, None, False)
+    assert result.reason == "one seed"
+
+
+def test_seeds_that_do_not_differ_tell_nothing_about_noise():
+    def still(ssr, seed):
+        return 0.8 + 0.05 * math.log(ssr)
+
+    result = one(table(rows("baseline", still), rows("fast", still, step=0.6)))
+    assert result.ratio == pytest.approx(0.6)
+    assert result.ratio_low is None
+    assert "do not differ" in (result.reason or "")
+
+
+def test_no_interval_where_too_few_resamples_reach_the_target():
+    low = {0: -0.03, 1: 0.0, 2: 0.04}
+    frame = table(rows("baseline", log_curve), rows("noisy", lambda ssr, seed: shifted(0.7)(ssr, seed) + low[seed]))
+    result = one(frame)
+    assert result.outcome == Outcome.REACHED
+    assert result.ratio is not None and result.ratio_low is None
+    assert result.reach_rate is not None and 0 < result.reach_rate < 0.9
+    assert f"only {result.reach_rate:.0%} of the resamples" in (result.reason or "")
+
+
+def test_shared_seeds_are_resampled_jointly_and_others_are_not():
+    shared = {0: -0.02, 1: 0.0, 2: 0.02}
+
+    def lifted(curve):
+        return lambda ssr, seed: curve(ssr, seed) + shared[seed % 3]
+
+    base = rows("baseline", lifted(log_curve))
+    paired = one(table(base, rows("fast", lifted(shifted(1.25, turn=1)))))
+    apart = one(table(base, rows("fast", lifted(shifted(1.25, turn=1)), seeds=(3, 4, 5))))
+    assert paired.ratio == pytest.approx(apart.ratio)
+    assert paired.ratio_low is not None
+    assert paired.significant
+    assert not apart.significant  # what the seeds share no longer cancels
+
+
+def test_a_budget_that_lacks_seeds_is_left_out_and_named():
+    frame = table(
+        rows("baseline", log_curve),
+        rows("fast", log_curve, step=0.6, budgets=BUDGETS[:-1]),
+        rows("fast", lambda ssr, seed: 0.0, step=0.6, budgets=(1.5,), seeds=(0,)),
+    )
+    result = one(frame)
+    assert (result.left_out, result.n, result.ratio) == ((1.5,), 3, pytest.approx(0.6))
+
+
+def test_a_baseline_whose_full_budget_is_not_done_gives_no_target():
+    frame = table(
+        rows("baseline", log_curve, budgets=(0.25, 0.5)),
+        rows("baseline", log_curve, budgets=(1.0,), seeds=(0,)),
+        rows("fast", log_curve, step=0.6),
+    )
+    result = one(frame)
+    assert (result.outcome, result.ratio, result.left_out) == (Outcome.UNKNOWN, None, (1.0,))
+    assert "has not finished its full budget" in (result.reason or "")
+
+
+def test_no_price_and_no_time_are_results():
+    frame = table(rows("baseline", log_curve), rows("fast", log_curve, step=0.6))
+    unpriced = one(frame.assign(cost_usd=np.nan), x="cost_usd")
+    assert unpriced.outcome == Outcome.UNKNOWN
+    assert "has no cost: there is no price for its hardware" in (unpriced.reason or "")
+    frame.loc[frame["recipe"] == "fast", "train_seconds"] = np.nan
+    assert "fast has no time: its steps were not profiled" in (one(frame).reason or "")
+    assert one(frame, x="steps").outcome == Outcome.REACHED
+
+
+def test_the_baseline_can_be_chosen_and_must_be_there():
+    frame = table(rows("baseline", log_curve), rows("fast", log_curve, step=0.6))
+    result = one(frame, baseline="fast")
+    assert (result.recipe, result.ratio) == ("baseline", pytest.approx(1 / 0.6))
+    with pytest.raises(AnalysisError, match="unknown baseline 'fats'; did you mean 'fast'"):
+        equal_quality(frame, baseline="fats")
+    absent = one(table(rows("fast", log_curve)))
+    assert (absent.outcome, absent.reason) == (Outcome.UNKNOWN, "the baseline baseline has no finished run here")
+
+
+def test_two_recipes_of_the_baselines_name_are_no_baseline():
+    frame = table(
+        rows("baseline", log_curve),
+        rows("baseline", log_curve, recipe_digest="f" * 64),
+        rows("fast", log_curve),
+    )
+    assert "2 different recipes are called baseline" in (one(frame).reason or "")
+
+
+def test_recipes_are_compared_on_their_own_hardware():
+    frame = table(
+        rows("baseline", log_curve),
+        rows("fast", log_curve, step=0.6),
+        rows("baseline", log_curve, step=0.1, hardware="NVIDIA H200"),
+        rows("fast", log_curve, step=0.09, hardware="NVIDIA H200"),
+    )
+    found = {result.setting.hardware: result.ratio for result in equal_quality(frame)}
+    assert found == {"AMD EPYC 7B13": pytest.approx(0.6), "NVIDIA H200": pytest.approx(0.9)}
+
+
+def test_many_comparisons_are_corrected_as_a_family():
+    recipes = [rows(f"r{k}", shifted(1.02 + 0.04 * k, turn=1)) for k in range(5)]
+    frame = table(rows("baseline", log_curve), *recipes)
+    found = equal_quality(frame)
+    p_values = sorted(result.p_value or 0.0 for result in found)
+    adjusted = sorted(result.p_holm or 0.0 for result in found)
+    expected = np.maximum.accumulate([min(1.0, (5 - k) * p) for k, p in enumerate(p_values)])
+    assert adjusted == pytest.approx(expected)
+    assert {result.family for result in found} == {5}
+    alone = one(table(rows("baseline", log_curve), recipes[0]))
+    assert alone.p_holm == alone.p_value
+
+
+def test_a_recipe_does_not_change_what_is_said_of_another():
+    first, second = rows("fast", shifted(1.25, turn=1)), rows("other", shifted(1.1, turn=2))
+    alone = one(table(rows("baseline", log_curve), first))
+    beside = equal_quality(table(rows("baseline", log_curve), second, first))[1]
+    assert replace(beside, p_holm=alone.p_holm, family=1) == alone
+
+
+def test_five_seeds_are_drawn_the_same_every_time():
+    noise = np.random.default_rng(5).normal(0, 0.003, (2, 5, 5))
+    frame = table(
+        rows("baseline", lambda s, k: 0.8 + 0.05 * math.log(s) + noise[0, BUDGETS.index(s), k], seeds=range(5)),
+        rows("fast", lambda s, k: 0.82 + 0.05 * math.log(s) + noise[1, BUDGETS.index(s), k], seeds=range(5)),
+    )
+    assert equal_quality(frame) == equal_quality(frame)
+    assert one(frame, resamples=500).ratio_low != one(frame).ratio_low
+
+
+def test_slower_inference_is_marked_relative_to_the_chosen_baseline():
+    frame = table(
+        rows("baseline", log_curve),
+        rows("heavy", log_curve, inference_ratio=1.5),
+        rows("light", log_curve, inference_ratio=1.01),
+    )
+    assert [result.slower_inference for result in equal_quality(frame)] == [True, False]
+    against_heavy = {result.recipe: result for result in equal_quality(frame, baseline="heavy")}
+    assert against_heavy["baseline"].inference_ratio == pytest.approx(1 / 1.5)
+    assert not against_heavy["baseline"].slower_inference
+
+
+def test_times_that_differ_between_seeds_add_to_the_interval():
+    frame = table(rows("baseline", log_curve), rows("fast", shifted(1.25, turn=1)))
+    jitter = frame["train_seconds"] * (1 + 0.1 * ((frame["seed"] * 7 + frame["recipe"].str.len()) % 3 - 1))
+    plain, noisy = one(frame), one(frame.assign(train_seconds=jitter))
+    assert (noisy.ratio_high or 0) / (noisy.ratio_low or 1) > (plain.ratio_high or 0) / (plain.ratio_low or 1)
+
+
+def test_dips_are_pooled_and_reached_at_their_start():
+    dip = {0.125: (0.5,), 0.25: (0.6,), 0.5: (0.9,), 1.0: (0.8,), 1.5: (0.95,)}
+    result = one(table(rows("baseline", fixed(dip), seeds=(0,)), rows("same", fixed(dip), seeds=(0,))))
+    assert result.target == pytest.approx(0.85)
+    assert result.baseline_x == result.recipe_x == pytest.approx(50.0)
+
+
+def test_the_table_has_a_row_for_each_result():
+    frame = table(rows("baseline", log_curve), rows("fast", log_curve, step=0.6), rows("slow", shifted(0.5)))
+    found = module.table(equal_quality(frame))
+    assert found["recipe"].tolist() == ["fast", "slow"]
+    assert found["outcome"].tolist() == ["reached", "not reached"]
+    assert found["ratio"].isna().tolist() == [False, True]
+    assert set(SETTING) <= set(found.columns)
+    assert list(module.table([]).columns) == list(found.columns)

@@ -1,0 +1,69 @@
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from explorer.report.sweep_report import write_sweep_report
+from tests.browser.lab import ARGUMENTS, CHROMIUM, VIEWPORT, Fence, jupyterlab
+from tests.sample import write_sample
+
+PATIENCE = 60_000  # milliseconds; the machine may be busy with other things
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as a user has it: `notebooks/` from the repository, `runs/` with a finished sweep and its report."""
+    place = tmp_path_factory.mktemp("workplace")
+    shutil.copytree(ROOT / "notebooks", place / "notebooks")
+    write_sample(place / "runs")
+    notebook = next((place / "runs" / "digits").glob("*baseline-ssr1-s0*")) / "notebook.ipynb"
+    shutil.copy(ROOT / "notebooks" / "run.ipynb", notebook)
+    write_sweep_report(place / "runs", "digits", place / "report.html")
+    return place
+
+
+@pytest.fixture(scope="session")
+def address(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with jupyterlab(workplace, workspace=tmp_path_factory.mktemp("jupyter")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium. Without one the tests are skipped, unless $EXPLORER_REQUIRE_BROWSER says otherwise."""
+    if not Path(CHROMIUM).exists():
+        if os.environ.get("EXPLORER_REQUIRE_BROWSER"):
+            pytest.fail(f"no browser at {CHROMIUM}: install chromium, or set EXPLORER_CHROMIUM")
+        pytest.skip(f"no browser at {CHROMIUM}")
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that can reach this machine alone; the test fails if it tried anything else, or if a script failed."""
+    context = browser.new_context(viewport=VIEWPORT)
+    fence = Fence(context)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    failures: list[str] = []
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    yield page
+    context.close()
+    assert fence.blocked == []
+    assert failures == []
+
+
+@pytest.fixture(scope="session")
+def screenshots() -> Path:
+    """Where pictures are kept to be looked at; not part of the repository."""
+    directory = ROOT / "screenshots"
+    directory.mkdir(exist_ok=True)
+    return directory

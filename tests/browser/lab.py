@@ -1,0 +1,140 @@
+"""JupyterLab and Chromium for the browser tests: both local, and nothing is let out of the machine."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import BrowserContext, Locator, Page, Request, Route, ViewportSize
+
+CHROMIUM = os.environ.get("EXPLORER_CHROMIUM", "/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+VIEWPORT: ViewportSize = {"width": 1400, "height": 900}
+LOCAL = {"127.0.0.1", ""}  # "" is what `data:` and `blob:` addresses have for a host
+
+CONFIGURATION = """
+from jupyterlab.galata import configure_jupyter_server
+
+configure_jupyter_server(c)
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.port = {port}
+c.ServerApp.root_dir = {root!r}
+c.LabApp.extension_manager = "readonly"
+"""
+
+# Cells that are run before the kernel is connected raise a dialog instead.
+READY = """async () => {
+    const panel = window.jupyterapp.shell.currentWidget;
+    await panel.context.ready;
+    await panel.sessionContext.ready;
+    await panel.sessionContext.session.kernel.info;
+}"""
+
+
+class Fence:
+    """Aborts every request that would leave the machine, and remembers it."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.blocked: list[str] = []
+        context.route("**/*", self._judge)
+
+    def _judge(self, route: Route, request: Request) -> None:
+        if (urlsplit(request.url).hostname or "") in LOCAL or request.url.startswith("file:"):
+            route.continue_()
+        else:
+            self.blocked.append(request.url)
+            route.abort()
+
+
+@contextmanager
+def jupyterlab(root: Path, *, workspace: Path) -> Iterator[str]:
+    """Serve `root` with JupyterLab and yield its address. Settings and logs are kept in `workspace`."""
+    port = _free_port()
+    configuration = workspace / "jupyter_config.py"
+    configuration.write_text(CONFIGURATION.format(port=port, root=str(root)))
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(workspace / "config"),
+        "JUPYTER_DATA_DIR": str(workspace / "data"),
+        "JUPYTER_RUNTIME_DIR": str(workspace / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(workspace / "settings"),
+        "IPYTHONDIR": str(workspace / "ipython"),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-m", "jupyterlab", f"--config={configuration}", "--allow-root"]
+    _silence(workspace / "settings")
+    with (workspace / "jupyter.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_for(address, process=process, log=workspace / "jupyter.log")
+            yield address
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def open_notebook(page: Page, address: str, name: str) -> None:
+    """Open a notebook in a fresh workspace, hide the side bar and run all its cells."""
+    page.goto(f"{address}/lab/tree/{name}?reset", wait_until="domcontentloaded")
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.evaluate(READY)
+    page.evaluate("() => { window.jupyterapp.commands.execute('application:toggle-left-area') }")
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
+
+
+def _silence(settings: Path) -> None:
+    """No question about news, no look for updates."""
+    file = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}))
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def _wait_for(address: str, *, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(f"{address}/api/status", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+
+
+def drag(page: Page, target: Locator, *, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Drag over `target` between two points, each given as fractions of its width and height."""
+    box = target.bounding_box()
+    assert box is not None, "the target is not on the page"
+    page.mouse.move(box["x"] + start[0] * box["width"], box["y"] + start[1] * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + end[0] * box["width"], box["y"] + end[1] * box["height"], steps=8)
+    page.mouse.up()
+    page.wait_for_timeout(1000)  # the brush is sent once the mouse rests
+
+
+def scroll_to(page: Page, selector: str) -> None:
+    """Bring an element to the top of the notebook, and wait until the notebook has settled there."""
+    page.locator(selector).first.evaluate("element => element.scrollIntoView({block: 'start'})")
+    page.wait_for_timeout(1000)

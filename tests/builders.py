@@ -1,0 +1,157 @@
+"""Run directories for tests, written through the real records, with whatever quality and time a test asks for."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.records import FailureRecord, Hardware, PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Timings
+
+CPU = Hardware(device="cpu", name="AMD EPYC 7B13", threads=1)
+H200 = Hardware(device="cuda", name="NVIDIA H200", threads=8)
+AT = "2026-11-21T12:00:00Z"
+
+
+def run_record(
+    *,
+    recipe: str = "baseline",
+    sweep: str = "digits",
+    ssr: float = 1.0,
+    seed: int = 0,
+    methods: tuple[str, ...] = (),
+    hardware: Hardware = CPU,
+    full_steps: int = 80,
+    phases: Mapping[str, int] | None = None,
+    quality: str = "accuracy",
+    baseline: str = "baseline",
+    tuning: str | None = "lr over 5 values",
+) -> RunRecord:
+    """What a run of `recipe` at one budget and seed says of itself. All steps are of the phase "all" by default."""
+    steps = round(full_steps * ssr) if phases is None else sum(phases.values())
+    curve = {"methods": list(methods), "hardware": records.to_json(hardware), "full_steps": full_steps}
+    identity = {**curve, "ssr": ssr, "seed": seed}
+    return RunRecord(
+        run_id=f"resnet8-digits-{recipe}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
+        sweep=sweep,
+        recipe=recipe,
+        baseline=baseline,
+        tuning=tuning,
+        identity=identity,
+        recipe_digest=digest(curve),
+        dataset="digits",
+        model="resnet8",
+        methods=methods,
+        ssr=ssr,
+        seed=seed,
+        steps=steps,
+        batch_size=64,
+        precision="fp32",
+        hardware=hardware,
+        quality=quality,
+        phases={"all": steps} if phases is None else dict(phases),
+    )
+
+
+def write_run(
+    runs: Path,
+    record: RunRecord,
+    *,
+    metrics: Mapping[str, float] | None = None,
+    finished: bool = True,
+    contended: bool = True,
+    step_seconds: float = 0.01,
+) -> Path:
+    """Write the run directory, with a result unless it is not `finished`; return it."""
+    directory = runs / record.sweep / record.run_id
+    final = dict(metrics or {"accuracy": 0.9, "nll": 0.3})
+    records.write(directory / rundir.RUN, record)
+    done = record.steps if finished else record.steps // 2
+    lines = [{"step": step, "metric": "train_loss", "value": 2.0 / step} for step in range(1, done + 1, 7)]
+    lines += [{"step": done, "metric": name, "value": value} for name, value in final.items() if finished]
+    (directory / rundir.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if finished:
+        records.write(directory / rundir.RESULT, _result(directory, record, final, contended, step_seconds))
+    return directory
+
+
+def write_failure(runs: Path, record: RunRecord, *, kind: str = "exception", message: str = "out of memory") -> Path:
+    """Write the directory of a run whose last attempt failed."""
+    directory = write_run(runs, record, finished=False)
+    failure = {"run_id": record.run_id, "kind": kind, "message": message, "attempts": 2, "failed_at": AT, "format": 1}
+    records.write(directory / rundir.FAILURE, records.from_json(FailureRecord, failure, where="test"))
+    return directory
+
+
+def write_profile(
+    runs: Path, record: RunRecord, *, seconds: float | Mapping[str, float] = 0.01, inference: float = 0.001
+) -> Path:
+    """Write the profile of the run's recipe on its hardware: `seconds` a step, of all phases or by phase."""
+    times = seconds if isinstance(seconds, Mapping) else {phase: seconds for phase in record.phases}
+    profile = ProfileRecord(
+        recipe_digest=record.recipe_digest,
+        recipe=record.recipe,
+        hardware=record.hardware,
+        torch="2.11.0",
+        phases={
+            phase: PhaseProfile(seconds=time, low=0.9 * time, high=1.2 * time, windows=5, split={"forward": 0.4 * time})
+            for phase, time in times.items()
+        },
+        inference_seconds=inference,
+        made_at=AT,
+    )
+    path = runs / record.sweep / rundir.PROFILES / f"{profile.key}.json"
+    records.write(path, profile)
+    return path
+
+
+def write_sweep(
+    runs: Path,
+    qualities: Mapping[str, Mapping[float, tuple[float, ...]]],
+    *,
+    step_seconds: Mapping[str, float] | None = None,
+    sweep: str = "digits",
+    hardware: Hardware = CPU,
+) -> list[RunRecord]:
+    """Write a finished sweep from accuracies: recipe -> budget -> one value for each seed; each recipe profiled."""
+    written = []
+    for recipe, budgets in qualities.items():
+        for ssr, values in budgets.items():
+            for seed, accuracy in enumerate(values):
+                methods = () if recipe == "baseline" else (recipe,)
+                record = run_record(recipe=recipe, sweep=sweep, ssr=ssr, seed=seed, methods=methods, hardware=hardware)
+                write_run(runs, record, metrics={"accuracy": accuracy, "nll": 1.0 - accuracy})
+                written.append(record)
+        write_profile(runs, written[-1], seconds=(step_seconds or {}).get(recipe, 0.01))
+    return written
+
+
+def change_result(directory: Path, **changes: object) -> None:
+    """Write the result again with some fields changed."""
+    result = records.read(ResultRecord, directory / rundir.RESULT)
+    records.write(directory / rundir.RESULT, replace(result, **changes))
+
+
+def _result(
+    directory: Path, record: RunRecord, metrics: dict[str, float], contended: bool, step_seconds: float
+) -> ResultRecord:
+    timed = max(record.steps - 4, 0)
+    return ResultRecord(
+        run_id=record.run_id,
+        metrics=metrics,
+        steps=record.steps,
+        examples=record.steps * record.batch_size,
+        timings=Timings(
+            forward=timed * step_seconds * 0.4, backward=timed * step_seconds * 0.6, warmup=1.0, evaluation=0.5
+        ),
+        timed_steps=timed,
+        contended=contended,
+        resumed=0,
+        state_digest=digest([record.run_id, metrics]),
+        files={
+            name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in (rundir.RUN, rundir.METRICS)
+        },
+        finished_at=AT,
+    )

@@ -1,0 +1,158 @@
+"""The command line as a process: what it prints, where, and its exit status."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from explorer.cli.app import main
+from explorer.errors import StoreError
+from explorer.recipes.run import execute
+from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
+
+RECIPE = """
+task: {dataset: digits, model: {resnet8: {width: 0.5}}}
+train: {epochs: 0.2, batch_size: 64, optimizer: {sgd: {lr: 0.1}}}
+methods: [label_smoothing]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a command did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def explorer(*arguments: str | Path, cwd: Path | None = None) -> Done:
+    """Run the command line in this process, as `python -m explorer` does."""
+    out, err = io.StringIO(), io.StringIO()
+    before, here = sys.argv, Path.cwd()
+    sys.argv = ["explorer", *map(str, arguments)]
+    os.chdir(cwd or here)
+    code: object = 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as exit:
+        code = exit.code or 0
+    finally:
+        sys.argv = before
+        os.chdir(here)
+        os.environ.pop("EXPLORER_DEBUG", None)
+    assert isinstance(code, int)
+    return Done(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+def refused(*arguments: str | Path, cwd: Path | None = None) -> str:
+    """What a command says when it refuses: on standard error, without a traceback, nothing on standard output."""
+    done = explorer(*arguments, cwd=cwd)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip()
+
+
+def test_help_names_every_verb() -> None:
+    done = explorer("--help")
+    assert done.returncode == 0
+    for verb in ("quickstart", "methods", "run", "sweep", "open", "results", "report", "store"):
+        assert f"\n  {verb} " in done.stdout
+
+
+def test_methods_lists_and_describes() -> None:
+    listed = json.loads(explorer("methods", "--json").stdout)
+    assert "mixup" in {method["name"] for method in listed}
+    mixup = json.loads(explorer("methods", "mixup", "--json").stdout)
+    assert mixup["parameters"][0]["range"] == ">= 0, <= 100"
+    assert mixup["neutral"] == {"alpha": 0.0}
+    assert "Zhang" in explorer("methods", "mixup").stdout
+
+
+def test_an_unknown_method_is_refused_with_the_nearest_name() -> None:
+    message = refused("methods", "mixupp")
+    assert message.startswith("explorer: unknown method 'mixupp'; did you mean 'mixup'? known: blurpool, ")
+
+
+def test_run_trains_a_recipe_and_repeats_it_bit_for_bit(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(RECIPE)
+    first = json.loads(explorer("run", recipe, "--runs", tmp_path / "runs", "--json").stdout)
+    assert 0 <= first["metrics"]["accuracy"] <= 1
+    directory = Path(first["directory"])
+    again = explorer("run", directory / "run.json", "--out", tmp_path / "again")
+    assert again.returncode == 0
+    assert "bit-identical to the record" in again.stdout
+
+
+def test_run_notices_other_bits(tmp_path: Path) -> None:
+    """The control: a record that was changed does not come out again."""
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(RECIPE)
+    first = json.loads(explorer("run", recipe, "--runs", tmp_path / "runs", "--json").stdout)
+    directory = Path(first["directory"])
+    result = json.loads((directory / "result.json").read_text())
+    (directory / "result.json").write_text(json.dumps(result | {"state_digest": "0" * 64}))
+    again = explorer("run", directory / "run.json", "--out", tmp_path / "again")
+    assert again.returncode == 1
+    assert "NOT the same bits" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "metods: []",
+            "unknown key 'metods'; did you mean 'methods'? known: budget, methods, name, seed, task, threads",
+        ),
+        ("seed: -1", "mine.yaml: seed: found int -1: input should be"),
+        ("budget: 0.001", "budget 0.001 leaves no step"),
+        ("threads: many", "mine.yaml: threads: found str 'many'"),
+    ],
+)
+def test_a_bad_recipe_file_is_refused(line: str, message: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(RECIPE + line + "\n")
+    assert message in refused("run", recipe, "--runs", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_absent_files_are_refused(tmp_path: Path) -> None:
+    assert "nowhere.yaml" in refused("run", "nowhere.yaml", cwd=tmp_path)
+    assert "nowhere.yaml" in refused("sweep", "plan", "nowhere.yaml", cwd=tmp_path)
+    assert "explorer store ingest" in refused("results", cwd=tmp_path)
+    assert "there is no directory" in refused("store", "ingest", cwd=tmp_path)
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        explorer("--debug", "results", cwd=tmp_path)
+
+
+def test_results_of_finished_runs(tmp_path: Path) -> None:
+    execute(write_run(tmp_path / "runs" / "test", tiny_run(tiny_recipe(epochs=0.2))))
+    assert explorer("store", "ingest", "--runs", tmp_path / "runs").returncode == 0
+    table = explorer("results", "test", "--runs", tmp_path / "runs")
+    assert table.returncode == 0
+    assert "tiny" in table.stdout
+    lines = explorer("results", "test", "--runs", tmp_path / "runs", "--format", "csv").stdout.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("sweep,run_id,recipe")
+    assert "known: test" in refused("results", "nosuch", "--runs", tmp_path / "runs")
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = [sys.executable, "-m", "explorer", "methods", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

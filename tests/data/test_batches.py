@@ -1,0 +1,102 @@
+"""The order of the data and the way of an image into a batch, against loops in numpy."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from explorer.data.batches import Batch, dense
+from explorer.data.streams import stream
+from tests.data_for_tests import noise, noise_batches
+
+
+@pytest.mark.parametrize("batch_size", [1, 6, 7, 20, 33, 50])
+def test_every_epoch_is_a_permutation(batch_size: int) -> None:
+    """Twenty examples, also in batches that straddle epochs or are larger than one."""
+    batches = noise_batches(batch_size=batch_size)
+    epochs = 5
+    steps = -(-20 * epochs // batch_size)
+    order = np.concatenate([batches.indices(step) for step in range(steps)])[: 20 * epochs].reshape(epochs, 20)
+    assert (np.sort(order) == np.arange(20)).all()
+    assert len({tuple(epoch) for epoch in order}) == epochs, "every epoch is shuffled anew"
+
+
+def test_the_order_is_a_pure_function_of_the_step() -> None:
+    forwards, backwards = noise_batches(), noise_batches()
+    expected = [forwards.indices(step) for step in range(12)]
+    for step in reversed(range(12)):
+        assert (backwards.indices(step) == expected[step]).all()
+
+
+def test_the_order_depends_on_the_seed() -> None:
+    assert (noise_batches(seed=0).indices(0) != noise_batches(seed=1).indices(0)).any()
+
+
+def test_reading_gives_the_examples_of_those_numbers() -> None:
+    batches = noise_batches()
+    images, labels = batches.read(4)
+    for row, index in enumerate(batches.indices(4)):
+        assert torch.equal(images[row], batches.dataset.train.images[index])
+        assert labels[row] == batches.dataset.train.labels[index]
+
+
+def test_without_augmentation_images_stay_as_they_are() -> None:
+    batches = noise_batches()
+    images, _ = batches.read(0)
+    assert torch.equal(batches.preprocess(images, 0), images)
+
+
+def test_crops_and_mirrors_against_loops() -> None:
+    """Every image is a window of itself, padded by reflection, mirrored or not, as its slot has drawn."""
+    pad = 2
+    batches = noise_batches(replace(noise(), crop=pad, flip=True), batch_size=16)
+    images, _ = batches.read(3)
+    found = batches.preprocess(images, 3).numpy()
+    draws = stream(0, "augment", 3)
+    corners = draws.integers(0, 2 * pad + 1, (2, 16))
+    mirrored = draws.random(16) < 0.5
+    assert mirrored.any() and not mirrored.all()
+    _, height, width = images.shape[1:]
+    for row in range(16):
+        padded = np.pad(images[row].numpy(), ((0, 0), (pad, pad), (pad, pad)), mode="reflect")
+        top, left = corners[:, row]
+        window = padded[:, top : top + height, left : left + width]
+        assert (found[row] == (window[:, :, ::-1] if mirrored[row] else window)).all()
+
+
+def test_augmentation_is_keyed_by_step() -> None:
+    batches = noise_batches(replace(noise(), crop=2, flip=True))
+    images, _ = batches.read(0)
+    assert torch.equal(batches.preprocess(images, 1), batches.preprocess(images, 1))
+    assert not torch.equal(batches.preprocess(images, 1), batches.preprocess(images, 2))
+
+
+def test_normalised_images_in_float64() -> None:
+    dataset = replace(noise(), mean=(0.4, 0.6), std=(0.2, 0.3))
+    images = dataset.train.images
+    found = noise_batches(dataset).normalise(images).numpy()
+    mean = np.array([0.4, 0.6]).reshape(1, 2, 1, 1)
+    std = np.array([0.2, 0.3]).reshape(1, 2, 1, 1)
+    np.testing.assert_allclose(found, (images.numpy() / 255.0 - mean) / std, rtol=0, atol=1e-6)
+    assert found.dtype == np.float32
+
+
+def test_a_batch_knows_its_slots_and_rows() -> None:
+    batches = noise_batches()
+    batch: Batch = batches.transfer(*batches.read(0))
+    assert len(batch) == 8
+    assert batch.slots.tolist() == list(range(8))
+    assert batch.codes.tolist() == [0] * 8
+    assert batch.targets is batch.labels
+    rows = batch.rows(torch.tensor([5, 2]))
+    assert rows.slots.tolist() == [5, 2]
+    assert torch.equal(rows.inputs, batch.inputs[[5, 2]])
+    assert torch.equal(rows.labels, batch.labels[[5, 2]])
+
+
+def test_dense_targets() -> None:
+    found = dense(torch.tensor([2, 0]), classes=3)
+    assert found.tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert found.dtype == torch.float32
+    assert dense(found, classes=3) is found

@@ -1,0 +1,149 @@
+"""Training to the end: interruption, divergence, evaluations, damaged checkpoints, and the same bits in the end."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from explorer import rundir
+from explorer.engine.fit import FitOptions, Fitted, fit, state_digest
+from explorer.engine.loop import Loop
+from explorer.engine.optimizer import AdamWSpec, SGDSpec
+from explorer.errors import TrainingError
+from explorer.methods.ema import EMA
+from explorer.methods.sam import SAM
+from tests.loop_for_tests import noise_loop, small_net
+
+KINDS: dict[str, Any] = {
+    "plain": dict,
+    "nesterov": lambda: {"optimizer": SGDSpec(lr=0.1, nesterov=True)},
+    "no momentum": lambda: {"optimizer": SGDSpec(lr=0.1, momentum=0.0)},
+    "adamw": lambda: {"optimizer": AdamWSpec(lr=0.01, weight_decay=0.1)},
+    "bf16": lambda: {"precision": "bf16"},
+    "group norm": lambda: {"model": small_net("group")},
+    "microbatches": lambda: {"microbatch_size": 3},
+    "bf16, adamw, microbatches": lambda: {
+        "precision": "bf16",
+        "optimizer": AdamWSpec(lr=0.01),
+        "microbatch_size": 3,
+        "model": small_net("group"),
+    },
+    "sam and ema": lambda: {"methods": [SAM(interval=2), EMA(half_life=0.3)], "optimizer": AdamWSpec(lr=0.01)},
+}
+
+
+def trained(loop: Loop, directory: Path, **options: Any) -> Fitted:
+    directory.mkdir(exist_ok=True)
+    return fit(loop, FitOptions(directory=directory, run_id="r", **{"evaluations": 2, **options}))
+
+
+def stopped(directory: Path, at: int, kind: str = "plain", **options: Any) -> None:
+    loop = noise_loop(**KINDS[kind]())
+    with pytest.raises(KeyboardInterrupt):
+        trained(loop, directory, stop=lambda: loop.state.step >= at, **options)
+
+
+def lines(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / rundir.METRICS).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_twice_and_resumed_is_the_same_run(kind: str, tmp_path: Path) -> None:
+    whole = noise_loop(**KINDS[kind]())
+    expected = trained(whole, tmp_path / "whole")
+    stopped(tmp_path / "parts", 3, kind)
+    stopped(tmp_path / "parts", 6, kind)
+    loop = noise_loop(**KINDS[kind]())
+    found = trained(loop, tmp_path / "parts")
+    assert (found.state_digest, found.metrics, found.resumed) == (expected.state_digest, expected.metrics, 2)
+    for name, tensor in whole.tensors().items():
+        assert torch.equal(loop.tensors()[name], tensor), name
+    metrics = [(tmp_path / name / rundir.METRICS).read_bytes() for name in ("whole", "parts")]
+    assert metrics[0] == metrics[1]
+
+
+def test_metrics_are_written_where_they_belong(tmp_path: Path) -> None:
+    fitted = trained(noise_loop(), tmp_path, evaluations=3)
+    found = lines(tmp_path)
+    assert [line["step"] for line in found if line["metric"] == "accuracy"] == [3, 7, 10]
+    assert [line["step"] for line in found if line["metric"] == "train_loss"] == list(range(1, 11))
+    assert [line["value"] for line in found if line["metric"] == "lr"] == [0.1] * 10
+    last = {line["metric"]: line["value"] for line in found if line["step"] == 10}
+    assert {name: last[name] for name in ("accuracy", "nll")} == fitted.metrics
+
+
+def test_evaluating_more_often_changes_no_bit_of_the_model(tmp_path: Path) -> None:
+    digests = {trained(noise_loop(), tmp_path / str(n), evaluations=n).state_digest for n in (1, 2, 5, 10, 100)}
+    assert len(digests) == 1
+
+
+def test_the_digest_knows_names_shapes_and_bits() -> None:
+    one, other = noise_loop(), noise_loop()
+    assert state_digest(one) == state_digest(other)
+    with torch.no_grad():
+        other.setting.model.get_parameter("7.bias").view(torch.int32)[0] ^= 1
+    assert state_digest(one) != state_digest(other)
+    assert state_digest(noise_loop(seed=1)) != state_digest(one)
+
+
+def test_divergence_is_one_clear_error(tmp_path: Path) -> None:
+    loop = noise_loop(optimizer=SGDSpec(lr=100.0), model=torch.nn.Sequential(torch.nn.Flatten(), Exploding()))
+    with pytest.raises(TrainingError, match=r"train_loss is (nan|inf) at step \d+: training diverged"):
+        trained(loop, tmp_path)
+    assert all(line["value"] < float("inf") for line in lines(tmp_path))
+
+
+class Exploding(torch.nn.Linear):
+    """Logits that grow without bound as soon as weights are large."""
+
+    def __init__(self) -> None:
+        super().__init__(48, 3)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input) ** 9
+
+
+def test_a_diverged_run_leaves_no_checkpoint_of_nan(tmp_path: Path) -> None:
+    """Losses are checked before each checkpoint, so resuming cannot go on from the ruins."""
+    loop = noise_loop(optimizer=SGDSpec(lr=100.0), model=torch.nn.Sequential(torch.nn.Flatten(), Exploding()))
+    with pytest.raises(TrainingError):
+        trained(loop, tmp_path, checkpoint_seconds=0)
+    fresh = noise_loop(optimizer=SGDSpec(lr=100.0), model=torch.nn.Sequential(torch.nn.Flatten(), Exploding()))
+    with pytest.raises(TrainingError):
+        trained(fresh, tmp_path, checkpoint_seconds=0)
+
+
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    expected = trained(noise_loop(), tmp_path / "whole")
+    stopped(tmp_path / "parts", 6, checkpoint_seconds=0)
+    checkpoints = sorted((tmp_path / "parts" / rundir.CHECKPOINT).glob("*.safetensors"))
+    assert [path.stem for path in checkpoints] == ["step-00000005", "step-00000006"]
+    checkpoints[-1].write_bytes(checkpoints[-1].read_bytes()[:-1])
+    with caplog.at_level(logging.WARNING):
+        found = trained(noise_loop(), tmp_path / "parts")
+    assert "step-00000006" in caplog.text
+    assert (found.state_digest, found.resumed) == (expected.state_digest, 1)
+    metrics = [(tmp_path / name / rundir.METRICS).read_bytes() for name in ("whole", "parts")]
+    assert metrics[0] == metrics[1]
+
+
+def test_a_checkpoint_at_every_step_changes_nothing(tmp_path: Path) -> None:
+    expected = trained(noise_loop(), tmp_path / "none", checkpoint_seconds=1e9)
+    found = trained(noise_loop(), tmp_path / "every", checkpoint_seconds=0)
+    assert found.state_digest == expected.state_digest
+    assert not (tmp_path / "none" / rundir.CHECKPOINT).exists()
+    assert len(list((tmp_path / "every" / rundir.CHECKPOINT).glob("*.json"))) == 2
+
+
+def test_progress_and_timings(tmp_path: Path) -> None:
+    heard: list[tuple[int, int]] = []
+    stopped(tmp_path, 4, checkpoint_seconds=0, on_progress=lambda done, total: heard.append((done, total)))
+    fitted = trained(noise_loop(), tmp_path, on_progress=lambda done, total: heard.append((done, total)))
+    assert heard == [(done, 10) for done in (1, 2, 3, 5, 6, 7, 8, 9, 10)]
+    assert fitted.timed_steps == 10
+    timings = fitted.timings
+    assert min(timings.forward, timings.backward, timings.optimizer, timings.evaluation, timings.checkpoint) > 0
+    assert timings.warmup == 0

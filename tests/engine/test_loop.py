@@ -1,0 +1,265 @@
+"""One step of the loop: microbatches, parameter sets, recomputation, precision."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from explorer.engine.initialise import initialise
+from explorer.engine.loop import Loop
+from explorer.engine.method import Kind, Method
+from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
+from explorer.engine.schedule import Linear
+from explorer.engine.state import Microbatch, State
+from explorer.errors import CheckpointError
+from tests.loop_for_tests import noise_loop, small_net
+
+
+def gradients(loop: Loop) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in loop.setting.model.named_parameters() if p.grad is not None}
+
+
+def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """The largest difference relative to the largest gradient."""
+    assert one.keys() == other.keys()
+    scale = max(float(tensor.abs().max()) for tensor in one.values())
+    return max(float((one[name] - other[name]).abs().max()) for name in one) / scale
+
+
+@pytest.mark.parametrize("microbatch_size", [1, 3, 4, 7, 8, 100])
+def test_accumulated_gradients_are_those_of_the_whole_batch(microbatch_size: int) -> None:
+    """For a model that treats examples one by one, also where the last microbatch is smaller."""
+    whole, parts = (noise_loop(model=small_net("group"), microbatch_size=size) for size in (None, microbatch_size))
+    assert float(parts.step()) == pytest.approx(float(whole.step()), rel=1e-5)
+    assert distance(gradients(parts), gradients(whole)) < 1e-5
+
+
+def test_batch_statistics_do_not_accumulate() -> None:
+    """The control: with BatchNorm the microbatch is part of the function."""
+    whole, parts = (noise_loop(microbatch_size=size) for size in (None, 2))
+    whole.step()
+    parts.step()
+    assert distance(gradients(parts), gradients(whole)) > 1e-2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned(Method):
+    """A plan of microbatches, made by a function."""
+
+    name: ClassVar[str] = "planned"
+    kind: ClassVar[Kind] = Kind.PLAN
+
+    plan: Callable[[frozenset[str]], tuple[Microbatch, ...]]
+
+    def change_plan(self, state: State) -> None:
+        state.microbatches = self.plan(state.microbatches[0].parameters)
+
+
+def planned(plan: Callable[[frozenset[str]], tuple[Microbatch, ...]], **setting: object) -> Loop:
+    return noise_loop([Planned(plan=plan)], model=small_net("group"), **setting)  # pyright: ignore
+
+
+def test_the_denominator_is_the_batch_size_whoever_is_admitted() -> None:
+    """Leaving rows out does not turn the others up: their sum is divided by the nominal batch."""
+    some = torch.tensor([1, 4, 6])
+    loop = planned(lambda names: (Microbatch(rows=some, parameters=names),))
+    loss = float(loop.step())
+    reference = noise_loop(model=small_net("group"))
+    reference.prepare_step()
+    batch = reference.state.batch
+    assert batch is not None
+    logits = reference.setting.model(batch.inputs[some]).detach().double()
+    expected = torch.nn.functional.cross_entropy(logits, batch.labels[some], reduction="sum") / 8
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_microbatches_are_summed_in_order_and_the_classes_of_a_step_add_up() -> None:
+    even, odd = torch.arange(0, 8, 2), torch.arange(1, 8, 2)
+    split = planned(lambda names: tuple(Microbatch(rows=rows, parameters=names) for rows in (even, odd)))
+    whole = noise_loop(model=small_net("group"))
+    assert float(split.step()) == pytest.approx(float(whole.step()), rel=1e-5)
+    assert distance(gradients(split), gradients(whole)) < 1e-5
+
+
+@pytest.mark.parametrize("spec", [SGDSpec(lr=0.1, weight_decay=0.1), AdamWSpec(lr=0.1, weight_decay=0.1)])
+def test_what_no_microbatch_may_change_stays_to_the_last_bit(spec: OptimizerSpec) -> None:
+    """After some ordinary steps, so that there are momenta that could move it."""
+    closed = {"0.weight", "7.bias"}
+    loop = planned(
+        lambda names: (
+            (Microbatch(rows=slice(0, 8), parameters=names - closed),)
+            if shut
+            else (Microbatch(rows=slice(0, 8), parameters=names),)
+        ),
+        optimizer=spec,
+    )
+    shut = False
+    for _ in range(3):
+        loop.step()
+    before = {name: tensor.clone() for name, tensor in loop.tensors().items()}
+    shut = True
+    loop.step()
+    for name, tensor in loop.tensors().items():
+        is_closed = any(part in closed for part in (name.removeprefix("model/"), name.rsplit("/", 2)[-2]))
+        assert torch.equal(tensor, before[name]) == is_closed, name
+    shut = False
+    loop.step()
+    assert not torch.equal(loop.tensors()["model/0.weight"], before["model/0.weight"])
+
+
+def test_rows_from_which_nobody_may_learn_are_not_even_read() -> None:
+    """No forward either, so that BatchNorm does not see them."""
+    loop = noise_loop([Planned(plan=lambda names: (Microbatch(rows=slice(0, 8), parameters=frozenset()),))])
+    before = {name: tensor.clone() for name, tensor in loop.tensors().items()}
+    assert float(loop.step()) == 0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in loop.tensors().items())
+    assert loop.state.step == 1
+
+
+def test_one_parameter_may_learn_from_one_part_only() -> None:
+    """The weights of the first layer see the even rows, everything else sees all."""
+    even, odd = torch.arange(0, 8, 2), torch.arange(1, 8, 2)
+    loop = planned(
+        lambda names: (
+            Microbatch(rows=even, parameters=names),
+            Microbatch(rows=odd, parameters=names - {"0.weight"}),
+        )
+    )
+    alone = planned(lambda names: (Microbatch(rows=even, parameters=names),))
+    whole = noise_loop(model=small_net("group"))
+    for each in (loop, alone, whole):
+        each.step()
+    mixed, first, full = gradients(loop), gradients(alone), gradients(whole)
+    assert torch.equal(mixed["0.weight"], first["0.weight"])
+    rest = [{k: v for k, v in found.items() if k != "0.weight"} for found in (mixed, full)]
+    assert distance(*rest) < 1e-5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Twice(Method):
+    """Asks for the same gradients again and compares them."""
+
+    name: ClassVar[str] = "twice"
+    kind: ClassVar[Kind] = Kind.RECOMPUTE
+
+    def change_gradients(self, state: State) -> None:
+        parameters = state.regions["shared"].parameters.values()
+        first = [p.grad.clone() for p in parameters if p.grad is not None]
+        state.recompute()
+        second = [p.grad for p in parameters if p.grad is not None]
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def with_dropout() -> nn.Sequential:
+    layers = list(small_net().children())
+    return nn.Sequential(*layers[:3], nn.Dropout(0.5), *layers[3:])
+
+
+@pytest.mark.parametrize("microbatch_size", [None, 3])
+def test_a_second_pass_repeats_the_first(microbatch_size: int | None) -> None:
+    """Dropout draws the same mask, BatchNorm keeps its statistics."""
+    models = [with_dropout() for _ in range(2)]
+    twice, once = (
+        noise_loop(methods, model=model, microbatch_size=microbatch_size)
+        for methods, model in (([Twice()], models[0]), ([], models[1]))
+    )
+    for _ in range(3):
+        assert float(twice.step()) == float(once.step())
+    for name, tensor in once.tensors().items():
+        assert torch.equal(twice.tensors()[name], tensor), name
+
+
+def test_microbatches_draw_different_masks() -> None:
+    """The control of the masks above: they are keyed by step and microbatch, not constant."""
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(48, 3))
+    loop = noise_loop(model=model, microbatch_size=4)
+    masks: list[Tensor] = []
+    model[2].register_forward_pre_hook(lambda _, inputs: masks.append(inputs[0] == 0))
+    loop.step()
+    loop.step()
+    assert len(masks) == 4
+    assert len({mask.numpy().tobytes() for mask in masks}) == 4
+
+
+def test_bf16_runs_the_forward_pass_in_bf16_and_keeps_everything_else_in_fp32() -> None:
+    loop = noise_loop(precision="bf16")
+    seen: list[torch.dtype] = []
+    handle = loop.setting.model[7].register_forward_hook(  # pyright: ignore
+        lambda module, inputs, output: seen.append(output.dtype)
+    )
+    loop.step()
+    loop.evaluate()
+    handle.remove()
+    assert seen == [torch.bfloat16, torch.float32], "evaluation is in fp32"
+    assert loop.state.loss is not None and loop.state.loss.dtype == torch.float32
+    for name, tensor in loop.tensors().items():
+        assert tensor.dtype in (torch.float32, torch.int64), name
+    plain = noise_loop()
+    plain.step()
+    differs = distance(gradients(loop), gradients(plain))
+    assert 0 < differs < 0.1
+
+
+def test_learning_rates_reach_the_optimiser() -> None:
+    loop = noise_loop(schedule=Linear(), optimizer=SGDSpec(lr=0.4))
+    rates = []
+    for _ in range(10):
+        rates.append(loop.learning_rate())
+        loop.step()
+        groups = loop.state.regions["shared"].optimizers[0].param_groups
+        assert {group["lr"] for group in groups} == {rates[-1]}
+    np.testing.assert_allclose(rates, [0.4 * (1 - step / 10) for step in range(10)])
+
+
+def test_a_layer_more_does_not_change_how_the_others_start() -> None:
+    plain, more = small_net(), small_net()
+    more.add_module("extra", nn.Linear(3, 3))
+    for model in (plain, more):
+        initialise(model, seed=4)
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(more.state_dict()[name], tensor)
+    other = small_net()
+    initialise(other, seed=5)
+    assert not torch.equal(other.get_parameter("0.weight"), plain.get_parameter("0.weight"))
+
+
+def test_initial_weights_have_the_spread_that_the_layer_asks_for() -> None:
+    model = nn.Sequential(nn.Linear(400, 300), nn.Linear(400, 300))
+    initialise(model, seed=0)
+    first, second = model.get_parameter("0.weight"), model.get_parameter("1.weight")
+    assert float(first.detach().std()) == pytest.approx(1 / np.sqrt(3 * 400), rel=0.02)
+    assert not torch.equal(first, second), "layers of one shape start differently"
+
+
+@pytest.mark.parametrize("change", ["absent", "another shape", "another type", "step beyond the end", "step below 0"])
+def test_a_checkpoint_that_does_not_fit_is_refused(change: str) -> None:
+    loop = noise_loop()
+    tensors = {name: tensor.clone() for name, tensor in loop.tensors().items()}
+    step = 3
+    if change == "absent":
+        del tensors["model/0.weight"]
+    elif change == "another shape":
+        tensors["model/0.weight"] = torch.zeros(2, 2)
+    elif change == "another type":
+        tensors["model/0.weight"] = tensors["model/0.weight"].double()
+    else:
+        step = 11 if "beyond" in change else -1
+    with pytest.raises(CheckpointError, match=r"found .*, expected"):
+        loop.restore(tensors, step=step)
+
+
+def test_a_step_leaves_the_rows_of_the_batch_alone() -> None:
+    """Microbatches are views; one of all rows is the batch itself."""
+    loop = noise_loop(microbatch_size=4)
+    loop.step()
+    state = loop.state
+    assert state.rows is not None and state.batch is not None
+    assert state.rows.inputs.untyped_storage().data_ptr() == state.batch.inputs.untyped_storage().data_ptr()
+    whole = noise_loop()
+    whole.step()
+    assert whole.state.rows is whole.state.batch
+    assert replace(whole.state.microbatches[0], rows=slice(0, 8)) == whole.state.microbatches[0]

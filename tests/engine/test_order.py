@@ -1,0 +1,78 @@
+"""The order of methods: from what they declare, whatever order they were written in."""
+
+from itertools import permutations
+
+import pytest
+
+from explorer.engine.method import Kind, Method
+from explorer.engine.order import ordered
+from explorer.errors import RecipeError
+from explorer.methods import METHODS
+
+
+def method(name: str, kind: Kind = Kind.MIX, **declared: object) -> Method:
+    """A method that only declares itself."""
+    made = type(name, (Method,), {"__slots__": (), "name": name, "kind": kind, **declared})
+    return made()
+
+
+def names(methods: list[Method]) -> list[str]:
+    return [method.name for method in ordered(methods)]
+
+
+def test_kinds_come_first_then_declarations_then_the_alphabet() -> None:
+    methods = [
+        method("z_surgery", Kind.SURGERY),
+        method("a_average", Kind.AVERAGE),
+        method("d"),
+        method("c", after=("d", "not_here")),
+        method("b", before=("a",)),
+        method("a"),
+    ]
+    for written in permutations(methods):
+        assert names(list(written)) == ["z_surgery", "b", "a", "d", "c", "a_average"]
+
+
+def test_without_declarations_the_alphabet_would_decide() -> None:
+    """The control: the same methods, undeclared."""
+    assert names([method("d"), method("c"), method("b"), method("a")]) == ["a", "b", "c", "d"]
+
+
+def test_a_circle_is_named() -> None:
+    circle = [method("a", before=("b",)), method("b", before=("c",)), method("c", before=("a",))]
+    with pytest.raises(RecipeError, match=r"methods declare a circular order: \w -> \w -> \w -> \w"):
+        ordered(circle)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_conflict_is_refused_whoever_declares_it(swapped: bool) -> None:
+    pair = [method("mean", conflicts_with={"median": "one average is enough"}), method("median")]
+    with pytest.raises(RecipeError, match=r"'mean' and 'median' cannot be combined: one average is enough"):
+        ordered(pair[::-1] if swapped else pair)
+
+
+def test_a_method_stands_once() -> None:
+    with pytest.raises(RecipeError, match="'mixup' is given twice"):
+        ordered([METHODS["mixup"](), METHODS["mixup"]()])
+
+
+def test_declared_orders_are_within_a_kind() -> None:
+    """Across kinds a declaration would say nothing: the kinds decide."""
+    for one in METHODS.values():
+        for other in (*one.before, *one.after):
+            assert other in METHODS, f"{one.name} declares an order with {other}, which is not there"
+            assert METHODS[other].kind == one.kind
+
+
+def test_all_methods_together() -> None:
+    """A mixed target is smoothed, not a smoothed one mixed; the average sees the weights last."""
+    assert names([kind() for kind in METHODS.values()]) == [
+        "blurpool",
+        "layer_freezing",
+        "progressive_resizing",
+        "mixup",
+        "label_smoothing",
+        "channels_last",
+        "sam",
+        "ema",
+    ]

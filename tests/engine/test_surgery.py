@@ -1,0 +1,80 @@
+"""Replacing modules, and reading a model's structure off its forward pass."""
+
+import pytest
+import torch
+from torch import nn
+
+from explorer.engine.surgery import leaves, replace_modules
+from explorer.errors import RecipeError
+from explorer.models.table import MODELS
+
+
+def to_identity(module: nn.Module) -> nn.Module | None:
+    return nn.Identity() if isinstance(module, nn.ReLU) else None
+
+
+def test_names_and_modes() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Sequential(nn.Linear(2, 2), nn.ReLU())).eval()
+    assert replace_modules(model, to_identity, method="m", target="rectifiers") == ["0", "1.1"]
+    assert not any(isinstance(module, nn.ReLU) for module in model.modules())
+    assert not any(module.training for module in model.modules())
+
+
+def test_a_shared_module_stays_shared() -> None:
+    shared = nn.ReLU()
+    model = nn.Sequential(shared, nn.Linear(2, 2), shared, nn.Sequential(shared))
+    assert replace_modules(model, to_identity, method="m", target="rectifiers") == ["0", "2", "3.0"]
+    inner = model[3]
+    assert isinstance(inner, nn.Sequential)
+    assert model[0] is model[2] is inner[0]
+
+
+def test_no_match_is_an_error() -> None:
+    with pytest.raises(RecipeError, match="m: found nothing to change in Sequential: expected rectifiers"):
+        replace_modules(nn.Sequential(nn.Linear(2, 2)), to_identity, method="m", target="rectifiers")
+
+
+class Odd(nn.Module):
+    """A parameter of its own, a layer used twice, a layer never used, execution against registration."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Linear(7, 7)
+        self.last = nn.Linear(6, 3)
+        self.twice = nn.Conv2d(2, 2, 3, padding=1)
+        self.norm = nn.BatchNorm2d(2)
+        self.gain = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.twice(self.twice(x)))
+        return self.last(x.flatten(1)[:, :6]) * self.gain
+
+
+def test_leaves_in_order_of_execution_with_their_cost() -> None:
+    model = Odd()
+    found = leaves(model, torch.zeros(1, 2, 5, 4))
+    assert [(leaf.name, leaf.parameters) for leaf in found] == [
+        ("twice", ("twice.weight", "twice.bias")),
+        ("norm", ("norm.weight", "norm.bias")),
+        ("last", ("last.weight", "last.bias")),
+        ("", ("gain",)),
+    ]
+    filters = 2 * 2 * 9
+    assert [leaf.cost for leaf in found] == [20 * (filters + 2), 20 * (2 + 2), 18 + 3, 3]
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = Odd().train()
+    model.norm.eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    leaves(model, torch.randn(1, 2, 5, 4))
+    assert [model.training, model.norm.training, model.last.training] == [True, False, True]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_multiply_adds_of_a_resnet() -> None:
+    """ResNet-20 on 32x32 images takes about 41 million multiply-adds (He et al. 2016: 0.041 billion)."""
+    found = leaves(MODELS["resnet20"]().build(channels=3, classes=10), torch.zeros(1, 3, 32, 32))
+    assert sum(leaf.cost for leaf in found) == pytest.approx(41e6, rel=0.02)
+    assert found[0].name == "conv" and found[-1].name == "head"

@@ -1,0 +1,39 @@
+"""The classification task against numpy in float64."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from explorer.engine.task import EVALUATION_BATCH, Classification
+from tests.data_for_tests import noise, noise_batches
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+
+
+def test_the_loss_of_each_example() -> None:
+    logits = np.random.default_rng(0).normal(size=(6, 3))
+    labels = np.array([0, 2, 1, 1, 0, 2])
+    chances = np.random.default_rng(1).dirichlet([1, 1, 1], 6)
+    task = Classification(classes=3)
+    found = task.loss(torch.from_numpy(logits), torch.from_numpy(labels))
+    np.testing.assert_allclose(found, -log_softmax(logits)[np.arange(6), labels], rtol=1e-12)
+    found = task.loss(torch.from_numpy(logits), torch.from_numpy(chances))
+    np.testing.assert_allclose(found, -(chances * log_softmax(logits)).sum(1), rtol=1e-12)
+
+
+def test_metrics_over_several_batches_in_evaluation_mode() -> None:
+    """More test examples than one batch holds, and a model that answers differently while it trains."""
+    dataset = noise(test=2 * EVALUATION_BATCH + 7)
+    batches = noise_batches(dataset)
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.9), nn.Linear(48, 3)).train()
+    linear = model[2]
+    assert isinstance(linear, nn.Linear)
+    found = Classification(classes=3).evaluate(model, batches)
+    x = (dataset.test.images.numpy().astype(np.float64) / 255 - 0.5) / 0.25
+    logits = x.reshape(len(x), -1) @ linear.weight.detach().double().numpy().T + linear.bias.detach().double().numpy()
+    labels = dataset.test.labels.numpy()
+    assert found["accuracy"] == (logits.argmax(1) == labels).mean()
+    np.testing.assert_allclose(found["nll"], -log_softmax(logits)[np.arange(len(x)), labels].mean(), rtol=1e-5)

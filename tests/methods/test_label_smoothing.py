@@ -1,0 +1,43 @@
+"""Label smoothing against torch's own, which works on index labels."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from explorer.data.batches import dense
+from explorer.methods.label_smoothing import LabelSmoothing, smooth_labels
+from tests.loop_for_tests import noise_loop
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_same_loss_as_cross_entropy_of_index_labels(smoothing: float, classes: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(7, classes, generator=generator, dtype=torch.float64)
+    labels = torch.randint(classes, (7,), generator=generator)
+    targets = smooth_labels(dense(labels, classes=classes).double(), smoothing=smoothing)
+    ours = F.cross_entropy(logits, targets, reduction="none")
+    theirs = F.cross_entropy(logits, labels, reduction="none", label_smoothing=smoothing)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    np.testing.assert_allclose(targets.sum(1), 1, rtol=1e-12)
+
+
+def test_the_definition() -> None:
+    found = smooth_labels(torch.tensor([[0.0, 1.0], [0.3, 0.7]], dtype=torch.float64), smoothing=0.2)
+    np.testing.assert_allclose(found, [[0.1, 0.9], [0.34, 0.66]], rtol=1e-12)
+
+
+def test_zero_is_the_same_tensor() -> None:
+    targets = torch.rand(3, 4)
+    assert smooth_labels(targets, smoothing=0.0) is targets
+
+
+def test_metrics_keep_the_true_labels() -> None:
+    loop = noise_loop([LabelSmoothing(smoothing=0.5)])
+    loop.step()
+    state = loop.state
+    assert state.batch is not None and state.loss_targets is not None
+    assert torch.equal(state.batch.targets, state.batch.labels)
+    expected = smooth_labels(dense(state.batch.labels, classes=3), smoothing=0.5)
+    assert torch.equal(state.loss_targets, expected)

@@ -1,0 +1,47 @@
+"""What is written down about the machine and the software."""
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import explorer
+from explorer.recipes import machine
+
+
+def test_versions_are_the_installed_ones() -> None:
+    found = machine.versions()
+    assert found["torch"] == importlib.metadata.version("torch")
+    assert found["explorer"] == explorer.__version__
+
+
+def test_the_code_digest_follows_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = machine.code_digest()
+    assert before == machine.code_digest.__wrapped__()
+    (tmp_path / "explorer").mkdir()
+    monkeypatch.setattr(machine.explorer, "__file__", str(tmp_path / "explorer" / "__init__.py"))
+    digests = set()
+    for content in ("x = 1\n", "x = 2\n"):
+        (tmp_path / "explorer" / "a.py").write_text(content)
+        digests.add(machine.code_digest.__wrapped__())
+    (tmp_path / "explorer" / "a.py").rename(tmp_path / "explorer" / "b.py")
+    digests.add(machine.code_digest.__wrapped__())
+    assert len(digests | {before}) == 4
+
+
+def test_bits_are_fixed_for_the_process() -> None:
+    machine.fix_bits(threads=1)
+    assert torch.get_num_threads() == 1
+    assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.allow_tf32
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"]
+
+
+def test_hardware_names_the_vector_instructions() -> None:
+    """Two processors of one name may differ in them, and then in the last bits."""
+    found = machine.hardware(threads=3)
+    assert found.threads == 3
+    if found.device == "cpu":
+        assert torch.backends.cpu.get_cpu_capability() in found.name

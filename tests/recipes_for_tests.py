@@ -1,0 +1,28 @@
+"""Small real runs on digits, a second or less each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from explorer import records, rundir
+from explorer.recipes.plan import plan_run
+from explorer.recipes.recipe import Recipe, build_recipe
+from explorer.records import RunRecord
+
+TASK = {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}
+TRAIN = {"epochs": 0.5, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1, "weight_decay": 5e-3}}}  # 7 steps
+
+
+def tiny_recipe(methods: Sequence[Any] = (), *, model: Any = None, **train: Any) -> Recipe:
+    task = {**TASK, "model": model} if model else TASK
+    return build_recipe("tiny", task=task, train={**TRAIN, **train}, methods=methods, where="test")
+
+
+def tiny_run(recipe: Recipe, *, seed: int = 0, ssr: float = 1.0, threads: int = 1) -> RunRecord:
+    return plan_run(recipe, sweep="test", baseline="tiny", tuning=None, ssr=ssr, seed=seed, threads=threads, data=None)
+
+
+def write_run(root: Path, run: RunRecord) -> Path:
+    directory = root / run.run_id
+    records.write(directory / rundir.RUN, run)
+    return directory

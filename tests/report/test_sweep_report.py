@@ -1,0 +1,119 @@
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from explorer import rundir
+from explorer.errors import StoreError
+from explorer.report.sweep_report import write_sweep_report
+from explorer.store.ingest import ingest
+from tests.builders import change_result
+from tests.sample import write_sample
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("report") / "runs"
+    write_sample(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def page(runs: Path) -> str:
+    output = runs.parent / "report.html"
+    write_sweep_report(runs, "digits", output)
+    return output.read_text()
+
+
+def made(runs: Path, format: str) -> str:
+    output = runs.parent / f"report.{format}"
+    write_sweep_report(runs, "digits", output, format=format)
+    return output.read_text()
+
+
+def test_the_page_answers_first(page: str) -> None:
+    assert "<h1>Fast reaches the baseline&#39;s accuracy in 0.52 of its time" in page
+    assert page.index("<h1>") < page.index("<figure>")
+
+
+def test_every_metric_has_its_curves_as_picture_and_as_specification(page: str) -> None:
+    assert re.findall(r'<h2 id="section-\d">(\w+)', page) == ["accuracy", "nll"]
+    assert page.count('<div id="chart-') == 2
+    assert page.count("<figure><div") == len(re.findall(r"<figure><div[^>]*><svg", page)) == 2
+    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+        assert json.loads(data)["width"] == "container"
+
+
+def test_the_page_asks_for_nothing_outside_itself(page: str) -> None:
+    outside = re.compile(r"""(?:src|href|action)\s*=\s*["'](?!\#)|@import|url\((?!\#)""")
+    own = page.replace(re.search(r"<script>(.{100000,}?)</script>", page, flags=re.DOTALL)[1], "")  # pyright: ignore
+    assert not outside.search(re.sub(r'xlink:href="#', "", own))
+    assert "default-src 'none'" in own
+    assert outside.search('<img src="https://example.org/x.png">') and outside.search("url(x)")  # it can fail
+
+
+def test_names_inside_the_pictures_are_unique_on_the_page(page: str) -> None:
+    found = re.findall(r'id="([^"]*clip[^"]*)"', page)
+    assert found and len(found) == len(set(found))
+
+
+def test_it_says_how_it_was_measured(page: str) -> None:
+    for words in ("45 of 45 runs match", "AMD EPYC 7B13, 1 thread", "tuned: lr over 5 values", "no price for AMD EPYC"):
+        assert words in page
+
+
+def test_hostile_names_cannot_leave_their_place(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    write_sample(runs, seeds=1)
+    hostile = "</script><script>alert(1)</script>"
+    for record in runs.glob("digits/*fast*/run.json"):
+        record.write_text(record.read_text().replace('"recipe": "fast"', json.dumps({"recipe": hostile})[1:-1]))
+        change_result(record.parent, files={})
+    ingest(runs)
+    page = made(runs, "html")
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page
+    assert "alert(1)</script>" not in page
+    assert page.count("<script") == page.count("</script>")
+    assert "<script>" not in made(runs, "md").replace("\\<script\\>", "")
+
+
+def test_the_specification_is_kept_with_the_report(runs: Path, page: str, tmp_path: Path) -> None:
+    assert "plan is not kept" in page
+    copy = tmp_path / "runs"
+    shutil.copytree(runs, copy)
+    rundir.write_json(copy / "digits" / rundir.SWEEP, {"name": "digits", "spec": {"name": "digits"}, "runs": []})
+    page = made(copy, "html")
+    assert "<pre>name: digits" in page
+    assert "explorer sweep run digits.yaml" in page
+
+
+def test_a_run_that_was_changed_is_named(runs: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "runs"
+    shutil.copytree(runs, copy)
+    changed = sorted((copy / "digits").glob("resnet8-*"))[0]
+    with (changed / "metrics.jsonl").open("a") as file:
+        file.write("\n")
+    document = json.loads(made(copy, "json"))
+    assert not document["integrity"]["sound"]
+    assert document["integrity"]["summary"].startswith("44 of 45 runs match")
+    assert changed.name in document["integrity"]["findings"][0]
+    assert changed.name in made(copy, "md")
+
+
+def test_markdown_and_json_say_the_same(runs: Path) -> None:
+    document = json.loads(made(runs, "json"))
+    markdown = made(runs, "md")
+    fast = document["sections"][0]["equal_quality"][0]
+    assert fast["recipe"] == "fast" and fast["outcome"] == "reached"
+    assert f"| fast | 1.66 s | {fast['ratio']:.2f}x |" in markdown
+    assert document["answer"][1:] in markdown
+
+
+def test_bad_input_is_one_clear_error(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="unknown sweep 'digit'; did you mean 'digits'"):
+        write_sweep_report(runs, "digit", tmp_path / "x.html")
+    with pytest.raises(StoreError, match="unknown format 'htm'; did you mean 'html'"):
+        write_sweep_report(runs, "digits", tmp_path / "x.html", format="htm")
+    assert list(tmp_path.iterdir()) == []

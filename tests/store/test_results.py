@@ -1,0 +1,208 @@
+"""The view `results`: times, costs and inference as they follow from runs, profiles and prices."""
+
+import pytest
+
+from explorer import costing, records
+from explorer.costing import default_price, load_prices
+from explorer.errors import PriceError, StoreError
+from explorer.records import ProfileRecord
+from explorer.store import frames, queries
+from explorer.store.ingest import ingest
+from explorer.store.place import database
+from tests.builders import CPU, H200, run_record, write_profile, write_run, write_sweep
+
+COLUMNS = [
+    *("sweep", "run_id", "recipe", "methods", "dataset", "model", "precision", "batch_size", "ssr", "seed", "steps"),
+    *("examples", "metric", "quality", "unit", "higher_is_better"),
+    *("train_seconds", "train_seconds_low", "train_seconds_high", "time_source", "inference_seconds"),
+    *("inference_ratio", "device", "hardware", "threads", "world_size"),
+    *("usd_per_hour", "price_source", "price_as_of", "cost_usd", "baseline", "is_baseline", "tuning", "contended"),
+    *("wall_seconds", "state_digest", "directory", "recipe_digest"),
+]
+
+
+def rows(runs, **asked):
+    table = queries.results(database(runs), **asked)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def one(runs, **asked):
+    (row,) = rows(runs, **asked)
+    return row
+
+
+def test_columns(tmp_path):
+    write_run(tmp_path, run_record())
+    ingest(tmp_path)
+    assert queries.results(database(tmp_path)).columns == tuple(COLUMNS)
+    assert list(frames.results(database(tmp_path)).columns) == COLUMNS
+
+
+def test_what_the_run_says_is_there(tmp_path):
+    record = run_record(recipe="fast", methods=("blurpool", "ema"), tuning=None, ssr=0.5, seed=3)
+    directory = write_run(tmp_path, record)
+    ingest(tmp_path)
+    row = one(tmp_path)
+    assert row["run_id"] == record.run_id
+    assert row["directory"] == str(directory.relative_to(tmp_path))
+    assert (row["methods"], row["tuning"], row["baseline"], row["is_baseline"]) == (
+        "blurpool+ema",
+        None,
+        "baseline",
+        False,
+    )
+    assert (row["metric"], row["quality"], row["unit"], row["higher_is_better"]) == ("accuracy", 0.9, "fraction", True)
+    assert (row["steps"], row["examples"], row["ssr"], row["seed"]) == (40, 40 * 64, 0.5, 3)
+    assert row["wall_seconds"] == pytest.approx(36 * 0.01 + 1.5)
+
+
+def test_profiled_time_is_what_costing_says(tmp_path):
+    record = run_record(phases={"small": 30, "large": 50, "none": 0})
+    write_run(tmp_path, record)
+    path = write_profile(tmp_path, record, seconds={"small": 0.01, "large": 0.03})
+    ingest(tmp_path)
+    expected = costing.train_seconds(record.phases, records.read(ProfileRecord, path).phases)
+    row = one(tmp_path)
+    assert row["time_source"] == "profiled"
+    assert row["train_seconds"] == pytest.approx(expected.seconds) == pytest.approx(1.8)
+    assert row["train_seconds_low"] == pytest.approx(expected.low)
+    assert row["train_seconds_high"] == pytest.approx(expected.high)
+
+
+def test_a_phase_that_was_not_profiled_makes_the_time_unknown(tmp_path):
+    record = run_record(phases={"small": 30, "large": 50})
+    write_run(tmp_path, record)
+    write_profile(tmp_path, record, seconds={"small": 0.01})
+    ingest(tmp_path)
+    row = one(tmp_path)
+    assert (row["train_seconds"], row["time_source"], row["cost_usd"]) == (None, None, None)
+
+
+def test_a_profile_on_other_hardware_is_not_used(tmp_path):
+    record = run_record()
+    write_run(tmp_path, record)
+    other = run_record(hardware=records.Hardware(device="cpu", name=CPU.name, threads=2))
+    write_profile(tmp_path, records.from_json(type(other), records.to_json(other), where="test"))
+    ingest(tmp_path)
+    assert one(tmp_path)["train_seconds"] is None
+
+
+def test_a_contended_run_without_a_profile_has_no_time_and_an_uncontended_one_is_measured(tmp_path):
+    write_run(tmp_path, run_record(seed=0), contended=True)
+    write_run(tmp_path, run_record(seed=1), contended=False, step_seconds=0.02)
+    ingest(tmp_path)
+    contended, alone = rows(tmp_path)
+    assert (contended["train_seconds"], contended["time_source"]) == (None, None)
+    assert (alone["train_seconds"], alone["time_source"]) == (pytest.approx(80 * 0.02), "measured")
+    assert alone["train_seconds_low"] is None
+
+
+def test_a_profile_is_preferred_to_a_measurement(tmp_path):
+    record = run_record()
+    write_run(tmp_path, record, contended=False, step_seconds=0.02)
+    write_profile(tmp_path, record, seconds=0.01)
+    ingest(tmp_path)
+    assert one(tmp_path)["time_source"] == "profiled"
+    assert one(tmp_path)["train_seconds"] == pytest.approx(0.8)
+
+
+def test_a_run_too_short_to_be_timed_has_no_time(tmp_path):
+    write_run(tmp_path, run_record(phases={"all": 3}), contended=False)
+    ingest(tmp_path)
+    assert one(tmp_path)["train_seconds"] is None
+
+
+def test_hardware_without_a_price_has_no_cost_and_never_zero(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=CPU)
+    ingest(tmp_path)
+    row = one(tmp_path)
+    assert row["train_seconds"] is not None
+    assert [row[name] for name in ("usd_per_hour", "price_source", "price_as_of", "cost_usd")] == [None] * 4
+
+
+def test_cost_is_what_costing_says(tmp_path):
+    hardware = records.Hardware(device="cuda", name="NVIDIA H200", threads=8, world_size=4)
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=hardware)
+    ingest(tmp_path)
+    price = default_price("NVIDIA H200", load_prices())
+    assert price is not None
+    row = one(tmp_path)
+    assert row["cost_usd"] == pytest.approx(costing.cost_usd(row["train_seconds"], price, world_size=4))
+    assert row["usd_per_hour"] == pytest.approx(4 * price.usd_per_accelerator_hour)
+    assert row["price_as_of"] == "2026-08-06"
+    assert "p5en.48xlarge" in row["price_source"]
+
+
+def test_a_users_price_reprices_history(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=H200)
+    ingest(tmp_path)
+    before = one(tmp_path)
+    prices = tmp_path / "prices.csv"
+    prices.write_text(",".join(costing.COLUMNS) + "\nown,box,,on demand,H200,1,3600,,2026-11,invoice\n")
+    assert ingest(tmp_path).published
+    after = one(tmp_path)
+    assert after["cost_usd"] == pytest.approx(after["train_seconds"])
+    assert after["state_digest"] == before["state_digest"]
+    prices.write_text("x\n")
+    with pytest.raises(PriceError, match=r"prices\.csv, line 1"):
+        ingest(tmp_path)
+    assert one(tmp_path) == after
+
+
+def test_inference_is_relative_to_the_sweeps_baseline_on_the_same_hardware(tmp_path):
+    slow_gpu = records.Hardware(device="cuda", name="Tesla T4", threads=8)
+    for hardware, scale in ((CPU, 1.0), (slow_gpu, 5.0)):
+        for recipe, seconds in (("baseline", 0.001), ("fast", 0.0015)):
+            record = run_record(recipe=recipe, methods=(recipe,), hardware=hardware)
+            write_run(tmp_path, record)
+            write_profile(tmp_path, record, inference=seconds * scale)
+    alone = run_record(recipe="alone", sweep="other")
+    write_run(tmp_path, alone)
+    write_profile(tmp_path, alone)
+    ingest(tmp_path)
+    found = {(row["recipe"], row["hardware"]): row["inference_ratio"] for row in rows(tmp_path)}
+    assert found[("fast", CPU.name)] == pytest.approx(1.5)
+    assert found[("fast", "Tesla T4")] == pytest.approx(1.5)
+    assert found[("baseline", CPU.name)] == 1.0
+    assert found[("alone", CPU.name)] is None
+
+
+def test_another_metric_takes_the_place_of_quality(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9, 0.8)}, "fast": {0.5: (0.7,)}})
+    ingest(tmp_path)
+    found = rows(tmp_path, metric="nll")
+    assert [row["quality"] for row in found] == pytest.approx([0.1, 0.2, 0.3])
+    assert {(row["metric"], row["unit"], row["higher_is_better"]) for row in found} == {("nll", "nats", False)}
+    frame = frames.results(database(tmp_path), metric="nll", sweep="digits")
+    assert list(frame["quality"]) == pytest.approx([0.1, 0.2, 0.3])
+    assert frame["higher_is_better"].dtype == bool
+    assert queries.metrics(database(tmp_path)) == ["accuracy", "nll"]
+
+
+def test_unknown_names_are_errors_with_the_nearest_known(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}})
+    ingest(tmp_path)
+    for asked in (queries.results, frames.results):
+        with pytest.raises(StoreError, match="unknown sweep 'digit'; did you mean 'digits'"):
+            asked(database(tmp_path), sweep="digit")
+        with pytest.raises(StoreError, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
+            asked(database(tmp_path), metric="acuracy")
+    with pytest.raises(StoreError, match="unknown sweep"):
+        frames.runs(database(tmp_path), sweep="x' OR 1=1 --")
+
+
+def test_frames_have_the_rows_of_one_sweep(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9, 0.8)}})
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, sweep="second")
+    ingest(tmp_path)
+    path = database(tmp_path)
+    for ask in (frames.results, frames.runs, frames.qualities, frames.metrics, frames.timings, frames.profiles):
+        everything, second = ask(path), ask(path, sweep="second")
+        assert set(everything["sweep"]) == {"digits", "second"}
+        assert set(second["sweep"]) == {"second"}
+        assert 0 < len(second) < len(everything)
+    run_id = frames.runs(path)["run_id"].iloc[0]
+    assert set(frames.metrics(path, sweep="digits", run_id=run_id)["run_id"]) == {run_id}
+    assert len(frames.prices(path)) == len(load_prices())
+    timings = frames.timings(path, sweep="second")
+    assert timings.loc[timings["part"] == "warmup", "seconds"].tolist() == [1.0]

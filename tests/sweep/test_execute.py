@@ -1,0 +1,266 @@
+"""Executing sweeps in this process: order, resuming, failures, hooks, stopping, disks that refuse."""
+
+import errno
+import json
+import os
+import signal
+import threading
+import time
+
+import nbformat
+import pytest
+
+from explorer import records, rundir
+from explorer.errors import RunError, StoreError, SweepError
+from explorer.records import FailureRecord, ProfileRecord
+from explorer.sweep import execute as executing
+from explorer.sweep.plan import read_profiles
+from explorer.sweep.status import sweep_status
+from explorer.sweep.work import Outcome
+from tests.sweep.sweeps import SPEC, execute, outcomes, plan, results, spec
+
+pytestmark = pytest.mark.notebook
+
+
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+
+
+class Listener:
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, event):
+        self.events.append(event)
+
+    def kinds(self):
+        return [event.kind for event in self.events]
+
+
+def test_a_sweep_from_start_to_end(tmp_path):
+    listener, finished = Listener(), []
+    summary = execute(tmp_path, on_event=listener, on_result=lambda path: finished.append(path.name))
+    planned = plan(tmp_path)
+    names = [run.record.run_id for run in planned.runs]
+    assert (summary.done, summary.executed, summary.complete) == (4, 4, True)
+    assert (
+        finished
+        == names
+        == list(json.loads((tmp_path / "tiny/sweep.json").read_text())["runs"][i]["run_id"] for i in range(4))
+    )
+    assert listener.kinds() == ["start", "done", "done", "done", "done", "end"]
+    assert [event.fraction for event in listener.events] == sorted(event.fraction for event in listener.events)
+    assert (listener.events[0].seconds_left, listener.events[-1].seconds_left) == (None, 0)
+    assert listener.events[-1].fraction == 1
+    for run in planned.runs:
+        assert not results(tmp_path)[run.record.run_id].contended
+        assert nbformat.read(run.directory / rundir.NOTEBOOK, as_version=4).metadata.explorer["state"] == "complete"
+
+
+def test_only_what_is_missing_runs(tmp_path):
+    execute(tmp_path)
+    before, stamps = outcomes(tmp_path), {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    listener = Listener()
+    summary = execute(tmp_path, on_event=listener)
+    assert (summary.done, summary.executed) == (4, 0)
+    assert listener.kinds() == ["start", "end"]
+    wider = execute(tmp_path, spec(seeds=[0, 1]))
+    assert (wider.done, wider.executed) == (8, 4)
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+    assert before.items() <= outcomes(tmp_path).items()
+
+
+WILD = {"train": {"optimizer": {"sgd": {"lr": 100.0, "weight_decay": 10.0}}}, "methods": []}
+DIVERGES = spec(recipes={"baseline": [], "wild": WILD}, budgets=[2.0, 3.0])
+
+
+def test_a_run_that_raises_is_recorded_and_the_others_go_on(tmp_path):
+    listener = Listener()
+    summary = execute(tmp_path, DIVERGES, on_event=listener)
+    assert (summary.done, summary.complete, summary.interrupted) == (2, False, False)
+    assert listener.kinds() == ["start", "done", "failed", "done", "failed", "end"]  # not retried
+    failures = {failure.run_id: failure.message for failure in summary.failures}
+    assert len(failures) == 2
+    for run_id, message in failures.items():
+        assert message.startswith("TrainingError: ")
+        failure = records.read(FailureRecord, tmp_path / "tiny" / run_id / rundir.FAILURE)
+        assert (failure.kind, failure.attempts, failure.message) == ("exception", 1, message)
+        notebook = nbformat.read(tmp_path / "tiny" / run_id / rundir.NOTEBOOK, as_version=4)
+        assert notebook.metadata.explorer["state"] == "exception"
+    assert sweep_status(tmp_path / "tiny").counts == {"done": 2, "failed": 2}
+
+
+def test_a_failed_run_is_tried_again_by_the_next_start(tmp_path, monkeypatch):
+    expected = outcomes_of_undisturbed(tmp_path / "calm")
+    monkeypatch.setattr(executing, "perform", lambda job: Outcome(fault="exception", message="ValueError: moody"))
+    assert len(execute(tmp_path / "moody").failures) == 4
+    monkeypatch.undo()
+    assert execute(tmp_path / "moody").complete
+    assert not list(tmp_path.glob("moody/*/*/failure.json"))
+    assert outcomes(tmp_path / "moody") == expected
+
+
+def outcomes_of_undisturbed(runs):
+    execute(runs)
+    return outcomes(runs)
+
+
+@pytest.mark.parametrize("fault", ["dead kernel", "lost worker", "timeout"])
+def test_faults_of_the_surroundings_are_tried_again_twice(tmp_path, monkeypatch, fault):
+    calls = []
+
+    def perform(job):
+        calls.append(job.directory.name)
+        return Outcome(fault=fault, message="gone") if calls.count(job.directory.name) <= deaths else Outcome()
+
+    monkeypatch.setattr(executing, "perform", perform)
+    monkeypatch.setattr(executing, "BACKOFF", (0.01, 0.02))
+    listener = Listener()
+    deaths = 2
+    assert execute(tmp_path / "a", spec(budgets=[1.0]), on_event=listener).complete
+    assert [calls.count(name) for name in dict.fromkeys(calls)] == [3, 3]
+    assert listener.kinds().count("retry") == 4
+    calls.clear()
+    deaths = 3
+    summary = execute(tmp_path / "b", spec(budgets=[1.0]))
+    assert [calls.count(name) for name in dict.fromkeys(calls)] == [3, 3]
+    assert [failure.message for failure in summary.failures] == ["gone", "gone"]
+    failure = records.read(FailureRecord, tmp_path / "b/tiny" / calls[0] / rundir.FAILURE)
+    assert (failure.kind, failure.attempts) == (fault, 3)
+
+
+def test_success_needs_a_result_and_not_only_a_notebook(tmp_path):
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL})
+    source = "directory = None\ndata = None\ncontended = None"
+    notebook.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]}))
+    nbformat.write(notebook, tmp_path / "lazy.ipynb")
+    summary = execute(tmp_path, notebook=tmp_path / "lazy.ipynb")
+    assert summary.done == 0
+    assert all("cannot read" in failure.message and "result.json" in failure.message for failure in summary.failures)
+
+
+def test_a_notebook_without_the_parameters_is_refused_before_anything_starts(tmp_path):
+    with pytest.raises(SweepError, match="No such file"):
+        execute(tmp_path, notebook=tmp_path / "absent.ipynb")
+    with pytest.raises(SweepError, match="unknown notebook engine 'wram'; did you mean 'warm'"):
+        execute(tmp_path, engine="wram")
+    assert not list(tmp_path.glob("tiny/*/run.json"))
+
+
+def test_a_second_start_on_the_same_directory_is_refused(tmp_path):
+    with (
+        rundir.locked(tmp_path / "tiny", what="sweep"),
+        pytest.raises(
+            RunError, match=rf"sweep 'tiny' is in use by process {os.getpid()}: wait for it or stop it first"
+        ),
+    ):
+        execute(tmp_path)
+    assert execute(tmp_path).complete
+
+
+@pytest.mark.slow  # a run waits ten seconds for its lock
+def test_a_run_that_somebody_else_trains_fails_alone(tmp_path):
+    first = plan(tmp_path).runs[0]
+    with rundir.locked(first.directory, what="run"):
+        summary = execute(tmp_path)
+    assert summary.done == 3
+    assert "is in use by process" in summary.failures[0].message
+
+
+LONG = spec(train={**SPEC["train"], "epochs": 14}, recipes={"baseline": []}, budgets=[1.0], seeds=[0, 1])  # 196 steps
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    runs = tmp_path_factory.mktemp("calm")
+    execute(runs, LONG)
+    return outcomes(runs)
+
+
+def kill_once_it_trains(directory, number):
+    """Send the signal to this process when the first measurements of the run are on the disk."""
+    metrics = directory / rundir.METRICS
+    for _ in range(3000):
+        if metrics.exists() and metrics.stat().st_size:
+            os.kill(os.getpid(), number)
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_everything_resumable(tmp_path, undisturbed, number):
+    """The sweep stops in the middle of its first run, and goes on from the checkpoint to the same bits."""
+    listener = Listener()
+    first = plan(tmp_path, LONG).runs[0]
+    threading.Thread(target=kill_once_it_trains, args=(first.directory, number)).start()
+    summary = execute(tmp_path, LONG, on_event=listener)
+    assert (summary.interrupted, summary.complete) == (True, False)
+    assert (summary.done, summary.failures) == (0, ())
+    assert listener.kinds() == ["start", "interrupted", "end"]
+    assert [run.state for run in plan(tmp_path, LONG).runs] == ["interrupted", "planned"]
+    assert list((first.directory / rundir.CHECKPOINT).iterdir())
+    assert execute(tmp_path, LONG).complete
+    assert outcomes(tmp_path) == undisturbed
+    assert results(tmp_path)[first.record.run_id].resumed == 1
+    assert not (first.directory / rundir.FAILURE).exists()
+
+
+def test_signal_handlers_are_put_back(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    execute(tmp_path)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_hook_that_fails_is_a_warning(tmp_path):
+    def hook(directory):
+        raise StoreError("the database is in use")
+
+    summary = execute(tmp_path, on_result=hook)
+    assert summary.complete
+    assert summary.warnings == ("the database is in use",) * 4
+
+
+def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path, monkeypatch):
+    execute(tmp_path, spec(budgets=[0.5]))
+    whole, write = outcomes(tmp_path), rundir.write_bytes
+
+    def full(path, content):
+        if path.parent.name.startswith("resnet8") and "ssr1-" in path.parent.name:
+            raise RunError(f"cannot write {path}: {os.strerror(errno.ENOSPC)}")
+        write(path, content)
+
+    monkeypatch.setattr(rundir, "write_bytes", full)
+    with pytest.raises(RunError, match="No space left on device"):
+        execute(tmp_path)
+    assert not list(tmp_path.rglob("*.tmp"))
+    monkeypatch.undo()
+    assert execute(tmp_path).complete
+    assert whole.items() <= outcomes(tmp_path).items()
+
+
+def test_a_place_that_is_no_directory(tmp_path):
+    (tmp_path / "tiny").write_text("in the way")
+    with pytest.raises(RunError, match="cannot lock"):
+        execute(tmp_path)
+
+
+def test_a_damaged_run_record_is_written_again_from_the_plan(tmp_path):
+    first, *_ = plan(tmp_path).runs
+    first.directory.mkdir(parents=True)
+    (first.directory / rundir.RUN).write_text("{")
+    assert execute(tmp_path).complete
+
+
+def test_every_recipe_is_profiled_once(tmp_path):
+    listener = Listener()
+    summary = execute(tmp_path, spec(budgets=[0.5]), profile=True, on_event=listener)
+    assert summary.complete
+    assert summary.warnings == ()
+    assert listener.kinds() == ["start", "done", "done", "profile", "end"]
+    profiles = read_profiles(tmp_path / "tiny")
+    planned = plan(tmp_path, spec(budgets=[0.5]))
+    assert set(profiles) == {run.record.recipe_digest for run in planned.runs}
+    assert {run.source for run in planned.runs} == {"profiled"}
+    (path, *_) = (tmp_path / "tiny" / rundir.PROFILES).iterdir()
+    assert path.stem == records.read(ProfileRecord, path).key
+    assert execute(tmp_path, spec(budgets=[0.5]), profile=True, on_event=listener).complete
+    assert listener.kinds()[5:] == ["start", "end"]

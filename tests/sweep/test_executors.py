@@ -1,0 +1,137 @@
+"""What every executor promises, and what only worker processes do."""
+
+import math
+import operator
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import wait
+
+import psutil
+import pytest
+
+from explorer.sweep.executors import InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
+from explorer.sweep.guardian import child_environment
+
+
+@pytest.fixture(params=["in process", "local processes"])
+def executor(request):
+    made = InProcess() if request.param == "in process" else LocalProcesses(2, threads=1)
+    yield made
+    made.shutdown(cancel_futures=True)
+
+
+class TestEveryExecutor:
+    def test_a_call_gives_its_value(self, executor):
+        assert executor.submit(math.hypot, 3, 4).result() == 5
+        assert executor.submit(int, "11", base=2).result() == 3
+
+    def test_a_call_gives_its_exception(self, executor):
+        with pytest.raises(ZeroDivisionError):
+            executor.submit(operator.truediv, 1, 0).result()
+        assert executor.submit(abs, -1).result() == 1
+
+    def test_many_calls(self, executor):
+        futures = [executor.submit(operator.mul, number, number) for number in range(20)]
+        assert [future.result() for future in futures] == [number**2 for number in range(20)]
+
+    def test_it_is_a_context_manager(self, executor):
+        with executor as entered:
+            future = entered.submit(abs, -2)
+        assert future.result() == 2
+
+
+@pytest.fixture
+def workers():
+    with LocalProcesses(2, threads=3) as made:
+        yield made
+
+
+def test_workers_are_kept_and_are_not_this_process(workers):
+    seen = {workers.submit(os.getpid).result() for _ in range(4)}
+    assert len(seen) == 1
+    assert seen != {os.getpid()}
+
+
+def test_threads_are_set_before_anything_is_imported(workers):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        assert workers.submit(os.getenv, name).result() == "3"
+
+
+def test_a_killed_worker_fails_its_own_call_alone(workers):
+    slow = workers.submit(time.sleep, 1.0)
+    with pytest.raises(WorkerLost, match=r"its worker process \d+ ended \(killed by SIGKILL\)"):
+        workers.submit(os.kill, 0, signal.SIGKILL).result()
+    assert slow.result() is None
+    assert workers.submit(abs, -1).result() == 1
+
+
+def test_an_interrupted_call_raises_and_its_worker_lives_on(workers):
+    pid = workers.submit(os.getpid).result()
+    future = workers.submit(time.sleep, 60)
+    time.sleep(0.3)
+    workers.interrupt()
+    assert isinstance(future.exception(timeout=10), KeyboardInterrupt)
+    assert workers.submit(os.getpid).result() == pid
+
+
+def test_interrupting_again_kills(workers):
+    future = workers.submit(signal.pthread_sigmask, signal.SIG_BLOCK, [signal.SIGINT])
+    future.result()
+    stuck = workers.submit(time.sleep, 60)
+    time.sleep(0.3)
+    workers.interrupt()
+    assert not wait([stuck], timeout=0.3).done
+    workers.interrupt()
+    assert isinstance(stuck.exception(timeout=10), WorkerLost)
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error(workers):
+    with pytest.raises(RuntimeError, match="cannot be sent"):
+        workers.submit(open, os.devnull).result()
+
+
+def test_workers_end_with_the_pool():
+    with LocalProcesses(1, threads=1) as pool:
+        pid = pool.submit(os.getpid).result()
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_do_not_outlive_their_parent(number):
+    code = """
+import os, time
+from explorer.sweep.executors import LocalProcesses
+pool = LocalProcesses(1, threads=1)
+print(pool.submit(os.getpid).result(), flush=True)
+pool.submit(time.sleep, 600)
+time.sleep(600)
+"""
+    environment = {**os.environ, **child_environment(threads=1)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.send_signal(number)
+        parent.wait()
+        worker.wait(timeout=5)
+
+
+def test_cores_are_shared_out(monkeypatch):
+    monkeypatch.setattr("explorer.sweep.executors.cores", lambda: 8)
+    assert default_workers(threads=1) == 8
+    assert default_workers(threads=3) == 2
+    assert default_workers(threads=16) == 1
+    assert default_workers(threads=1, device="cuda") == 1
+    assert isinstance(make_executor(1, threads=1), InProcess)
+
+
+def test_workers_start_without_what_they_do_not_need():
+    """Each of these takes as long as everything else together; the last one comes with JupyterLab."""
+    code = "import explorer.sweep.work, sys; print(*sys.modules)"
+    environment = {**os.environ, **child_environment(threads=1)}
+    loaded = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "papermill" in loaded.stdout.split()
+    assert {"torch", "sklearn", "rfc3987_syntax"}.isdisjoint(loaded.stdout.split())

@@ -1,0 +1,71 @@
+"""What a run's notebook shows, from records that were made for the test."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from explorer import records, rundir
+from explorer.records import ResultRecord
+from explorer.views.run_notebook import describe, loss_curve, outcome
+from tests.builders import run_record, write_run
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return write_run(tmp_path, run_record(recipe="fast"))
+
+
+@pytest.fixture
+def described(tmp_path):
+    """The description of a run whose every text is hostile."""
+    evil = "<script>alert(1)</script>"
+    run = run_record(recipe="fast")
+    run = replace(run, sweep="s", identity={"recipe": {"methods": [{evil: {"a": evil}}]}}, model=evil, dataset=evil)
+    return describe(write_run(tmp_path / "a b; rm -rf", run)).data
+
+
+def test_hostile_text_is_escaped(described):
+    assert "<script>" not in described
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; (a &lt;script&gt;" in described
+
+
+def test_the_command_is_quoted(described):
+    assert "explorer run &#x27;" in described
+    assert "a b; rm -rf/s/" in described
+
+
+def write_losses(directory, losses):
+    lines = [{"step": step, "metric": "train_loss", "value": loss} for step, loss in enumerate(losses, start=1)]
+    (directory / rundir.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("losses", [[2.3], [0.0, 0.0], [-1.5, -0.5], [1e-9, 2e-9], [1e12, 1.0], [2.0] * 5000])
+def test_every_curve_can_be_drawn(directory, losses):
+    write_losses(directory, losses)
+    image = loss_curve(directory)
+    assert isinstance(image.data, bytes)
+    assert image.data.startswith(b"\x89PNG")
+    assert len(image.data) < 200_000
+
+
+def test_different_losses_give_different_pictures(directory):
+    write_losses(directory, [3.0, 2.0, 1.0])
+    falling = loss_curve(directory).data
+    write_losses(directory, [1.0, 2.0, 3.0])
+    assert loss_curve(directory).data != falling
+
+
+def test_a_run_without_losses_is_an_error(directory):
+    write_losses(directory, [])
+    with pytest.raises(ValueError, match="no loss was recorded"):
+        loss_curve(directory)
+
+
+def test_contended_times_say_so(tmp_path):
+    for contended in (True, False):
+        path = write_run(tmp_path / str(contended), run_record(), contended=contended)
+        text = outcome(records.read(ResultRecord, path / rundir.RESULT)).data
+        assert text is not None
+        assert ("no measure of cost" in text) is contended
+        assert "90.00%" in text

@@ -1,0 +1,136 @@
+import dataclasses
+
+import pytest
+
+from explorer import costing
+from explorer.costing import Price, cost_usd, default_price, load_prices, matching, train_seconds
+from explorer.errors import PriceError, RunError
+from explorer.records import PhaseProfile
+
+HEADER = ",".join(costing.COLUMNS)
+GOOD = "own,box,here,on demand,EPYC 7B13,2,1.5,,2026-11-21,invoice"
+
+
+def price(**changes):
+    plain = Price(provider="own", instance="box", accelerator="H200", count=2, usd_per_hour=8.0, source="invoice")
+    return dataclasses.replace(plain, **changes)
+
+
+def step(seconds):
+    return PhaseProfile(seconds=seconds, low=0.9 * seconds, high=1.2 * seconds, windows=5)
+
+
+def user_file(tmp_path, *rows, header=HEADER):
+    path = tmp_path / "prices.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_shipped_prices_are_dated_and_sourced():
+    prices = load_prices()
+    assert 15 <= len(prices) <= 30
+    assert all(price.retrieved and price.source and not price.own for price in prices)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "accelerator"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("Tesla T4", "T4"),
+    ],
+)
+def test_hardware_finds_its_price(hardware, accelerator):
+    found = default_price(hardware, load_prices())
+    assert found is not None
+    assert found.accelerator == accelerator
+
+
+@pytest.mark.parametrize("hardware", ["AMD EPYC 7B13", "NVIDIA GH200 480GB", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", ""])
+def test_hardware_without_a_row_has_no_price(hardware):
+    assert default_price(hardware, load_prices()) is None
+
+
+def test_default_is_the_cheapest_on_demand_for_an_accelerator():
+    rows = matching("NVIDIA H100", load_prices())
+    assert default_price("NVIDIA H100", load_prices()) == rows[0]
+    on_demand = [row.usd_per_accelerator_hour for row in rows if row.tenancy == "on demand"]
+    assert rows[0].usd_per_accelerator_hour == min(on_demand)
+    assert {row.tenancy for row in rows} == {"on demand", "spot"}
+
+
+def test_spot_alone_is_offered_but_never_the_default():
+    spot = price(tenancy="spot")
+    assert matching("NVIDIA H200", [spot]) == [spot]
+    assert default_price("NVIDIA H200", [spot]) is None
+
+
+def test_a_later_price_of_the_same_offer_replaces_the_earlier():
+    old, new = price(effective=""), price(effective="2025-06", usd_per_hour=4.0)
+    assert matching("H200", [old, new]) == matching("H200", [new, old]) == [new]
+    p4d = [row for row in matching("NVIDIA A100-SXM4-40GB", load_prices()) if row.instance == "p4d.24xlarge"]
+    assert [row.usd_per_hour for row in p4d] == [21.957642]
+
+
+def test_a_users_own_price_is_preferred_even_when_dearer(tmp_path):
+    path = user_file(tmp_path, "own,box,,on demand,H200,8,900,,2026-11,invoice", GOOD)
+    prices = load_prices(path)
+    assert len(prices) == len(load_prices()) + 2
+    chosen = default_price("NVIDIA H200", prices)
+    assert chosen is not None and chosen.own and chosen.usd_per_hour == 900
+    assert default_price("AMD EPYC 7B13", prices) is not None
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (GOOD.replace("1.5", "-1"), "line 2, column usd_per_hour: found '-1'"),
+        (GOOD.replace("1.5", "nan"), "line 2, column usd_per_hour: found 'nan'"),
+        (GOOD.replace("1.5", "0"), "line 2, column usd_per_hour: found '0'"),
+        (GOOD.replace("1.5", "1e9"), "line 2, column usd_per_hour"),
+        (GOOD.replace(",2,", ",2.5,"), "line 2, column count: found '2.5'"),
+        (GOOD.replace("on demand", "on demandd"), "did you mean 'on demand'?"),
+        (GOOD.replace("2026-11-21", "21.11.2026"), "line 2, column retrieved: found '21.11.2026'"),
+        (GOOD.replace("invoice", ""), "line 2, column source"),
+        (GOOD.replace("EPYC 7B13", "--"), "line 2, column accelerator"),
+        (GOOD + ",more", "line 2: 11 columns; expected 10"),
+        ('own,"box', "line 2: not CSV"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, row, expected):
+    with pytest.raises(PriceError) as error:
+        load_prices(user_file(tmp_path, row))
+    assert expected in str(error.value)
+    assert "prices.csv" in str(error.value)
+
+
+def test_a_file_that_is_no_price_table_is_refused(tmp_path):
+    with pytest.raises(PriceError, match="line 1: the columns are"):
+        load_prices(user_file(tmp_path, header="a,b"))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PriceError, match="not UTF-8"):
+        load_prices(tmp_path / "binary")
+    with pytest.raises(PriceError, match=r"cannot read the prices in .*absent"):
+        load_prices(tmp_path / "absent")
+    (tmp_path / "large").write_bytes(b"x" * (costing.MAX_BYTES + 1))
+    with pytest.raises(PriceError, match="too large"):
+        load_prices(tmp_path / "large")
+
+
+def test_cost_is_the_share_of_the_instance():
+    assert cost_usd(3600, price()) == 4.0
+    assert cost_usd(1800, price(), world_size=2) == 4.0
+
+
+def test_time_is_steps_times_step_time_phase_by_phase():
+    found = train_seconds({"small": 100, "large": 50}, {"small": step(0.01), "large": step(0.04), "other": step(9.0)})
+    assert found.seconds == pytest.approx(3.0)
+    assert (found.low, found.high) == (pytest.approx(2.7), pytest.approx(3.6))
+
+
+def test_a_phase_without_a_step_time_has_no_time():
+    with pytest.raises(RunError, match="unknown phase 'largee'; did you mean 'large'"):
+        train_seconds({"small": 100, "largee": 1}, {"small": step(0.01), "large": step(0.04)})
+    assert train_seconds({"small": 100, "large": 0}, {"small": step(0.01)}).seconds == pytest.approx(1.0)

@@ -1,0 +1,153 @@
+"""Records: they come back as they were, and everything else is refused by key and fault."""
+
+import json
+from dataclasses import FrozenInstanceError, asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer import records
+from explorer.errors import RunError
+from explorer.records import (
+    METRICS,
+    FailureRecord,
+    Hardware,
+    PhaseProfile,
+    ProfileRecord,
+    ResultRecord,
+    RunRecord,
+    Timings,
+)
+
+CPU = Hardware(device="cpu", name="a processor", threads=1)
+RUN = RunRecord(
+    run_id="m-d-r-ssr1-s0-00000000",
+    sweep="s",
+    recipe="r",
+    baseline="b",
+    tuning=None,
+    identity={"seed": 0, "nested": [1.5, None, "x"]},
+    recipe_digest="0" * 64,
+    dataset="d",
+    model="m",
+    methods=("a", "b"),
+    ssr=1.0,
+    seed=0,
+    steps=3,
+    batch_size=8,
+    precision="fp32",
+    hardware=CPU,
+    quality="accuracy",
+    phases={"all steps": 3},
+)
+RESULT = ResultRecord(
+    run_id=RUN.run_id,
+    metrics={"accuracy": 0.5, "nll": 1 / 3},
+    steps=3,
+    examples=24,
+    timings=Timings(forward=0.1, warmup=0.2, evaluation=3.0),
+    timed_steps=2,
+    contended=False,
+    resumed=1,
+    state_digest="1" * 64,
+    files={"metrics.jsonl": "2" * 64},
+    finished_at="2026-11-21T12:00:00Z",
+)
+FAILURE = FailureRecord(run_id=RUN.run_id, kind="timeout", message="it took too long", attempts=2, failed_at="now")
+PROFILE = ProfileRecord(
+    recipe_digest="0" * 64,
+    recipe="r",
+    hardware=CPU,
+    torch="2.13.0",
+    phases={"all steps": PhaseProfile(seconds=0.2, low=0.1, high=0.3, windows=7, split={"forward": 0.1})},
+    inference_seconds=0.001,
+    made_at="2026-11-21T12:00:00Z",
+)
+ALL = (RUN, RESULT, FAILURE, PROFILE)
+
+
+@pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)
+def test_they_come_back_as_they_were(record: Any, tmp_path: Path) -> None:
+    records.write(tmp_path / "r.json", record)
+    assert records.read(type(record), tmp_path / "r.json") == record
+    assert records.from_json(type(record), records.to_json(record), where="x") == record
+
+
+@pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)
+def test_they_are_frozen(record: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(record, fields(record)[0].name, 2)
+
+
+def changed(record: Any, path: str, value: Any) -> Any:
+    """The record's JSON with one value changed, or taken away."""
+    result = json.loads(json.dumps(records.to_json(record)))
+    *parents, last = path.split(".")
+    inner = result
+    for parent in parents:
+        inner = inner[parent]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return result
+
+
+REFUSED: dict[str, tuple[Any, str, Any, str]] = {
+    "missing": (RUN, "seed", ..., "seed: Field required"),
+    "unknown": (RUN, "extra", 1, "extra: Unexpected keyword argument"),
+    "text for a number": (RUN, "steps", "3", "steps: Input should be a valid integer"),
+    "truth for a number": (RUN, "steps", True, "steps: Input should be a valid integer"),
+    "number for a text": (RUN, "sweep", 3, "sweep: Input should be a valid string"),
+    "number for a truth": (RESULT, "contended", 0, "contended: Input should be a valid boolean"),
+    "another format": (RESULT, "format", 2, "format: Input should be 1"),
+    "infinite": (RESULT, "metrics.nll", float("inf"), "metrics.nll: Input should be a finite number"),
+    "not a number": (RESULT, "metrics.nll", float("nan"), "metrics.nll: Input should be a finite number"),
+    "deep inside": (RUN, "hardware.device", "tpu", "hardware.device: Input should be 'cpu' or 'cuda'"),
+    "unknown inside": (RESULT, "timings.sleep", 1.0, "timings.sleep: Unexpected keyword argument"),
+    "unknown kind": (FAILURE, "kind", "bored", "kind: Input should be 'exception'"),
+    "phase without time": (PROFILE, "phases.all steps.seconds", ..., "phases.all steps.seconds: Field required"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_names_file_key_and_fault(name: str) -> None:
+    record, path, value, message = REFUSED[name]
+    with pytest.raises(RunError) as caught:
+        records.from_json(type(record), changed(record, path, value), where="runs/x/run.json")
+    assert str(caught.value).startswith(f"runs/x/run.json: damaged: {message}")
+    assert f"a {type(record).__name__} of format 1 is expected" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [[], 1, None, "text"])
+def test_no_object_at_all(value: Any) -> None:
+    with pytest.raises(RunError, match="x: damaged: the whole record: "):
+        records.from_json(RunRecord, value, where="x")
+
+
+def test_training_time_leaves_out_what_is_no_training() -> None:
+    seconds = Timings(**{name: 2.0**power for power, name in enumerate(asdict(Timings()))})
+    apart = seconds.warmup + seconds.evaluation + seconds.checkpoint
+    assert seconds.training() == sum(asdict(seconds).values()) - apart
+    assert Timings(warmup=1, evaluation=1, checkpoint=1).training() == 0
+
+
+def test_metrics_have_a_direction_and_a_unit() -> None:
+    assert all(name == metric.name and metric.unit for name, metric in METRICS.items())
+    assert METRICS["accuracy"].higher_is_better and not METRICS["nll"].higher_is_better
+
+
+def test_a_profile_is_named_by_recipe_and_hardware() -> None:
+    others = [
+        replace(PROFILE, recipe_digest="1" * 64),
+        replace(PROFILE, hardware=replace(CPU, threads=2)),
+    ]
+    assert len({record.key for record in (PROFILE, *others)}) == 3
+    assert replace(PROFILE, made_at="later", recipe="another name").key == PROFILE.key
+
+
+def test_a_record_is_read_from_a_file_that_nobody_may_write(tmp_path: Path) -> None:
+    records.write(tmp_path / "r.json", RUN)
+    (tmp_path / "r.json").chmod(0o400)
+    assert records.read(RunRecord, tmp_path / "r.json") == RUN

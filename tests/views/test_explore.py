@@ -1,0 +1,173 @@
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from explorer.errors import ExplorerError
+from explorer.store.ingest import ingest
+from explorer.views.explore import Explorer, explore, runs_directory
+from explorer.views.exports import FORMATS
+from tests.sample import write_sample
+
+
+@pytest.fixture(scope="module")
+def explorer(runs: Path) -> Explorer:
+    return explore(runs)
+
+
+def texts(widget: Any) -> str:
+    """All HTML that a widget shows."""
+    own = getattr(widget, "value", "") if type(widget).__name__ == "HTML" else ""
+    return str(own) + "".join(map(texts, getattr(widget, "children", ())))
+
+
+def brush(explorer: Explorer, ranges: dict[str, list[float]]) -> None:
+    """What the browser sends after a brush."""
+    store = [{"unit": "runs", "fields": [], "values": list(ranges.values())}] if ranges else []
+    explorer._chart._vl_selections = {"brush": {"value": ranges, "store": store}}
+
+
+def test_it_opens_with_an_answer(explorer: Explorer) -> None:
+    shown = texts(explorer)
+    assert "Fast reaches the baseline&#39;s accuracy in 0.52 of its time" in shown
+    assert "0.28 to 0.97" in shown
+    assert "All 45 runs are shown" in shown
+    assert len(explorer.shown) == 45
+
+
+def test_a_control_asks_anew(explorer: Explorer) -> None:
+    explorer._controls.metric.value = "nll"
+    assert explorer.question.metric == "nll"
+    assert "baseline&#39;s nll" in texts(explorer)
+    explorer._controls.recipes.value = ("heavy",)
+    assert explorer.question.recipes == ("baseline", "heavy")
+    assert explorer._controls.recipes.value == ("baseline", "heavy")
+    explorer._controls.recipes.value = ("baseline", "fast", "heavy")
+    explorer._controls.metric.value = "accuracy"
+    assert len(explorer.shown) == 45
+
+
+def test_an_own_price_brings_costs(explorer: Explorer) -> None:
+    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Steps"]
+    explorer._controls.price_from.value = "own"
+    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Cost", "Steps"]
+    explorer._controls.price.value = 3600.0
+    explorer._controls.payment.value = "cost"
+    assert "of its cost" in texts(explorer)
+    assert explorer.shown["cost_usd"].tolist() == pytest.approx(explorer.shown["train_seconds"].tolist())
+    explorer.ask(replace(explorer.question, usd_per_hour=None))
+    assert explorer.question.payment == "time"
+
+
+def test_an_own_target_is_used_for_chart_and_table(explorer: Explorer) -> None:
+    explorer._controls.target_from.value = "own"
+    explorer._controls.target.value = 0.97
+    assert "accuracy 97.00%" in texts(explorer)
+    assert "target 97.00%" in str(explorer._chart.spec)
+    explorer._controls.target_from.value = "automatic"
+    assert "target 98.18%" in str(explorer._chart.spec)
+
+
+def test_a_brush_lists_its_runs_and_a_click_takes_it_back(explorer: Explorer) -> None:
+    brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
+    assert "3 runs selected" in texts(explorer)
+    assert "explorer run" in texts(explorer)
+    assert set(explorer.shown["recipe"]) == {"baseline"}
+    brush(explorer, {})
+    assert "All 45 runs" in texts(explorer)
+
+
+def test_a_brush_still_works_after_the_chart_changed(explorer: Explorer) -> None:
+    explorer.ask(replace(explorer.question, log=not explorer.question.log))
+    brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
+    assert "3 runs selected" in texts(explorer)
+    explorer.ask(explorer.question)
+    assert "All 45 runs" in texts(explorer)
+
+
+def test_a_brush_on_a_log_scale_selects_by_quality(tmp_path: Path) -> None:
+    write_sample(tmp_path, seeds=1)
+    opened = explore(tmp_path)
+    assert opened._answer is not None and opened._answer.scene is not None
+    runs = opened._answer.scene.runs
+    scene = replace(opened._answer.scene, runs=runs.assign(y=runs["y"].where(runs["ssr"] > 0.2, 0.4)))
+    opened._answer = replace(opened._answer, scene=scene)
+    brush(opened, {"y": [0.55, 0.65]})  # errors
+    assert set(opened.shown["ssr"]) == {0.125}
+
+
+def test_exports_hold_exactly_what_is_shown(explorer: Explorer, runs: Path, tmp_path: Path) -> None:
+    brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
+    for kind in FORMATS:
+        path = explorer.export(kind, directory=tmp_path)
+        origin = json.loads(path.with_name(f"{path.name}.json").read_text())
+        assert origin["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert origin["database_sha256"] == hashlib.sha256((runs / "explorer.duckdb").read_bytes()).hexdigest()
+        assert origin["query"]["sweep"] == "digits"
+        assert origin["query"]["brush"] == {"x": [3.1, 3.3], "y": [0.9, 1.0]}
+        assert origin["rows"] == 3
+    csv = pd.read_csv(next(tmp_path.glob("*.csv")))
+    parquet = pd.read_parquet(next(tmp_path.glob("*.parquet")))
+    assert csv["run_id"].tolist() == parquet["run_id"].tolist() == explorer.shown["run_id"].tolist()
+    assert next(tmp_path.glob("*.png")).read_bytes().startswith(b"\x89PNG")
+    assert next(tmp_path.glob("*.svg")).read_text().startswith("<svg")
+    brush(explorer, {})
+
+
+def test_an_export_that_cannot_be_written_says_so(
+    explorer: Explorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exports").write_text("in the way")
+    monkeypatch.chdir(tmp_path)
+    explorer._export_and_say("csv")
+    assert "cannot write" in texts(explorer)
+
+
+def test_without_a_database_it_says_what_to_type(tmp_path: Path) -> None:
+    shown = texts(explore(tmp_path))
+    assert "Nothing to show yet" in shown
+    assert "explorer quickstart" in shown
+
+
+def test_refresh_finds_what_was_made_since(tmp_path: Path) -> None:
+    empty = explore(tmp_path)
+    with pytest.raises(ExplorerError, match="nothing to export"):
+        empty.export("csv")
+    write_sample(tmp_path, seeds=2)
+    empty.refresh()
+    assert "All 30 runs are shown" in texts(empty)
+    write_sample(tmp_path, sweep="later", seeds=1)
+    empty.refresh()
+    assert empty.question.sweep == "digits"  # what was chosen stays
+    assert empty._controls.sweep.options == ("digits", "later")
+    empty._controls.sweep.value = "later"
+    assert "n=1" in texts(empty)
+
+
+def test_a_database_without_finished_runs_and_a_damaged_one(runs: Path, tmp_path: Path) -> None:
+    ingest(tmp_path)
+    assert "no finished runs" in texts(explore(tmp_path))
+    (tmp_path / "explorer.duckdb").write_bytes(b"not a database")
+    assert "cannot be read" in texts(explore(tmp_path))
+
+
+def test_a_database_that_disappears_while_it_is_open(runs: Path, tmp_path: Path) -> None:
+    shutil.copy(runs / "explorer.duckdb", tmp_path)
+    opened = explore(tmp_path)
+    (tmp_path / "explorer.duckdb").unlink()
+    opened._controls.metric.value = "nll"
+    assert "there is no database" in texts(opened)
+
+
+def test_the_directory_of_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("EXPLORER_RUNS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert runs_directory(None) == tmp_path.parent / "runs"
+    monkeypatch.setenv("EXPLORER_RUNS", "/elsewhere")
+    assert runs_directory(None) == Path("/elsewhere")
+    assert runs_directory("here") == Path("here")

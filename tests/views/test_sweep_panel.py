@@ -1,0 +1,139 @@
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.views import sweep_process
+from explorer.views.sweep_panel import TEMPLATE, SweepPanel, sweep_panel
+from tests.sample import write_sample
+
+
+@pytest.fixture
+def panel(tmp_path: Path) -> SweepPanel:
+    return sweep_panel(tmp_path / "mine.yaml", tmp_path / "runs")
+
+
+def replace_command(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let a Python script stand for the command line; it gets the same arguments."""
+
+    def command(*arguments: object) -> list[str]:
+        return [sys.executable, "-c", script, *map(str, arguments)]
+
+    monkeypatch.setattr(sweep_process, "command", command)
+
+
+def event(kind: str, **changes: Any) -> str:
+    return json.dumps(
+        {"event": kind, "run": None, "message": "", "done": 0, "failed": 0, "total": 4, "fraction": 0.0}
+        | {"seconds_left": None}
+        | changes
+    )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_it_opens_on_a_template_and_writes_nothing(panel: SweepPanel, tmp_path: Path) -> None:
+    assert panel.editor.value == TEMPLATE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_opens_on_the_specification_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: other\n")
+    assert sweep_panel(tmp_path / "mine.yaml", tmp_path).editor.value == "name: other\n"
+
+
+def test_plan_shows_what_the_command_line_says(panel: SweepPanel, tmp_path: Path) -> None:
+    asyncio.run(panel.plan())
+    assert (tmp_path / "mine.yaml").read_text() == TEMPLATE
+    assert "18 runs, 0 done, 18 to do" in panel.said.value
+    assert "\x1b" not in panel.said.value
+
+
+def test_plan_shows_what_is_wrong_with_a_specification(panel: SweepPanel) -> None:
+    panel.editor.value = TEMPLATE.replace("label_smoothing", "label_smothing<b>")
+    asyncio.run(panel.plan())
+    assert "did you mean &#39;label_smoothing&#39;?" in panel.said.value
+    assert 'role="alert"' in panel.said.value
+    assert "<b>" not in panel.said.value
+    assert "Traceback" not in panel.said.value
+
+
+def test_a_running_sweep_is_followed_to_its_end(
+    panel: SweepPanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sample(tmp_path / "runs", sweep="mine", seeds=1)
+    lines = [
+        event("start"),
+        event("done", done=1, fraction=0.25, seconds_left=120.0),
+        event("end", done=4, fraction=1.0),
+    ]
+    replace_command(monkeypatch, f"print({chr(10).join(lines)!r})")
+    asyncio.run(panel.run())
+    assert "Finished" in panel.state.value
+    assert panel.bar.value == 1.0
+    assert panel._losses.spec is not None and panel._quality.spec is not None
+    assert (panel.run_button.disabled, panel.stop_button.disabled) == (False, True)
+
+
+def test_a_sweep_that_fails_says_why(panel: SweepPanel, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_command(monkeypatch, "import sys; sys.exit('no space left on <device>')")
+    asyncio.run(panel.run())
+    assert "no space left on &lt;device&gt;" in panel.said.value
+    assert "Finished" not in panel.state.value
+
+
+def test_a_specification_that_cannot_be_saved_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    panel = sweep_panel(tmp_path / "file" / "mine.yaml", tmp_path)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    asyncio.run(panel.run())
+    assert "cannot write" in panel.said.value
+
+
+def test_stop_is_an_interrupt_and_the_sweep_outlives_nobody_by_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: (print('stopping', file=sys.stderr), sys.exit(130)))\n"
+        f"print({event('start')!r}, flush=True)\n"
+        "time.sleep(60)"
+    )
+    replace_command(monkeypatch, script)
+    process = sweep_process.SweepProcess(tmp_path / "mine.yaml", runs=tmp_path)
+    seen: list[dict[str, Any]] = []
+    wait_until(lambda: bool(seen.extend(process.events()) or seen))
+    assert process.running
+    process.stop()
+    wait_until(lambda: not process.running)
+    assert not process.succeeded
+    assert process.complaint() == "stopping"
+    assert [item["event"] for item in seen] == ["start"]
+
+
+def test_a_line_that_is_still_being_written_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = event("start")
+    script = (
+        f"import sys, time\nline = {whole!r}\nprint(line[:20], end='', flush=True)\n"
+        f"open({str(tmp_path / 'half')!r}, 'w').close()\n"
+        f"import pathlib\nwhile not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.01)\n"
+        "print(line[20:])"
+    )
+    replace_command(monkeypatch, script)
+    process = sweep_process.SweepProcess(tmp_path / "mine.yaml", runs=tmp_path)
+    wait_until(lambda: (tmp_path / "half").exists())
+    assert process.events() == []
+    (tmp_path / "go").touch()
+    wait_until(lambda: not process.running)
+    assert process.events() == [json.loads(whole)]
