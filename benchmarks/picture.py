@@ -1,0 +1,27 @@
+"""The picture and the table of the README, from a finished quickstart.
+
+python benchmarks/picture.py [RUNS]        writes benchmarks/quickstart.png and benchmarks/quickstart_results.md
+"""
+
+import sys
+from pathlib import Path
+
+from explorer.report.content import gather
+from explorer.report.sweep_report import write_sweep_report
+from explorer.views.exports import encode
+from explorer.views.tradeoff import tradeoff
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
+    answer = gather(runs, "digits").sections[0].answer
+    assert answer.scene is not None
+    chart = tradeoff(answer.scene, width=760, height=400)
+    (HERE / "quickstart.png").write_bytes(encode("png", rows=answer.rows, chart=chart))
+    write_sweep_report(runs, "digits", HERE / "quickstart_results.md", format="md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Time the installation and the quickstart on this machine, from a clone in a fresh virtual environment.
+
+    python benchmarks/quickstart.py [CLONE]        writes benchmarks/quickstart.md
+
+CLONE is a directory to install from (default: this repository, cloned into a temporary directory).
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def timed(*command: str | Path, cwd: Path) -> float:
+    """Wall seconds of a command that has to succeed."""
+    start = time.perf_counter()
+    subprocess.run(command, cwd=cwd, check=True, stdout=sys.stderr)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        clone = Path(temporary) / "explorer"
+        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+        timed(sys.executable, "-m", "venv", ".venv", cwd=clone)
+        install = timed(".venv/bin/pip", "install", "--quiet", "-e", ".", cwd=clone)
+        first = timed(".venv/bin/explorer", "quickstart", cwd=clone)
+        again = timed(".venv/bin/explorer", "quickstart", cwd=clone)
+    lines = [
+        "# Quickstart",
+        "",
+        f"Wall time on {os.cpu_count()} cores, from a clean clone in a fresh virtual environment. Made by"
+        " `benchmarks/quickstart.py`.",
+        "",
+        "| step | seconds |",
+        "|---|---|",
+        f"| `pip install -e .` (packages from the local index or its cache) | {install:.0f} |",
+        f"| `explorer quickstart`, 75 runs | {first:.0f} |",
+        f"| `explorer quickstart` again: nothing to run, report written anew | {again:.0f} |",
+    ]
+    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
