@@ -52,6 +52,18 @@ class PriceError(ExplorerError):
     """A price table cannot be used."""
 
 
+class NoteError(ExplorerError):
+    """A signed note or a key of one cannot be used."""
+
+
+class LedgerError(ExplorerError):
+    """A ledger, a checkpoint or a proof is damaged, forged, or in use by somebody else."""
+
+
+class ProvenanceError(ExplorerError):
+    """A key, a trust file, a credential or a signed document cannot be used or must not be believed."""
+
+
 def unknown(kind: str, found: str, known: Iterable[str]) -> str:
     """The message for a name that is not in a table, with the nearest name that is.
 

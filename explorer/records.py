@@ -5,29 +5,18 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 """
 
 import dataclasses
-import json
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-
-from explorer import rundir
+from explorer import rundir, schema
 from explorer.canonical import digest
 from explorer.errors import RunError
+from explorer.schema import record, to_json
 
 FORMAT = 1
 
 Record = TypeVar("Record")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def record(cls: type[Record]) -> type[Record]:
-    """Make a class a frozen record whose JSON form is checked strictly: no unknown keys, finite numbers."""
-    made = dataclass(frozen=True, kw_only=True, slots=True)(cls)
-    made.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # pyright: ignore
-    return made
 
 
 @record
@@ -168,26 +157,9 @@ class ProfileRecord:
         return digest([self.recipe_digest, dataclasses.asdict(self.hardware)])[:16]
 
 
-@cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def to_json(record: Any) -> dict[str, Any]:
-    """The record as a JSON object."""
-    return _adapter(type(record)).dump_python(record, mode="json")
-
-
 def from_json(kind: type[Record], value: Any, *, where: str) -> Record:
     """Check a JSON value and return the record. Raises `RunError` that names `where`, the key and the fault."""
-    try:
-        return _adapter(kind).validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the whole record"
-        raise RunError(
-            f"{where}: damaged: {key}: {first['msg']} (a {kind.__name__} of format {FORMAT} is expected)"
-        ) from error
+    return schema.from_json(kind, value, where=f"{where}: damaged {kind.__name__}", error=RunError)
 
 
 def write(path: Path, record: Any) -> None:

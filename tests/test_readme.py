@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from explorer.recipes import catalogue
-from explorer.sweep.document import parse_document
+from explorer.document import parse_document
 from explorer.sweep.spec import read_spec
 
 README = (Path(__file__).parents[1] / "README.md").read_text()

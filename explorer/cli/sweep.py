@@ -83,7 +83,7 @@ def run(
 
 def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
     """Where a sweep stands: runs done, running, failed, interrupted and planned, by recipe and budget."""
-    from explorer.sweep.document import read_document
+    from explorer.document import read_document
     from explorer.sweep.status import sweep_status
 
     content = read_document(spec).value

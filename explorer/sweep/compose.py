@@ -14,7 +14,7 @@ from explorer.errors import RecipeError, unknown
 from explorer.methods import METHODS
 from explorer.recipes.choice import choose, written
 from explorer.recipes.recipe import Recipe
-from explorer.sweep.document import Document, Key, spell
+from explorer.document import Document, Key, spell
 
 KEYS = ("each_of", "pairs_of", "leave_one_out")
 

@@ -15,7 +15,7 @@ from explorer import rundir
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.sweep.document import read_document
+from explorer.document import read_document
 from explorer.views import text
 from explorer.views.axes import PAYMENTS
 from explorer.views.curves import metric_curves

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import SpecError
-from explorer.sweep.document import parse_document
+from explorer.document import parse_document
 from explorer.sweep.spec import load_spec, read_spec
 
 GOOD = """\

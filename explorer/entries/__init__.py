@@ -1,0 +1,1 @@
+"""What the entries of a ledger mean: their kinds, as frozen, versioned records with published schemas."""

@@ -1,0 +1,227 @@
+"""Merkle trees as RFC 6962 defines them: hashes, roots and proofs. Arithmetic only; nothing here reads a file.
+
+    leaf = SHA-256(0x00 || entry)        node = SHA-256(0x01 || left || right)        no entries: SHA-256("")
+
+A tree of n > 1 leaves splits at the largest power of two below n. The roots of the first three trees of RFC 6962's
+test vectors:
+
+    no entries                  e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+    one entry, empty            6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d
+    two entries, empty and 00   fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125
+
+Whoever holds the tree proves, through a reader of stored hashes; whoever holds a root checks, with nothing else. A
+hash is named by its level and its index in the level: (0, i) is the hash of leaf i, (l, i) the root of the complete
+subtree over leaves [i * 2**l, (i + 1) * 2**l). All hashes are 32 bytes.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from explorer.errors import LedgerError
+
+HASH_BYTES = 32
+MAX_SIZE = 2**63 - 1
+EMPTY_ROOT = hashlib.sha256(b"").digest()
+
+
+class Place(NamedTuple):
+    """Where a stored hash stands: the root of the complete subtree over leaves [index * 2**level, ...)."""
+
+    level: int
+    index: int
+
+
+ReadHashes = Callable[[Sequence[Place]], Sequence[bytes]]
+"""Gives the stored hashes at these places, in their order. Only complete subtrees are asked for."""
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """The hash of an entry as a leaf."""
+    return hashlib.sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of two subtrees under one node."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def parents(hashes: bytes) -> bytes:
+    """The level above: `hashes` is an even number of neighbouring hashes in one string, and so is the answer."""
+    sha256 = hashlib.sha256
+    return b"".join([sha256(b"\x01" + hashes[at : at + 64]).digest() for at in range(0, len(hashes), 64)])
+
+
+def root_of(leaves: Iterable[bytes]) -> bytes:
+    """The root over these leaf hashes, in memory that grows with the logarithm of their number."""
+    peaks: list[bytes] = []  # roots of complete subtrees, largest first, one for each set bit of `size`
+    for size, leaf in enumerate(leaves):
+        hash_ = leaf
+        while size & 1:
+            hash_ = node_hash(peaks.pop(), hash_)
+            size >>= 1
+        peaks.append(hash_)
+    return _fold(peaks) if peaks else EMPTY_ROOT
+
+
+def root(size: int, read: ReadHashes) -> bytes:
+    """The root of the tree over the first `size` leaves."""
+    return _fold(read(_cover(0, size))) if size else EMPTY_ROOT
+
+
+def prove_inclusion(size: int, index: int, read: ReadHashes) -> tuple[bytes, ...]:
+    """Prove that leaf `index` is in the tree of `size` leaves: PATH(index, D[size]), leaf to root.
+
+    Raises `LedgerError` if there is no such leaf.
+    """
+    if not 0 <= index < size:
+        raise LedgerError(f"no entry {index} in a tree of {size}")
+    ranges: list[tuple[int, int]] = []
+    low, high = 0, size
+    while high - low > 1:
+        middle = low + _split(high - low)
+        if index < middle:
+            ranges.append((middle, high))
+            high = middle
+        else:
+            ranges.append((low, middle))
+            low = middle
+    return _roots(list(reversed(ranges)), read)
+
+
+def check_inclusion(proof: Sequence[bytes], *, size: int, index: int, leaf: bytes, root: bytes) -> None:
+    """Check that `leaf`, a leaf hash, is number `index` of the `size` leaves under `root` (RFC 9162, 2.1.3.2).
+
+    Raises `LedgerError` that says what the proof leads to.
+    """
+    if not 0 <= index < size <= MAX_SIZE:
+        raise LedgerError(f"an inclusion proof for entry {index} of {size}: there is no such entry")
+    position, last, hash_ = index, size - 1, leaf
+    for step in _hashes(proof):
+        if last == 0:
+            raise LedgerError(f"the inclusion proof of entry {index} is too long: {len(proof)} hashes for size {size}")
+        if position & 1 or position == last:
+            hash_ = node_hash(step, hash_)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            hash_ = node_hash(hash_, step)
+        position, last = position >> 1, last >> 1
+    if last != 0:
+        raise LedgerError(f"the inclusion proof of entry {index} is too short: {len(proof)} hashes for size {size}")
+    if hash_ != root:
+        raise LedgerError(
+            f"the inclusion proof of entry {index} fails: it leads to root {hash_.hex()}, expected {root.hex()}"
+        )
+
+
+def prove_consistency(old_size: int, new_size: int, read: ReadHashes) -> tuple[bytes, ...]:
+    """Prove that the tree of `new_size` leaves extends the one of `old_size`: PROOF(old_size, D[new_size]).
+
+    Empty for `old_size` 0 and for equal sizes. Raises `LedgerError` if the old tree is the larger one.
+    """
+    if not 0 <= old_size <= new_size:
+        raise LedgerError(f"a tree of {new_size} entries cannot extend one of {old_size}")
+    if old_size in (0, new_size):
+        return ()
+    ranges: list[tuple[int, int]] = []
+    low, high = 0, new_size
+    while old_size != high:
+        middle = low + _split(high - low)
+        if old_size <= middle:
+            ranges.append((middle, high))
+            high = middle
+        else:
+            ranges.append((low, middle))
+            low = middle
+    if low:  # otherwise the old tree is this very subtree, and whoever checks knows its root
+        ranges.append((low, high))
+    return _roots(list(reversed(ranges)), read)
+
+
+def check_consistency(
+    proof: Sequence[bytes], *, old_size: int, old_root: bytes, new_size: int, new_root: bytes
+) -> None:
+    """Check that the tree under `new_root` extends the tree under `old_root` (RFC 9162, 2.1.4.2).
+
+    Every tree extends the empty one, by an empty proof; equal sizes need equal roots and an empty proof. Raises
+    `LedgerError` that says at which hash the proof fails.
+    """
+    if not 0 <= old_size <= new_size <= MAX_SIZE:
+        raise LedgerError(f"a tree of {new_size} entries cannot extend one of {old_size}")
+    if old_size in (0, new_size):
+        if proof:
+            raise LedgerError(f"the consistency proof from {old_size} to {new_size} has to be empty")
+        if old_size == 0 and old_root != EMPTY_ROOT:
+            raise LedgerError(f"root {old_root.hex()} at size 0, expected {EMPTY_ROOT.hex()}")
+        if old_size == new_size and old_root != new_root:
+            raise LedgerError(
+                f"two roots at size {new_size}: {old_root.hex()} and {new_root.hex()}; one of them is of another log"
+            )
+        return
+    path = _hashes(proof)
+    if not path:
+        raise LedgerError(f"the consistency proof from {old_size} to {new_size} is empty")
+    if old_size & (old_size - 1) == 0:
+        path = [old_root, *path]
+    position, last = old_size - 1, new_size - 1
+    while position & 1:
+        position, last = position >> 1, last >> 1
+    old = new = path[0]
+    for step in path[1:]:
+        if last == 0:
+            raise LedgerError(f"the consistency proof from {old_size} to {new_size} is too long: {len(proof)} hashes")
+        if position & 1 or position == last:
+            old, new = node_hash(step, old), node_hash(step, new)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            new = node_hash(new, step)
+        position, last = position >> 1, last >> 1
+    if last != 0:
+        raise LedgerError(f"the consistency proof from {old_size} to {new_size} is too short: {len(proof)} hashes")
+    for size, found, expected in ((old_size, old, old_root), (new_size, new, new_root)):
+        if found != expected:
+            raise LedgerError(
+                f"the consistency proof from {old_size} to {new_size} fails: "
+                f"it leads to root {found.hex()} at size {size}, expected {expected.hex()}"
+            )
+
+
+def _hashes(proof: Sequence[bytes]) -> list[bytes]:
+    if len(proof) > 64:  # two a level would need a tree beyond MAX_SIZE
+        raise LedgerError(f"a proof of {len(proof)} hashes; at most 64 are possible")
+    for number, hash_ in enumerate(proof):
+        if len(hash_) != HASH_BYTES:
+            raise LedgerError(f"hash {number} of the proof has {len(hash_)} bytes, expected {HASH_BYTES}")
+    return list(proof)
+
+
+def _split(size: int) -> int:
+    """The largest power of two below `size`."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def _cover(low: int, high: int) -> list[Place]:
+    """The complete subtrees that make up leaves [low, high), left to right; `low` is a multiple of the first one."""
+    places = []
+    while low < high:
+        level = (high - low).bit_length() - 1
+        places.append(Place(level, low >> level))
+        low += 1 << level
+    return places
+
+
+def _fold(peaks: Sequence[bytes]) -> bytes:
+    """The root over complete subtrees, largest first."""
+    *rest, hash_ = peaks
+    for peak in reversed(rest):
+        hash_ = node_hash(peak, hash_)
+    return hash_
+
+
+def _roots(ranges: Sequence[tuple[int, int]], read: ReadHashes) -> tuple[bytes, ...]:
+    """The roots of ranges of leaves, out of one reading."""
+    covers = [_cover(low, high) for low, high in ranges]
+    hashes = iter(read([place for cover in covers for place in cover]))
+    return tuple(_fold([next(hashes) for _ in cover]) for cover in covers)

@@ -1,0 +1,279 @@
+"""Signed notes: text with signature lines under it, as C2SP signed-note describes them (c2sp.org/signed-note).
+
+    text, ending in a newline
+    (an empty line)
+    \u2014 <key name> <base64(key id || signature)>
+
+A key id is SHA-256(name || 0x0A || type || public key)[:4], big-endian. Two types of key are known here:
+
+    0x01  Ed25519 over the text
+    0x04  Ed25519 cosignature (c2sp.org/tlog-cosignature): a timestamp as u64, big-endian, and a signature over
+          "cosignature/v1\\ntime <decimal>\\n" || text
+
+A key is written as a verifier key: `name+hex(key id)+base64(type || public key)`. This one
+
+    example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k
+
+verifies "This is an example message.\\n" with this signature:
+
+    Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=
+
+Signatures of unknown keys are carried along and prove nothing: no signature covers them. A known key whose signature
+fails makes the whole note refused, and so does a note that no known key has signed.
+"""
+
+import base64
+import binascii
+import enum
+import hashlib
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from explorer.errors import NoteError
+
+MAX_BYTES = 1_000_000
+MAX_SIGNATURES = 100
+MAX_NAME = 200
+MAX_TIME = 2**63 - 1
+_MARK = "\u2014 "
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
+_LINE = re.compile(r"\u2014 (\S+) ([A-Za-z0-9+/]+={0,2})")
+_VKEY = re.compile(r"([^+]*)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})")
+
+
+class Algorithm(enum.IntEnum):
+    """What a key signs, by its type in the key id."""
+
+    ED25519 = 0x01
+    COSIGNATURE = 0x04
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verifier:
+    """A public key with a name: enough to check what it signed."""
+
+    name: str
+    algorithm: Algorithm
+    public_key: bytes  # 32 bytes
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if len(self.public_key) != 32:
+            raise NoteError(f"an Ed25519 public key has 32 bytes, found {len(self.public_key)}")
+
+    @property
+    def key_id(self) -> bytes:
+        """The 4 bytes that stand before each of its signatures."""
+        return hashlib.sha256(self.name.encode() + b"\n" + self._material).digest()[:4]
+
+    @property
+    def vkey(self) -> str:
+        """The key as one line of text."""
+        return f"{self.name}+{self.key_id.hex()}+{base64.b64encode(self._material).decode()}"
+
+    @property
+    def _material(self) -> bytes:
+        return bytes([self.algorithm]) + self.public_key
+
+    @classmethod
+    def parse(cls, vkey: str) -> Self:
+        """Read a verifier key. Raises `NoteError` unless its key id belongs to its name and key."""
+        match = _VKEY.fullmatch(vkey) if len(vkey) <= 2 * MAX_NAME else None
+        if not match:
+            raise NoteError(f"not a verifier key: {vkey[:80]!r}; expected name+8 hexadecimal digits+base64")
+        material = _decode(match[3], what=f"the key of {match[1]!r}")
+        if material[:1] not in (b"\x01", b"\x04"):
+            raise NoteError(f"{match[1]}: unknown key type {material[:1].hex()}; known: 01 (Ed25519), 04 (cosignature)")
+        made = cls(name=match[1], algorithm=Algorithm(material[0]), public_key=material[1:])
+        if made.key_id.hex() != match[2]:
+            raise NoteError(f"{match[1]}: key id {match[2]} is not of this name and key, expected {made.key_id.hex()}")
+        return made
+
+    def check(self, text: str, signature: bytes) -> int | None:
+        """Check the bytes behind the key id; return the time of a cosignature. Raises `NoteError` if they are wrong."""
+        time = None
+        message = text.encode()
+        if self.algorithm is Algorithm.COSIGNATURE:
+            if len(signature) != 72:
+                raise NoteError(f"the cosignature of {self.name} has {len(signature)} bytes, expected 72")
+            (time,) = struct.unpack(">Q", signature[:8])
+            if time > MAX_TIME:
+                raise NoteError(f"the cosignature of {self.name} carries an impossible time: {time}")
+            message, signature = _cosigned(text, time), signature[8:]
+        try:
+            Ed25519PublicKey.from_public_bytes(self.public_key).verify(signature, message)
+        except (InvalidSignature, ValueError) as error:
+            raise NoteError(f"the signature of {self.name} ({self.key_id.hex()}) does not match the text") from error
+        return time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Signer:
+    """A private key with a name. It is never printed."""
+
+    name: str
+    algorithm: Algorithm
+    private_key: Ed25519PrivateKey
+
+    @property
+    def verifier(self) -> Verifier:
+        """The public half."""
+        public = self.private_key.public_key().public_bytes_raw()
+        return Verifier(name=self.name, algorithm=self.algorithm, public_key=public)
+
+    def sign(self, text: str, *, time: int | None = None) -> "Signature":
+        """Sign a text. A cosignature needs `time`, in seconds since 1970; a plain signature takes none."""
+        check_text(text)
+        if (time is not None) != (self.algorithm is Algorithm.COSIGNATURE):
+            raise NoteError(f"{self.name}: a cosignature carries a time and a plain signature none, found time={time}")
+        if time is None:
+            blob = self.private_key.sign(text.encode())
+        elif 0 <= time <= MAX_TIME:
+            blob = struct.pack(">Q", time) + self.private_key.sign(_cosigned(text, time))
+        else:
+            raise NoteError(f"{self.name}: {time} is no time in seconds since 1970")
+        return Signature(name=self.name, key_id=self.verifier.key_id, blob=blob)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signature:
+    """One signature line."""
+
+    name: str
+    key_id: bytes  # 4 bytes
+    blob: bytes  # what stands behind the key id
+
+    @property
+    def line(self) -> str:
+        """As it stands in a note, without the newline."""
+        return f"{_MARK}{self.name} {base64.b64encode(self.key_id + self.blob).decode()}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """A signature that was checked, and whose it is."""
+
+    verifier: Verifier
+    time: int | None  # when a cosigner says it saw the text, in seconds since 1970
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """A text and its signature lines, none of them checked."""
+
+    text: str
+    signatures: tuple[Signature, ...]
+
+    @property
+    def content(self) -> bytes:
+        """The note as it stands in a file."""
+        return f"{self.text}\n{''.join(signature.line + chr(10) for signature in self.signatures)}".encode()
+
+
+def parse(content: bytes) -> Note:
+    """Read a note without checking any signature. Raises `NoteError` for what is not one."""
+    if len(content) > MAX_BYTES:
+        raise NoteError(f"a note of {len(content)} bytes; at most {MAX_BYTES} are read")
+    try:
+        whole = content.decode()
+    except UnicodeDecodeError as error:
+        raise NoteError(f"a note is UTF-8; byte {error.start} is not") from error
+    _check_characters(whole)
+    text, gap, lines = whole.rpartition("\n\n")
+    if not gap or not lines.endswith("\n"):
+        raise NoteError("not a signed note: expected a text, an empty line, and signature lines that end in a newline")
+    found = lines[:-1].split("\n")
+    if len(found) > MAX_SIGNATURES:
+        raise NoteError(f"a note with {len(found)} signatures; at most {MAX_SIGNATURES} are read")
+    return Note(text=text + "\n", signatures=tuple(_parse_line(line, number) for number, line in enumerate(found, 1)))
+
+
+def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
+    """Check every signature whose key is known; return them in the order of the lines, each key once.
+
+    Raises `NoteError` if one of them fails, if no known key has signed, or if two known keys share name and key id.
+    """
+    known: dict[tuple[str, bytes], Verifier] = {}
+    for verifier in verifiers:
+        if known.setdefault((verifier.name, verifier.key_id), verifier) != verifier:
+            raise NoteError(f"two keys share the name {verifier.name!r} and the key id {verifier.key_id.hex()}")
+    verified: dict[Verifier, Verified] = {}
+    for signature in note.signatures:
+        verifier = known.get((signature.name, signature.key_id))
+        if verifier is not None:
+            time = verifier.check(note.text, signature.blob)
+            verified.setdefault(verifier, Verified(verifier=verifier, time=time))
+    if not verified:
+        raise NoteError(
+            f"no trusted key has signed: signed by {_names((s.name, s.key_id) for s in note.signatures)}, "
+            f"trusted are {_names(known)}"
+        )
+    return tuple(verified.values())
+
+
+def with_signatures(note: Note, added: Sequence[Signature]) -> Note:
+    """The note with more signature lines under it; a line that is there already is not repeated."""
+    return Note(text=note.text, signatures=tuple(dict.fromkeys((*note.signatures, *added))))
+
+
+def sign(text: str, *signers: Signer) -> Note:
+    """Sign a text with plain keys."""
+    return Note(text=text, signatures=tuple(signer.sign(text) for signer in signers))
+
+
+def check_text(text: str) -> None:
+    """Raise `NoteError` unless `text` can be signed: not empty, a newline at its end, no other control characters."""
+    if not text.endswith("\n"):
+        raise NoteError("the text of a note ends in a newline")
+    _check_characters(text)
+
+
+def check_name(name: str) -> None:
+    """Raise `NoteError` unless `name` can name a key: not empty, no space, no `+`, at most 200 characters."""
+    if not name or len(name) > MAX_NAME or "+" in name or any(c.isspace() or not c.isprintable() for c in name):
+        raise NoteError(f"not a key name: {name[:80]!r}; expected 1 to {MAX_NAME} characters without space or '+'")
+
+
+def _check_characters(text: str) -> None:
+    if match := _CONTROL.search(text):
+        raise NoteError(f"a note holds no control characters but newlines, found {match[0]!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise NoteError("a note holds no lone surrogates") from error
+
+
+def _parse_line(line: str, number: int) -> Signature:
+    match = _LINE.fullmatch(line)
+    if not match:
+        raise NoteError(f"signature line {number} is damaged: {line[:80]!r}; expected '{_MARK}name base64'")
+    check_name(match[1])
+    blob = _decode(match[2], what=f"signature line {number}")
+    if len(blob) < 5:
+        raise NoteError(f"signature line {number} is damaged: {len(blob)} bytes, expected a key id and a signature")
+    return Signature(name=match[1], key_id=blob[:4], blob=blob[4:])
+
+
+def _decode(text: str, *, what: str) -> bytes:
+    """Standard base64 in its one canonical form, so that no two texts mean the same bytes."""
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise NoteError(f"{what} is not base64: {error}") from error
+    if base64.b64encode(decoded).decode() != text:
+        raise NoteError(f"{what} is not canonical base64")
+    return decoded
+
+
+def _cosigned(text: str, time: int) -> bytes:
+    return f"cosignature/v1\ntime {time}\n{text}".encode()
+
+
+def _names(keys: Iterable[tuple[str, bytes]]) -> str:
+    return ", ".join(f"{name} ({key_id.hex()})" for name, key_id in keys) or "none"

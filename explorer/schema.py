@@ -1,0 +1,130 @@
+"""Frozen records whose JSON form is checked strictly, and the JSON Schema that says so to others.
+
+A record is a frozen dataclass of plain fields. Reading one from JSON refuses unknown keys, missing keys, wrong types,
+NaN and infinity, and says what was found, what is expected and the nearest name. JSON itself is read with bounds and
+without duplicate keys, so that two readers of the same bytes never see two values.
+"""
+
+import difflib
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from explorer.errors import ExplorerError
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MAX_DEPTH = 40
+
+Record = TypeVar("Record")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def record(cls: type[Record]) -> type[Record]:
+    """Make a class a frozen record whose JSON form is checked strictly: no unknown keys, finite numbers."""
+    made = dataclass(frozen=True, kw_only=True, slots=True)(cls)
+    made.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # pyright: ignore
+    return made
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """A record as a JSON object."""
+    return _adapter(type(value)).dump_python(value, mode="json")
+
+
+def from_json(kind: type[Record], value: Any, *, where: str, error: type[ExplorerError]) -> Record:
+    """Check a JSON value and return the record. Raises `error` that names `where`, the key, and the fault."""
+    try:
+        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as invalid:
+        raise error(f"{where}: {_first_fault(kind, invalid)}") from invalid
+
+
+def parse_json(content: bytes, *, where: str, error: type[ExplorerError], max_bytes: int) -> Any:
+    """Read JSON text from somebody we do not know: bounded size and depth, UTF-8, each key once, finite numbers.
+
+    Raises `error` that names `where` and the fault.
+    """
+    if len(content) > max_bytes:
+        raise error(f"{where}: too large: {len(content)} bytes, at most {max_bytes} are read")
+    try:
+        value = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except RecursionError as damaged:
+        raise error(f"{where}: not JSON: nested too deep") from damaged
+    except ValueError as damaged:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise error(f"{where}: not JSON: {damaged}") from damaged
+    if _depth(value) > MAX_DEPTH:
+        raise error(f"{where}: nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def json_schema(kind: type[Any], *, id: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a record, as it is published."""
+    return {"$schema": DIALECT, "$id": id, **_adapter(kind).json_schema(mode="validation")}
+
+
+def _first_fault(kind: type[Any], invalid: ValidationError) -> str:
+    fault = invalid.errors()[0]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).removeprefix(".")
+    more = f" (and {invalid.error_count() - 1} more)" if invalid.error_count() > 1 else ""
+    return f"{key or 'the whole'}: {_words(kind, fault)}{more}"
+
+
+def _words(kind: type[Any], fault: ErrorDetails) -> str:
+    """What is wrong, with what was found and, for a key, the nearest one that is known."""
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        names = _names_at(kind, fault["loc"][:-1])
+        near = difflib.get_close_matches(str(fault["loc"][-1]), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        return f"unknown key{hint} known: {', '.join(names)}" if names else "unknown key"
+    if fault["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return "is missing"
+    found = fault["input"]
+    shown = "" if isinstance(found, dict | list) else f", found {found!r:.80}"
+    return f"{fault['msg'][:1].lower()}{fault['msg'][1:]}{shown}"
+
+
+def _names_at(kind: type[Any], path: tuple[int | str, ...]) -> list[str]:
+    """The keys that the object at `path` may have, read from the schema; none where that is not one object."""
+    whole = _adapter(kind).json_schema(mode="validation")
+    at = whole
+    for part in path:
+        at = at.get("items", {}) if isinstance(part, int) else at.get("properties", {}).get(part, {})
+        at = next((option for option in at.get("anyOf", ()) if option.get("type") != "null"), at)
+        if "$ref" in at:
+            at = whole.get("$defs", {}).get(at["$ref"].rpartition("/")[2], {})
+    return sorted(at.get("properties", {}))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return depth
