@@ -10,7 +10,7 @@ test vectors:
     two entries, empty and 00   fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125
 
 Whoever holds the tree proves, through a reader of stored hashes; whoever holds a root checks, with nothing else. A
-hash is named by its level and its index in the level: (0, i) is the hash of leaf i, (l, i) the root of the complete
+hash is named by its level and its number in the level: (0, i) is the hash of leaf i, (l, i) the root of the complete
 subtree over leaves [i * 2**l, (i + 1) * 2**l). All hashes are 32 bytes.
 """
 
@@ -26,10 +26,10 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
 class Place(NamedTuple):
-    """Where a stored hash stands: the root of the complete subtree over leaves [index * 2**level, ...)."""
+    """Where a stored hash stands: the root of the complete subtree over leaves [number * 2**level, ...)."""
 
     level: int
-    index: int
+    number: int
 
 
 ReadHashes = Callable[[Sequence[Place]], Sequence[bytes]]

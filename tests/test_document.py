@@ -1,7 +1,7 @@
 import pytest
 
-from explorer.errors import SpecError
 from explorer.document import MAX_BYTES, document_of, parse_document, read_document
+from explorer.errors import SpecError
 
 
 def parsed(text):

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from explorer.recipes import catalogue
 from explorer.document import parse_document
+from explorer.recipes import catalogue
 from explorer.sweep.spec import read_spec
 
 README = (Path(__file__).parents[1] / "README.md").read_text()

@@ -85,8 +85,8 @@ def _recorded(path: Path) -> Any:
 
 def _single(path: Path, data: Path | None) -> Any:
     """The run of a recipe file."""
-    from explorer.recipes.single import plan_single
     from explorer.document import read_document
+    from explorer.recipes.single import plan_single
 
     return plan_single(read_document(path).value, name=path.stem.lower(), where=str(path), data=data)
 

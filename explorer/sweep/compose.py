@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from explorer.document import Document, Key, spell
 from explorer.errors import RecipeError, unknown
 from explorer.methods import METHODS
 from explorer.recipes.choice import choose, written
 from explorer.recipes.recipe import Recipe
-from explorer.document import Document, Key, spell
 
 KEYS = ("each_of", "pairs_of", "leave_one_out")
 

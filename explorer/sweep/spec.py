@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from explorer.canonical import digest
+from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.sweep.compose import composed
-from explorer.document import Document, Key, document_of, read_document
 
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
 KEYS = (*REQUIRED, "tuning", "compose", "threads")

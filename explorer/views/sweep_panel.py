@@ -12,10 +12,10 @@ import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer import rundir
+from explorer.document import read_document
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.document import read_document
 from explorer.views import text
 from explorer.views.axes import PAYMENTS
 from explorer.views.curves import metric_curves

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer.errors import SpecError
 from explorer.document import parse_document
+from explorer.errors import SpecError
 from explorer.sweep.spec import load_spec, read_spec
 
 GOOD = """\

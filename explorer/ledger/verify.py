@@ -1,0 +1,1 @@
+"""Verification of a ledger by somebody who trusts neither its writer nor its disk."""
