@@ -52,6 +52,13 @@ def parents(hashes: bytes) -> bytes:
     return b"".join([sha256(b"\x01" + hashes[at : at + 64]).digest() for at in range(0, len(hashes), 64)])
 
 
+def subtree(hashes: bytes) -> bytes:
+    """The root of a complete subtree over a power of two of neighbouring hashes in one string."""
+    while len(hashes) > HASH_BYTES:
+        hashes = parents(hashes)
+    return hashes
+
+
 def root_of(leaves: Iterable[bytes]) -> bytes:
     """The root over these leaf hashes, in memory that grows with the logarithm of their number."""
     peaks: list[bytes] = []  # roots of complete subtrees, largest first, one for each set bit of `size`

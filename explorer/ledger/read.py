@@ -1,0 +1,121 @@
+"""Reading a ledger's directory: checkpoint, hashes, entries, blobs. Bounded, but nothing here is verified."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from explorer import merkle
+from explorer.errors import LedgerError, NoteError
+from explorer.ledger.blobs import read_blob
+from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.files import list_names, read_file
+from explorer.ledger.tiles import MAX_BUNDLE, TILE, Bundle, Tile, decode_bundle, slots, split_bundle, tile_of
+from explorer.merkle import HASH_BYTES, Place
+from explorer.note import MAX_BYTES as MAX_NOTE
+from explorer.note import Note, parse, with_signatures
+
+CHECKPOINT = "checkpoint"
+WITNESS = "witness"
+MAX_WITNESSES = 100
+
+
+class LedgerDirectory:
+    """A ledger as it was when its checkpoint was first asked for; a writer that goes on does not disturb the reader.
+
+    Where the file of a partial tile or bundle is gone because the log has grown, the wider one gives what it held.
+    Every method raises `LedgerError` that names the file when it is missing, too large or not of its form.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._note: Note | None = None
+        self._checkpoint: Checkpoint | None = None
+
+    def note(self) -> Note:
+        """The signed checkpoint, with the cosignatures that `witness/` holds for the same text. None is checked."""
+        if self._note is None:
+            found = self._read_note(CHECKPOINT)
+            same = [other for other in self.witness_notes().values() if other.text == found.text]
+            self._note = with_signatures(found, [signature for other in same for signature in other.signatures])
+        return self._note
+
+    def checkpoint(self) -> Checkpoint:
+        """What the signed text says."""
+        if self._checkpoint is None:
+            text = self.note().text
+            try:
+                self._checkpoint = parse_checkpoint(text)
+            except LedgerError as error:
+                raise LedgerError(f"{self.path / CHECKPOINT}: {error}") from error
+        return self._checkpoint
+
+    def witness_notes(self) -> dict[str, Note]:
+        """The notes that witnesses left, by path below the directory; each is of the checkpoint its witness saw."""
+        names = [name for name in list_names(self.path, WITNESS) if name.endswith(".note") and name[0] != "."]
+        if len(names) > MAX_WITNESSES:
+            raise LedgerError(f"{self.path / WITNESS}: {len(names)} notes; at most {MAX_WITNESSES} are read")
+        return {f"{WITNESS}/{name}": self._read_note(f"{WITNESS}/{name}") for name in names}
+
+    def entries(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """Entries [start, stop) in order, a bundle in memory at a time; `stop` defaults to the checkpoint's size."""
+        size = self.checkpoint().size
+        stop = size if stop is None else stop
+        if not 0 <= start <= stop <= size:
+            raise LedgerError(f"no entries {start} to {stop} in a ledger of {size}")
+        for number in range(start // TILE, -(-stop // TILE)):
+            first = number * TILE
+            found = self.bundle(Bundle(number, min(TILE, size - first)))
+            yield from found[max(start - first, 0) : stop - first]
+
+    def read_hashes(self, places: Sequence[Place]) -> list[bytes]:
+        """The hashes at these places of the checkpoint's tree, each tile read once: a `merkle.ReadHashes`."""
+        size = self.checkpoint().size
+        wanted = [tile_of(place, size) for place in places]
+        contents = {tile: self.tile(tile) for tile in {tile for tile, _, _ in wanted}}
+        return [merkle.subtree(slots(contents[tile], first, last)) for tile, first, last in wanted]
+
+    def tile(self, tile: Tile) -> bytes:
+        """The hashes of a tile, in one string of `tile.width` * 32 bytes."""
+        path, content, width = self._widest(tile, TILE * HASH_BYTES)
+        if len(content) != width * HASH_BYTES:
+            raise LedgerError(f"{self.path / path}: {len(content)} bytes, expected {width * HASH_BYTES}")
+        return content[: tile.width * HASH_BYTES]
+
+    def bundle(self, bundle: Bundle) -> list[bytes]:
+        """The `bundle.width` entries of a bundle."""
+        path, content, width = self._widest(bundle, MAX_BUNDLE)
+        if width == bundle.width:
+            return decode_bundle(content, width=width, where=str(self.path / path))
+        return split_bundle(content, width=bundle.width, where=str(self.path / path))[0]
+
+    def blob(self, digest: str) -> bytes:
+        """The blob with this SHA-256, in hexadecimal digits."""
+        return read_blob(self.path, digest)
+
+    def _widest(self, file: Tile | Bundle, max_bytes: int) -> tuple[str, bytes, int]:
+        """The file, or else a wider one that begins with it: path, content and width."""
+        for other in (file, file._replace(width=TILE)):
+            content = read_file(self.path, other.path, max_bytes=max_bytes)
+            if content is not None:
+                return other.path, content, other.width
+        for other in self._wider(file):
+            content = read_file(self.path, other.path, max_bytes=max_bytes)
+            if content is not None:
+                return other.path, content, other.width
+        raise LedgerError(f"{self.path / file.path}: missing")
+
+    def _wider(self, file: Tile | Bundle) -> list[Tile | Bundle]:
+        """The wider partials there are, narrowest first."""
+        if file.width == TILE:
+            return []
+        names = list_names(self.path, str(Path(file.path).parent))
+        wider = [file._replace(width=width) for width in range(file.width + 1, TILE)]
+        return [other for other in wider if Path(other.path).name in names]
+
+    def _read_note(self, relative: str) -> Note:
+        content = read_file(self.path, relative, max_bytes=MAX_NOTE)
+        if content is None:
+            raise LedgerError(f"{self.path / relative}: missing; no ledger is kept here without it")
+        try:
+            return parse(content)
+        except NoteError as error:
+            raise LedgerError(f"{self.path / relative}: {error}") from error
