@@ -38,7 +38,8 @@ def summary(results: list[EqualQuality]) -> str:
         best = min(candidates, key=lambda result: result.ratio or 0.0)
         return f"{answer(best)}; {CONFIRM}"
     axis = _axis(results[0])
-    return f"none of {len(results)} recipes is shown to need less {axis} than the baseline at equal quality"
+    less = "fewer" if axis.endswith("s") else "less"  # fewer steps, less time
+    return f"none of {len(results)} recipes is shown to need {less} {axis} than the baseline at equal quality"
 
 
 def is_winner(result: EqualQuality) -> bool:

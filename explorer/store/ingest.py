@@ -137,7 +137,7 @@ def _prepare(work: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
-    rows = work.execute("SELECT path, kind, version, state, problem FROM work.present").fetchall()
+    rows = work.execute("SELECT path, kind, version, state, problem FROM work.present ORDER BY path").fetchall()
     names = ("path", "kind", "version", "state", "problem")
     return {row[0]: Source(**dict(zip(names, row, strict=True))) for row in rows}
 

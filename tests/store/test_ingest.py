@@ -85,6 +85,14 @@ def test_rebuild_shows_what_changed_since_even_if_as_much_happened(runs):
     assert {recipe for (recipe,) in ask(runs, "SELECT recipe FROM results")} == {"baseline", "other"}
 
 
+def test_what_a_killed_writer_left_is_removed_also_when_nothing_changed(runs):
+    ingest(runs)
+    left = runs / "_store" / "snapshot.duckdb"
+    left.write_bytes(b"half a database")
+    ingest(runs)
+    assert not left.exists()
+
+
 def test_rebuild_mends_a_snapshot_that_is_torn_in_the_middle(runs):
     ingest(runs)
     before, content = everything(runs), bytearray(database(runs).read_bytes())
