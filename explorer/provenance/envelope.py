@@ -1,0 +1,170 @@
+"""Signed envelopes: DSSE 1.0.2 (github.com/secure-systems-lab/dsse) with Ed25519, over `securesystemslib`.
+
+A signature covers PAE(type, payload), lengths in bytes:
+
+    DSSEv1 29 http://example.com/HelloWorld 11 hello world
+
+and stands in JSON:
+
+    {"payload": base64, "payloadType": text, "signatures": [{"keyid": text, "sig": base64}]}
+
+Base64 is read in its standard and its URL-safe alphabet. What is verified is what is used: the payload is decoded once
+and never written anew. A key id is a hint that nobody vouches for; every signature is tried with every key. Names that
+DSSE does not know are passed over, as its specification asks: no signature covers them, and nothing here uses them.
+
+The library's own `Envelope.verify` counts key ids, so that one key under two ids meets a threshold of two; it cannot
+read a signature without id, nor two under one. Here the answer to "who signed" is a set of public keys.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from securesystemslib import dsse
+from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
+from securesystemslib.signer import CryptoSigner, Signature, SSlibKey  # pyright: ignore[reportPrivateImportUsage]
+
+from explorer.canonical import canonical
+from explorer.errors import ProvenanceError
+from explorer.schema import parse_json
+
+MAX_BYTES = 16 * 2**20
+MAX_SIGNATURES = 32
+MAX_TYPE = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvelopeSignature:
+    """One signature of an envelope, not checked."""
+
+    keyid: str  # a hint
+    sig: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Envelope:
+    """A payload, what kind of payload it says it is, and signatures, none of them checked."""
+
+    payload: bytes
+    payload_type: str
+    signatures: tuple[EnvelopeSignature, ...]
+
+    @property
+    def signed(self) -> bytes:
+        """PAE: the bytes that a signature covers."""
+        return dsse.Envelope(self.payload, self.payload_type, {}).pae()
+
+    @property
+    def content(self) -> bytes:
+        """The envelope as it stands in a file: canonical JSON and a newline."""
+        return (
+            canonical(
+                {
+                    "payload": _base64(self.payload),
+                    "payloadType": self.payload_type,
+                    "signatures": [{"keyid": s.keyid, "sig": _base64(s.sig)} for s in self.signatures],
+                }
+            )
+            + b"\n"
+        )
+
+
+def parse_envelope(content: bytes, *, where: str) -> Envelope:
+    """Read an envelope without checking any signature. Raises `ProvenanceError` for what is not one."""
+    value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
+    if not isinstance(value, dict):
+        raise ProvenanceError(f"{where}: not a signed envelope: expected a JSON object with payload and signatures")
+    kind = _text(value, "payloadType", where)
+    if not 0 < len(kind) <= MAX_TYPE or not kind.isascii() or not kind.isprintable():
+        raise ProvenanceError(f"{where}: payloadType: expected 1 to {MAX_TYPE} printable ASCII characters")
+    found = value.get("signatures")
+    if not isinstance(found, list):
+        raise ProvenanceError(f"{where}: signatures: expected a list")
+    if not 0 < len(found) <= MAX_SIGNATURES:
+        raise ProvenanceError(f"{where}: signatures: expected 1 to {MAX_SIGNATURES}, found {len(found)}")
+    return Envelope(
+        payload=_decode(value, "payload", where),
+        payload_type=kind,
+        signatures=tuple(_signature(one, f"{where}: signatures[{index}]") for index, one in enumerate(found)),
+    )
+
+
+def sign_envelope(payload: bytes, payload_type: str, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
+    """An envelope that each of the keys has signed."""
+    return add_signatures(Envelope(payload=payload, payload_type=payload_type, signatures=()), keys)
+
+
+def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
+    """The same payload with more signatures; a key that has signed already adds nothing, for Ed25519 repeats itself."""
+    added = []
+    for key in keys:
+        made = CryptoSigner(key).sign(envelope.signed)
+        added.append(EnvelopeSignature(keyid=made.keyid, sig=bytes.fromhex(made.signature)))
+    return Envelope(
+        payload=envelope.payload,
+        payload_type=envelope.payload_type,
+        signatures=tuple(dict.fromkeys((*envelope.signatures, *added))),
+    )
+
+
+def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes]:
+    """Those of the public keys (32 bytes each) that have signed this payload as this type."""
+    signed = envelope.signed
+    return frozenset(
+        key for key in frozenset(public_keys) if any(_matches(signed, one.sig, key) for one in envelope.signatures)
+    )
+
+
+def key_id(public_key: bytes) -> str:
+    """The id under which a key signs: 64 hexadecimal digits, as `securesystemslib` derives it from the public key."""
+    return _library_key(public_key).keyid
+
+
+def _library_key(public_key: bytes) -> SSlibKey:
+    return SSlibKey.from_crypto(Ed25519PublicKey.from_public_bytes(public_key))
+
+
+def _matches(signed: bytes, sig: bytes, public_key: bytes) -> bool:
+    key = _library_key(public_key)
+    try:
+        key.verify_signature(Signature(key.keyid, sig.hex()), signed)
+    except VerificationError:
+        raise  # the library could not check, which is no answer to whether it matches
+    except UnverifiedSignatureError:
+        return False
+    return True
+
+
+def _signature(value: Any, where: str) -> EnvelopeSignature:
+    if not isinstance(value, dict):
+        raise ProvenanceError(f"{where}: expected a JSON object with sig")
+    hint = value.get("keyid")
+    if hint is not None and not isinstance(hint, str):
+        raise ProvenanceError(f"{where}: keyid: expected text")
+    return EnvelopeSignature(keyid=hint or "", sig=_decode(value, "sig", where))
+
+
+def _text(value: dict[str, Any], name: str, where: str) -> str:
+    if not isinstance(value.get(name), str):
+        raise ProvenanceError(f"{where}: {name}: expected text" if name in value else f"{where}: {name} is missing")
+    return value[name]
+
+
+def _decode(value: dict[str, Any], name: str, where: str) -> bytes:
+    """Base64 in the standard or the URL-safe alphabet, padded, in the one spelling that its bytes have there."""
+    text = _text(value, name, where)
+    try:
+        standard = text.replace("-", "+").replace("_", "/") if not ("+" in text or "/" in text) else text
+        raw = base64.b64decode(standard, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ProvenanceError(f"{where}: {name}: not base64: {error}") from error
+    if _base64(raw) != standard:
+        raise ProvenanceError(f"{where}: {name}: not canonical base64")
+    return raw
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

@@ -1,0 +1,163 @@
+"""Key files: an Ed25519 private key (RFC 8032) as PKCS#8 PEM, encrypted with a passphrase unless told otherwise.
+
+A key file can be read by its owner alone, from the moment it exists. It is written once and never over another.
+"""
+
+import base64
+import binascii
+import os
+import stat
+from pathlib import Path
+from typing import Annotated
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from explorer.errors import ProvenanceError
+
+PUBLIC_BYTES = 32
+MAX_FILE = 10_000
+MAX_PASSPHRASE = 1_000  # bytes
+_PLAIN = b"-----BEGIN PRIVATE KEY-----"
+_ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+
+
+def new_key() -> Ed25519PrivateKey:
+    """A new key from the system's randomness."""
+    return Ed25519PrivateKey.generate()
+
+
+def public_bytes(key: Ed25519PrivateKey) -> bytes:
+    """The 32 bytes of its public key."""
+    return key.public_key().public_bytes_raw()
+
+
+def public_text(key: Ed25519PrivateKey) -> str:
+    """Its public key as base64, as it stands in a trust file."""
+    return base64.b64encode(public_bytes(key)).decode()
+
+
+def parse_public(text: str) -> bytes:
+    """The 32 bytes of a public key in base64. Raises `ProvenanceError` for any other length or spelling."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ProvenanceError(f"not a public key: {text!r:.80} is not base64") from error
+    if len(raw) != PUBLIC_BYTES or base64.b64encode(raw).decode() != text:
+        raise ProvenanceError(f"not a public key: {text!r:.80}; expected {PUBLIC_BYTES} bytes in base64")
+    return raw
+
+
+def write_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None) -> None:
+    """Write a new key file, readable by its owner alone; without encryption only where `passphrase` is None.
+
+    It is on the disk when this returns. Raises `ProvenanceError` if there is a file already or the disk refuses;
+    then nothing is left behind.
+    """
+    how = NoEncryption() if passphrase is None else BestAvailableEncryption(_checked_passphrase(passphrase))
+    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise ProvenanceError(f"{path}: there is a file already; a key is never written over another") from error
+    except OSError as error:
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _flush_directory(path.parent)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether a key file needs a passphrase. Raises `ProvenanceError` for what is not a key file of ours to read."""
+    return _ENCRYPTED in _read(path)
+
+
+def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
+    """Read a key file. Raises `ProvenanceError` if others can read it, it is a link, or it holds another kind of key,
+    and if the passphrase is wrong, missing, or not needed."""
+    content = _read(path)
+    encrypted = _ENCRYPTED in content
+    if encrypted and passphrase is None:
+        raise ProvenanceError(f"{path}: the key is encrypted; its passphrase is needed")
+    if not encrypted and passphrase is not None:
+        raise ProvenanceError(f"{path}: the key is not encrypted, yet a passphrase was given")
+    secret = None if passphrase is None else _checked_passphrase(passphrase)
+    try:
+        key = load_pem_private_key(content, secret)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        fault = "wrong passphrase, or a damaged file" if encrypted else "damaged: no private key can be read from it"
+        raise ProvenanceError(f"{path}: {fault}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        kind = type(key).__name__.removesuffix("PrivateKey").lstrip("_")
+        raise ProvenanceError(f"{path}: an {kind} key; expected Ed25519")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    """The content of a file that its owner alone can read, opened once, so that what is checked is what is read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise ProvenanceError(f"{path}: a link; name the key file itself") from error
+        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ProvenanceError(f"{path}: not a regular file")
+        if status.st_mode & 0o077:
+            mode = stat.S_IMODE(status.st_mode)
+            raise ProvenanceError(f"{path}: others can read or write it (mode {mode:04o}); first: chmod 600 {path}")
+        content = file.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        raise ProvenanceError(f"{path}: too large for a key: at most {MAX_FILE} bytes are read")
+    if _PLAIN not in content and _ENCRYPTED not in content:
+        raise ProvenanceError(f"{path}: not a key file; expected PKCS#8 PEM, which begins {_ENCRYPTED.decode()!r}")
+    return content
+
+
+def _checked_passphrase(passphrase: str) -> bytes:
+    try:
+        secret = passphrase.encode()
+    except UnicodeEncodeError as error:
+        raise ProvenanceError("a passphrase is text without lone surrogates") from error
+    if not 0 < len(secret) <= MAX_PASSPHRASE:
+        raise ProvenanceError(f"a passphrase has 1 to {MAX_PASSPHRASE} bytes, found {len(secret)}")
+    return secret
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checked_public(text: str) -> str:
+    try:
+        parse_public(text)
+    except ProvenanceError as error:
+        raise PydanticCustomError("public_key", "expected an Ed25519 public key, 32 bytes in base64") from error
+    return text
+
+
+PublicKey = Annotated[
+    str, AfterValidator(_checked_public), Field(json_schema_extra={"pattern": "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"})
+]
+"""The type of a public key in a record: 32 bytes in base64."""

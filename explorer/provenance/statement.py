@@ -1,0 +1,99 @@
+"""in-toto statements, version 1 (github.com/in-toto/attestation): a claim about things that are named by digest.
+
+    {"_type": "https://in-toto.io/Statement/v1",
+     "subject": [{"name": "train", "digest": {"sha256": "..."}}],
+     "predicateType": "https://explorer.example/tags/v1",
+     "predicate": {...}}
+
+A subject is matched by its digest alone; its name is for people. Names that the specification does not know are passed
+over, as it asks.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.canonical import canonical
+from explorer.errors import ProvenanceError
+from explorer.schema import parse_json
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT = "https://in-toto.io/Statement/v1"
+MAX_BYTES = 8 * 2**20
+MAX_SUBJECTS = 10_000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """A thing that a statement is about."""
+
+    name: str  # for people; may be empty
+    sha256: str  # 64 hexadecimal digits, lower case
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """A claim, not checked: whether it is believed depends on who signed it."""
+
+    subjects: tuple[Subject, ...]
+    predicate_type: str
+    predicate: dict[str, Any]
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes to sign: canonical JSON."""
+        return canonical(
+            {
+                "_type": STATEMENT,
+                "subject": [
+                    {"digest": {"sha256": one.sha256}, **({"name": one.name} if one.name else {})}
+                    for one in self.subjects
+                ],
+                "predicateType": self.predicate_type,
+                "predicate": self.predicate,
+            }
+        )
+
+    def is_about(self, sha256: str) -> bool:
+        """Whether one of its subjects has this digest."""
+        return any(one.sha256 == sha256 for one in self.subjects)
+
+
+def make_statement(subjects: Sequence[Subject], *, predicate_type: str, predicate: dict[str, Any]) -> Statement:
+    """A statement. Raises `ProvenanceError` for one that could not be read again."""
+    made = Statement(subjects=tuple(subjects), predicate_type=predicate_type, predicate=predicate)
+    return parse_statement(made.payload, predicate_type=predicate_type, where="the statement")
+
+
+def parse_statement(payload: bytes, *, predicate_type: str, where: str) -> Statement:
+    """Read a statement of this type of claim. Raises `ProvenanceError` for anything else."""
+    value = parse_json(payload, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
+    if not isinstance(value, dict) or value.get("_type") != STATEMENT:
+        raise ProvenanceError(f'{where}: not an in-toto statement: expected "_type": "{STATEMENT}"')
+    if value.get("predicateType") != predicate_type:
+        found = f"{value.get('predicateType')!r:.200}"
+        raise ProvenanceError(f"{where}: predicateType: found {found}, expected {predicate_type!r}")
+    subjects = value.get("subject")
+    if not isinstance(subjects, list) or not 0 < len(subjects) <= MAX_SUBJECTS:
+        raise ProvenanceError(f"{where}: subject: expected a list of 1 to {MAX_SUBJECTS}")
+    predicate = value.get("predicate", {})
+    if not isinstance(predicate, dict):
+        raise ProvenanceError(f"{where}: predicate: expected a JSON object")
+    return Statement(
+        subjects=tuple(_subject(one, f"{where}: subject[{at}]") for at, one in enumerate(subjects)),
+        predicate_type=predicate_type,
+        predicate=predicate,
+    )
+
+
+def _subject(value: Any, where: str) -> Subject:
+    digest = value.get("digest") if isinstance(value, dict) else None
+    sha256 = digest.get("sha256") if isinstance(digest, dict) else None
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise ProvenanceError(f"{where}: digest: a sha256 of 64 hexadecimal digits is needed")
+    name = value.get("name", "")
+    if not isinstance(name, str):
+        raise ProvenanceError(f"{where}: name: expected text")
+    return Subject(name=name, sha256=sha256)
