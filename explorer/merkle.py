@@ -41,6 +41,12 @@ def leaf_hash(entry: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
+def leaf_hashes(entries: Iterable[bytes]) -> bytes:
+    """The hashes of entries as leaves, in one string."""
+    sha256 = hashlib.sha256
+    return b"".join([sha256(b"\x00" + entry).digest() for entry in entries])
+
+
 def node_hash(left: bytes, right: bytes) -> bytes:
     """The hash of two subtrees under one node."""
     return hashlib.sha256(b"\x01" + left + right).digest()
