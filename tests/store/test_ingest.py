@@ -163,8 +163,8 @@ def test_a_damaged_run_is_reported_and_the_others_go_on(runs):
     (runs / "digits" / "no-run-record").mkdir()
     (runs / "digits" / "no-run-record" / rundir.RESULT).write_text("{}")
     for done in (ingest(runs), ingest(runs)):
-        assert [problem.directory for problem in done.problems] == [f"digits/{damaged.name}", "digits/no-run-record"]
-        assert "changed: digest" in done.problems[0].reason
+        assert [problem.directory for problem in done.problems] == ["digits/no-run-record", f"digits/{damaged.name}"]
+        assert "changed: digest" in done.problems[1].reason
     assert len(ask(runs, "SELECT * FROM results")) == 4
     assert states(runs)["no-run-record"] == "damaged"
     (damaged / rundir.METRICS).write_text(content)
