@@ -153,7 +153,7 @@ def _checked_public(text: str) -> str:
     try:
         parse_public(text)
     except ProvenanceError as error:
-        raise PydanticCustomError("public_key", "expected an Ed25519 public key, 32 bytes in base64") from error
+        raise PydanticCustomError("public_key", "expected a public key, 32 bytes in base64") from error
     return text
 
 

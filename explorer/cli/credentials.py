@@ -1,0 +1,89 @@
+"""What the verbs that sign have in common: key files, passphrases, the trust file and the clock.
+
+A passphrase comes from `--passphrase-file`, else from EXPLORER_PASSPHRASE, else from whoever sits at the terminal. It
+is never an argument, because other people can list the arguments of a process, and it is never printed.
+"""
+
+import getpass
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.errors import ProvenanceError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+PASSPHRASE = "EXPLORER_PASSPHRASE"
+MAX_FILE = 10_000
+
+TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")]
+KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="The key file to sign with.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        help=f"Holds the passphrase of the key. Default: ${PASSPHRASE}, else it is asked for.",
+    ),
+]
+
+
+def load_key(path: Path, passphrase_file: Path | None) -> "Ed25519PrivateKey":
+    """Read a key file; ask for a passphrase only if it needs one."""
+    from explorer.provenance.keys import is_encrypted, read_key
+
+    if not is_encrypted(path):
+        return read_key(path, None)
+    known = _known(passphrase_file)
+    return read_key(path, _ask(f"Passphrase of {path}: ") if known is None else known)
+
+
+def new_passphrase(path: Path, passphrase_file: Path | None) -> str:
+    """A passphrase for a key that is about to be made; typed twice where it is typed."""
+    known = _known(passphrase_file)
+    if known is not None:
+        return known
+    typed = _ask(f"New passphrase for {path}: ")
+    if _ask("Once more: ") != typed:
+        raise ProvenanceError("the two passphrases differ; nothing was written")
+    return typed
+
+
+def clock() -> int:
+    """Now, in seconds since 1970."""
+    return int(time.time())
+
+
+def _known(file: Path | None) -> str | None:
+    if file is not None:
+        return _first_line(file)
+    return os.environ.get(PASSPHRASE) or None
+
+
+def _first_line(path: Path) -> str:
+    """The passphrase in a file or a pipe that nobody else can read."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            content = file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+    if mode & 0o077:
+        raise ProvenanceError(f"{path}: others can read or write it (mode {mode:04o}); first: chmod 600 {path}")
+    if len(content) > MAX_FILE:
+        raise ProvenanceError(f"{path}: too large for a passphrase")
+    try:
+        return content.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise ProvenanceError(f"{path}: a passphrase is UTF-8 text") from error
+
+
+def _ask(question: str) -> str:
+    if not sys.stdin.isatty():
+        raise ProvenanceError(f"a passphrase is needed: say --passphrase-file FILE or set {PASSPHRASE}")
+    return getpass.getpass(question)

@@ -1,0 +1,37 @@
+"""The published JSON Schemas of provenance: `schemas/<name>.v1.json` beside this file, made from the records.
+
+After a record has changed, `python -m explorer.provenance.publish` writes them anew; a test compares the two.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from explorer import rundir
+from explorer.provenance.grants import Grant
+from explorer.provenance.trust import Trust
+from explorer.schema import json_schema
+
+DIRECTORY = Path(__file__).parent / "schemas"
+BASE = "https://explorer.example/schemas/provenance"
+
+SCHEMAS: dict[str, type[Any]] = {
+    "grant": Grant,
+    "trust": Trust,
+}
+
+
+def file_of(name: str) -> Path:
+    """Where a schema is published."""
+    return DIRECTORY / f"{name}.v1.json"
+
+
+def content_of(name: str) -> bytes:
+    """A schema as it is published."""
+    schema = json_schema(SCHEMAS[name], id=f"{BASE}/{name}.v1.json")
+    return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+if __name__ == "__main__":
+    for known in SCHEMAS:
+        rundir.write_bytes(file_of(known), content_of(known))
