@@ -1,1 +1,28 @@
-"""What the entries of a ledger mean: their kinds, as frozen, versioned records with published schemas."""
+"""What the entries of a ledger mean: their kinds, as frozen, versioned records with published schemas.
+
+A ledger carries bytes. Here those bytes are one JSON object in RFC 8785 form, at most 65,535 of them, with three keys
+that every kind has:
+
+    {"blobs":{},"kind":"end","outcome":"finished","result":"9f86...","state":{...},"step":1300,"version":1}
+
+    kind      what the entry is          version   of the kind's format, a whole number from 1
+    blobs     {name: {"sha256", "size"}}: content too large for an entry, or content that can be destroyed later
+
+There are no fractions: a floating-point number is written exactly, as `float.hex()` text ("0x1.8000000000000p+1",
+"nan", "inf"). Keys are ASCII, whole numbers stay below 2**53, and nothing is a wall clock: time comes from
+cosignatures. A kind or version that is not known here is kept and reported, never dropped; its blobs can be checked
+all the same.
+
+    genesis, step, profile, state, decision, end     in the ledger of a run        (run.py, in the order of sequence.py)
+    access, deletion, observation                    in the ledger of a project    (project.py)
+
+The numbers of a class are never in an entry. A `step` carries, for each class, a commitment to that class's numbers:
+SHA-256(salt || content), with a salt that follows from a secret of the class and the step (provenance/commitments.py).
+The content stands in the blob `numbers/<class>`. Whoever may read one class can check it; destroying the class's
+secret and its blobs erases the numbers, and every proof still holds. Totals over classes are left out of entries for
+the same reason: with all classes but one they give the last one away.
+
+`schemas/<kind>.v<version>.json` are the published JSON Schemas, made from the records by
+
+    python -m explorer.entries.schema
+"""

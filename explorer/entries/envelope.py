@@ -1,0 +1,131 @@
+"""What all entries have in common, readable without knowing any kind: canonical JSON with kind, version and blobs."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from explorer.errors import LedgerError
+
+MAX_BYTES = 65_535  # what an entry bundle can carry, c2sp.org/tlog-tiles
+MAX_DEPTH = 8
+MAX_BLOBS = 256
+MAX_WHOLE = 2**53 - 1
+MAX_VERSION = 2**31 - 1
+MAX_BLOB_NAME = 220
+
+KIND = r"[a-z][a-z0-9-]{0,39}"
+BLOB_NAME = r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*"
+DIGEST = r"[0-9a-f]{64}"
+
+_KIND, _BLOB_NAME, _DIGEST = re.compile(KIND), re.compile(BLOB_NAME), re.compile(DIGEST)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlobReference:
+    """Content that an entry names and does not hold."""
+
+    sha256: str  # 64 hexadecimal digits
+    size: int  # bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """An entry as far as it can be read without knowing its kind."""
+
+    kind: str
+    version: int
+    blobs: Mapping[str, BlobReference]
+    fields: Mapping[str, Any]  # everything else, not checked
+
+
+def read_head(leaf: bytes) -> Head:
+    """Read an entry of any kind. Raises `LedgerError` unless it is one, in the one form that its value has."""
+    value = _parse(leaf)
+    kind, version, blobs = (_take(value, key) for key in ("kind", "version", "blobs"))
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        raise LedgerError(f"entry: kind: expected a lower-case name, found {kind!r:.80}")
+    if type(version) is not int or not 1 <= version <= MAX_VERSION:
+        raise LedgerError(f"entry: version: expected a whole number from 1, found {version!r:.80}")
+    if not isinstance(blobs, dict) or len(blobs) > MAX_BLOBS:
+        raise LedgerError(f"entry: blobs: expected at most {MAX_BLOBS} names with sha256 and size")
+    references = {name: _reference(name, blob) for name, blob in blobs.items()}
+    return Head(kind=kind, version=version, blobs=references, fields=value)
+
+
+def write_entry(value: Mapping[str, Any]) -> bytes:
+    """The bytes of an entry. Raises `LedgerError` for what is not JSON and for what is too large; the rest is checked
+    when it is read."""
+    content = _write(value)
+    if len(content) > MAX_BYTES:
+        raise LedgerError(
+            f"an entry of {len(content)} bytes; at most {MAX_BYTES} fit; put the bulk into a blob, named in 'blobs'"
+        )
+    return content
+
+
+def _parse(leaf: bytes) -> dict[str, Any]:
+    if len(leaf) > MAX_BYTES:
+        raise LedgerError(f"an entry of {len(leaf)} bytes; at most {MAX_BYTES} are read")
+    try:
+        value = json.loads(leaf.decode(), parse_float=_no_fraction, parse_constant=_no_fraction)
+    except RecursionError as error:
+        raise LedgerError("entry: not JSON: nested too deep") from error
+    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise LedgerError(f"entry: not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise LedgerError(f"entry: expected a JSON object, found {type(value).__name__}")
+    _check(value)
+    if _write(value) != leaf:
+        raise LedgerError("entry: not in canonical form (RFC 8785): the same value has other bytes")
+    return value
+
+
+def _write(value: Mapping[str, Any]) -> bytes:
+    """With ASCII keys and no fractions, this is what RFC 8785 asks for."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:  # UnicodeEncodeError, for a lone surrogate, is a ValueError
+        raise LedgerError(f"entry: no canonical JSON for it: {error}") from error
+
+
+def _check(value: Any) -> None:
+    """Check depth, keys and numbers, a level at a time."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                if not all(map(str.isascii, each)):
+                    raise LedgerError("entry: a key that is not ASCII")
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+            elif isinstance(each, int) and abs(each) > MAX_WHOLE:
+                raise LedgerError("entry: a whole number beyond 2**53 - 1")
+        if not inner:
+            return
+        level = inner
+    raise LedgerError(f"entry: nested deeper than {MAX_DEPTH} levels")
+
+
+def _take(value: dict[str, Any], key: str) -> Any:
+    if key not in value:
+        raise LedgerError(f"entry: {key} is missing")
+    return value.pop(key)
+
+
+def _reference(name: str, value: Any) -> BlobReference:
+    if len(name) > MAX_BLOB_NAME or not _BLOB_NAME.fullmatch(name):
+        raise LedgerError(f"entry: blobs: not a blob's name: {name!r:.80}")
+    match value:
+        case {"sha256": str(sha256), "size": int(size)} if (
+            len(value) == 2 and type(size) is int and size >= 0 and _DIGEST.fullmatch(sha256)
+        ):
+            return BlobReference(sha256=sha256, size=size)
+    raise LedgerError(f"entry: blobs.{name}: expected sha256, 64 hexadecimal digits, and size, found {value!r:.120}")
+
+
+def _no_fraction(text: str) -> NoReturn:
+    raise ValueError(f"{text:.40} is not a whole number; fractions are written as float.hex() text")

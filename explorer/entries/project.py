@@ -1,0 +1,50 @@
+"""The entries of a project's ledger, which goes on when the ledgers of its runs are closed and points to them."""
+
+from typing import ClassVar, Literal
+
+from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState
+from explorer.provenance.branches import Path as ClassPath
+from explorer.schema import record
+
+
+@record
+class Access:
+    """Somebody read what only a grant opens."""
+
+    KIND: ClassVar[str] = "access"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # that was read
+    grant: Digest
+    query: Digest  # of what was asked for
+    blobs: Blobs
+
+
+@record
+class Deletion:
+    """A request to delete a class's contribution, and how far it was met."""
+
+    KIND: ClassVar[str] = "deletion"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # of the run that trained on the class
+    request: Digest  # a salted commitment: a request names a person
+    subject: ClassPath
+    level: Literal["G0", "G1", "G2", "G3"]  # inactive, localised and ablated, exact by structure, exact by replay
+    evidence: ByName[Digest]
+    blobs: Blobs
+
+
+@record
+class Observation:
+    """What somebody who evaluates, fine-tunes or deploys a model says about it, signed by them."""
+
+    KIND: ClassVar[str] = "observation"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # of the run that made the model
+    model: Digest
+    role: Literal["evaluator", "fine-tuner", "deployer"]
+    admitted: ByClass[Float]  # with which weight they let a class through
+    statement: Digest  # of the payload of their signed statement
+    blobs: Blobs
