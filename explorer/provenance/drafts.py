@@ -1,0 +1,100 @@
+"""Drafts: what people write as YAML (JSON is YAML too), which means nothing until an authority signs it.
+
+The same record, signed, is canonical JSON in an envelope. Both go through the same checks, and a fault in a draft is
+named with file, line and key.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from explorer.document import Document, read_document
+from explorer.errors import ProvenanceError, SpecError
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.signed import Dated, Kind, open_document
+from explorer.provenance.times import parse_time
+from explorer.provenance.trust import Authority, Trust
+from explorer.schema import from_json
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
+Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+Kept = TypeVar("Kept", bound=Dated)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened(Generic[Kept]):
+    """A document from a file: signed by these authorities, or a draft that nobody has signed."""
+
+    value: Kept
+    where: str
+    authorities: tuple[Authority, ...] = ()
+    draft: Document | None = None  # None: it is signed, and who signed it was checked
+
+    def fault(self, fault: ProvenanceError) -> ProvenanceError | SpecError:
+        """The same fault with the file's name and, where it is known, the line."""
+        named = SpecError(f"{self.where}: {fault}")
+        return ProvenanceError(str(named)) if self.draft is None else self.draft.locate(named)
+
+
+def open_file(path: Path, kind: Kind[Kept], *, trust: Trust | None, now: int) -> Opened[Kept]:
+    """Read a draft, or a signed document that the trust file says is believed.
+
+    Raises `ProvenanceError` or `SpecError` for a faulty document, and for a signed one that cannot be checked.
+    """
+    content = _read(path)
+    if not _looks_signed(content):
+        draft = read_document(path)
+        return Opened(value=read_draft(kind, draft), where=str(path), draft=draft)
+    if trust is None:
+        raise ProvenanceError(f"{path}: signed; say whose signatures are believed with --trust FILE")
+    signed = open_document(content, kind, trust=trust, now=now, where=str(path))
+    return Opened(value=signed.value, where=str(path), authorities=signed.authorities)
+
+
+def read_draft(kind: Kind[Kept], document: Document) -> Kept:
+    """The record that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    try:
+        value = from_json(kind.record, document.value, where=document.where, error=SpecError)
+        kind.check(value, document.where)
+    except SpecError as fault:
+        raise document.locate(fault) from fault
+    except ProvenanceError as fault:
+        raise document.locate(SpecError(str(fault))) from fault
+    return value
+
+
+def check_span(document: Dated, where: str) -> None:
+    """Check that a document is issued before it expires. Raises `ProvenanceError`."""
+    if parse_time(document.issued) >= parse_time(document.expires):
+        raise ProvenanceError(f"{where}: expires: {document.expires} is not after issued, {document.issued}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > MAX_BYTES:
+        raise ProvenanceError(f"{path}: too large: at most {MAX_BYTES} bytes are read")
+    return content
+
+
+def _looks_signed(content: bytes) -> bool:
+    """Whether this is meant as an envelope. A wrong guess is harmless: neither reader accepts what is for the other."""
+    return content.lstrip()[:1] == b"{" and b'"payloadType"' in content
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        found = next((char for char in text if not char.isprintable()), "nothing")
+        raise PydanticCustomError("line", "expected one line of printable text, found {found}", {"found": repr(found)})
+    return text
+
+
+Line = Annotated[str, AfterValidator(_one_line), Field(min_length=1)]
+"""The type of text for people that a terminal can show: no control characters, no marks that turn its direction."""
