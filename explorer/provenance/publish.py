@@ -9,6 +9,8 @@ from typing import Any
 
 from explorer import rundir
 from explorer.provenance.grants import Grant
+from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.schema import json_schema
 
@@ -17,6 +19,8 @@ BASE = "https://explorer.example/schemas/provenance"
 
 SCHEMAS: dict[str, type[Any]] = {
     "grant": Grant,
+    "policy": RoutingPolicy,
+    "taxonomy": Taxonomy,
     "trust": Trust,
 }
 

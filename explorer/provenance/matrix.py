@@ -1,0 +1,65 @@
+"""The matrix: what a policy decides for every class and every layer of a model, phase by phase.
+
+It is made by asking `routing.weight` for every cell; it has no opinion of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.errors import ProvenanceError
+from explorer.provenance.layers import Layer
+from explorer.provenance.phases import Phase, phases
+from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.routing import Decision, Routing, weight
+from explorer.provenance.sealed import with_adapters
+
+MAX_CELLS = 500_000
+MAX_CHECKS = 50_000_000  # names and patterns compared; about a minute's work
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """What is decided in one phase: a row for each class, a decision in it for each layer."""
+
+    phase: Phase
+    rows: tuple[tuple[Decision, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matrix:
+    """What is decided in all of them. Classes are sorted; layers are the model's, each followed by its adapters."""
+
+    routing: Routing
+    classes: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    tables: tuple[Table, ...]
+
+
+def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
+    """Ask the policy for every phase, class and layer. Raises `ProvenanceError` when that is too much to write down."""
+    classes, all_layers, found = sorted(routing.classes), with_adapters(routing.policy.sealed, layers), []
+    stretches = phases(routing.policy)
+    cells = len(stretches) * len(classes) * len(all_layers)
+    if cells > MAX_CELLS or cells * _names(routing.policy) > MAX_CHECKS:
+        raise ProvenanceError(
+            f"{len(stretches)} phases, {len(classes)} classes and {len(all_layers)} layers under "
+            f"{len(routing.policy.rules)} rules are too many for a matrix; name fewer layers"
+        )
+    for phase in stretches:
+        rows = tuple(_row(routing, phase, each, all_layers) for each in classes)
+        found.append(Table(phase=phase, rows=rows))
+    return Matrix(routing=routing, classes=tuple(classes), layers=all_layers, tables=tuple(found))
+
+
+def _row(routing: Routing, phase: Phase, class_: str, layers: Sequence[Layer]) -> tuple[Decision, ...]:
+    """Nothing changes inside a phase, so its start speaks for all of it."""
+    start = phase.progress[0]
+    return tuple(
+        weight(routing, class_=class_, progress=start, conditions=phase.conditions, layer=layer) for layer in layers
+    )
+
+
+def _names(policy: RoutingPolicy) -> int:
+    """How many branches and patterns a policy has, which is what one cell costs at worst."""
+    rules = sum(len(rule.classes) + len(rule.layers or ()) for rule in policy.rules)
+    return rules + sum(1 + len(region.layers or ()) for region in policy.sealed)

@@ -1,0 +1,151 @@
+"""The routing policy: which class of data may train which layer, when, and how strongly.
+
+A policy is a list of rules, read from the top: THE FIRST RULE THAT MATCHES DECIDES, AND WHERE NONE MATCHES THE WEIGHT
+IS 0. A rule matches where everything it says is so; what it does not say does not constrain.
+
+    format: explorer/policy/v1
+    name: half-depth
+    version: 1
+    issued: 2026-01-01T00:00:00Z
+    expires: 2031-01-01T00:00:00Z
+    taxonomy: {name: licences, version: 1, digest: 3b1f...}   # `explorer taxonomy show` prints it
+    quarantine: refuse            # what the loader does with examples nobody vouches for; weight-zero keeps them in
+    conditions: [settled]         # what recorded decisions can switch on later
+    sealed: []                    # see `explorer.provenance.sealed`
+    rules:
+      - {classes: [open/bsd], layers: ["embed*"], weight: 0}
+      - {classes: [open/bsd], depth: [0.5, 1], progress: [0.3334, 1], weight: 1}
+      - {classes: ["*"], condition: settled, weight: 0.25}
+
+    classes     branches of the taxonomy, by whole segments; "*" is every class but the quarantine
+    layers      name patterns; `*` is any run of characters (see `explorer.provenance.layers`)
+    depth       [from, to) of relative depth: 0 is the input, 1 the output; an interval that ends in 1 holds 1
+    progress    [from, to) of training: the share of its steps that is done when a step begins
+    condition   one of `conditions`, while it is switched on
+    weight      0 and 1 are guarantees; what lies between attenuates and guarantees nothing
+
+Parameters and buffers of a layer have the same weight.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
+from pydantic import Field
+
+from explorer.canonical import digest
+from explorer.document import Document
+from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.branches import MAX_PATH, PATTERN, covers
+from explorer.provenance.drafts import Name, Version, check_span, read_draft
+from explorer.provenance.intervals import Interval, check_interval, inside
+from explorer.provenance.layers import WILDCARD, Layer, matches
+from explorer.provenance.sealed import Patterns, SealedRegion, check_regions
+from explorer.provenance.signed import Kind
+from explorer.provenance.taxonomy import QUARANTINE
+from explorer.provenance.times import Time
+from explorer.provenance.trust import Role
+from explorer.schema import record, to_json
+
+FORMAT = "explorer/policy/v1"
+MAX_RULES = 500
+MAX_CONDITIONS = 6  # every set of them is a phase of its own
+MAX_REGIONS = 100
+
+Branch = Annotated[str, Field(pattern=rf"{PATTERN}|^\*$", max_length=MAX_PATH)]
+Condition = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
+
+
+class Quarantine(StrEnum):
+    """What becomes of an example that nobody vouches for. It never trains either way."""
+
+    REFUSE = "refuse"  # the loader stops and names it
+    WEIGHT_ZERO = "weight-zero"  # it keeps its slot and has no effect
+
+
+@record
+class TaxonomyReference:
+    """The one taxonomy that a policy was written for."""
+
+    name: Name
+    version: Version
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+@record
+class Rule:
+    """The weight of some classes in some layers at some time."""
+
+    classes: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=100)]
+    layers: Patterns | None = None
+    depth: Interval | None = None
+    progress: Interval | None = None
+    condition: Condition | None = None
+    weight: Annotated[float, Ge(0), Le(1)]
+
+    def holds_class(self, path: str) -> bool:
+        return any(branch == WILDCARD or covers(branch, path) for branch in self.classes)
+
+    def holds_layer(self, layer: Layer) -> bool:
+        named = self.layers is None or any(matches(pattern, layer.name) for pattern in self.layers)
+        return named and (self.depth is None or inside(layer.depth, self.depth))
+
+    def holds_phase(self, progress: float, conditions: frozenset[str]) -> bool:
+        on = self.condition is None or self.condition in conditions
+        return on and (self.progress is None or inside(progress, self.progress))
+
+
+@record
+class RoutingPolicy:
+    """The rules and the sealed regions, with what they are about."""
+
+    format: Literal["explorer/policy/v1"] = FORMAT
+    name: Name
+    version: Version
+    issued: Time
+    expires: Time
+    taxonomy: TaxonomyReference
+    quarantine: Quarantine
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS)] = ()
+    sealed: Annotated[tuple[SealedRegion, ...], Field(max_length=MAX_REGIONS)] = ()
+    rules: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, which is what a signature covers."""
+        return digest(to_json(self))
+
+
+def check_policy(policy: RoutingPolicy, where: str) -> None:
+    """Check what can be checked without a taxonomy. Raises `ProvenanceError` that begins with `where`."""
+    check_span(policy, where)
+    for index, name in enumerate(policy.conditions):
+        if name in policy.conditions[:index]:
+            raise ProvenanceError(f"{where}: conditions[{index}]: {name!r} stands twice")
+    check_regions(policy.sealed, where)
+    for index, region in enumerate(policy.sealed):
+        _check_not_quarantine(region.branch, f"{where}: sealed[{index}].branch")
+    for index, rule in enumerate(policy.rules):
+        _check_rule(rule, policy.conditions, f"{where}: rules[{index}]")
+
+
+def _check_rule(rule: Rule, conditions: tuple[str, ...], where: str) -> None:
+    for index, branch in enumerate(rule.classes):
+        _check_not_quarantine(branch, f"{where}.classes[{index}]")
+    check_interval(rule.depth, f"{where}.depth")
+    check_interval(rule.progress, f"{where}.progress")
+    if rule.condition is not None and rule.condition not in conditions:
+        raise ProvenanceError(f"{where}.condition: {unknown('condition', rule.condition, conditions)}")
+
+
+def _check_not_quarantine(branch: str, where: str) -> None:
+    if covers(QUARANTINE, branch):
+        raise ProvenanceError(f"{where}: {QUARANTINE!r} never trains, and no rule can change that")
+
+
+POLICY = Kind(name="policy", record=RoutingPolicy, role=Role.MODEL_RISK, check=check_policy)
+
+
+def read_policy(document: Document) -> RoutingPolicy:
+    """The policy that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    return read_draft(POLICY, document)

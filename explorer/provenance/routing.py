@@ -1,0 +1,110 @@
+"""Routing: a policy with the taxonomy it was written for, as the total function w(class, phase, layer) in [0, 1].
+
+Total means that every question has an answer and that not knowing is answered by 0: an unknown class, progress outside
+[0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.branches import covers
+from explorer.provenance.intervals import WHOLE, inside
+from explorer.provenance.layers import ADAPTER, WILDCARD, Layer
+from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """A weight and what decided it: a rule by its index, a sealed region by its name, or a reason to refuse."""
+
+    weight: float
+    rule: int | None = None
+    region: str | None = None
+    reason: str
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether the weight is a guarantee, 0 or 1; a fraction is attenuation."""
+        return self.weight in (0, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Routing:
+    """A policy and its taxonomy, known to belong together. Made by `bind`."""
+
+    policy: RoutingPolicy
+    taxonomy: Taxonomy
+    classes: frozenset[str]  # of the taxonomy; the quarantine is not among them
+
+
+DEFAULT_DENY = Decision(weight=0.0, reason="no rule matches: default deny")
+
+
+def bind(policy: RoutingPolicy, taxonomy: Taxonomy) -> Routing:
+    """Bring policy and taxonomy together.
+
+    Raises `ProvenanceError` when the policy was written for another taxonomy or names a class that this one lacks.
+    """
+    wanted, found = policy.taxonomy, taxonomy.digest
+    if (wanted.name, wanted.version, wanted.digest) != (taxonomy.name, taxonomy.version, found):
+        raise ProvenanceError(
+            f"taxonomy: policy {policy.name!r} was written for {wanted.name} version {wanted.version}, "
+            f"sha256 {wanted.digest}; found {taxonomy.name} version {taxonomy.version}, sha256 {found}"
+        )
+    classes = frozenset(each.path for each in taxonomy.classes)
+    for index, region in enumerate(policy.sealed):
+        _check_known(f"sealed[{index}].branch", region.branch, classes)
+    for index, rule in enumerate(policy.rules):
+        for place, branch in enumerate(rule.classes):
+            if branch != WILDCARD:
+                _check_known(f"rules[{index}].classes[{place}]", branch, classes)
+    return Routing(policy=policy, taxonomy=taxonomy, classes=classes)
+
+
+def weight(
+    routing: Routing, *, class_: str, progress: float, conditions: Collection[str] = (), layer: Layer
+) -> Decision:
+    """How strongly an example of this class may train this layer now. Never raises; see the module's docstring.
+
+    `progress` is the share of training done, `conditions` are those switched on.
+    """
+    on = frozenset(conditions)
+    if class_ == QUARANTINE:
+        return _refused("the quarantine never trains")
+    if class_ not in routing.classes:
+        return _refused(f"unknown class {class_!r}")
+    if not inside(progress, WHOLE):
+        return _refused(f"unknown phase: progress {progress} is outside [0, 1]")
+    if not on <= set(routing.policy.conditions):
+        return _refused(f"unknown phase: no condition {min(on - set(routing.policy.conditions))!r}")
+    region = region_of(routing.policy.sealed, layer.name)
+    if region is not None:
+        return _sealed(region, class_)
+    if ADAPTER in layer.name or not inside(layer.depth, WHOLE):
+        return _refused(f"unknown layer {layer.name!r} at depth {layer.depth}")
+    return _by_rule(routing.policy, class_, progress, on, layer)
+
+
+def _by_rule(policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer) -> Decision:
+    for index, rule in enumerate(policy.rules):
+        if rule.holds_class(class_) and rule.holds_phase(progress, on) and rule.holds_layer(layer):
+            return Decision(weight=abs(rule.weight), rule=index, reason=f"rules[{index}]")  # abs: -0.0 is 0
+    return DEFAULT_DENY
+
+
+def _sealed(region: SealedRegion, class_: str) -> Decision:
+    owner = covers(region.branch, class_)
+    reason = f"sealed region {region.name!r} of {region.branch}"
+    return Decision(weight=1.0 if owner else 0.0, region=region.name, reason=reason)
+
+
+def _refused(reason: str) -> Decision:
+    return Decision(weight=0.0, reason=f"{reason}: default deny")
+
+
+def _check_known(where: str, branch: str, classes: frozenset[str]) -> None:
+    if branch not in classes:
+        raise ProvenanceError(f"{where}: {unknown('class', branch, classes)}")
