@@ -8,8 +8,9 @@ from collections.abc import Collection
 
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import Envelope, key_id, signers
+from explorer.provenance.roles import Role
 from explorer.provenance.times import format_time, parse_time
-from explorer.provenance.trust import Authority, AuthorityKey, Role, Trust
+from explorer.provenance.trust import Authority, AuthorityKey, Trust
 
 SHOWN = 16  # digits of a key id in messages
 

@@ -16,7 +16,8 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import Envelope, add_signatures, parse_envelope
 from explorer.provenance.keys import public_bytes
 from explorer.provenance.require import check_signed, check_signer, require
-from explorer.provenance.trust import Authority, Role, Trust
+from explorer.provenance.roles import Role
+from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, parse_json, to_json
 
 MAX_PAYLOAD = 8 * 2**20

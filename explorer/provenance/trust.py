@@ -14,7 +14,7 @@ without authorities refuses everything.
 
 **Quorum** counts authorities, each once, however many of its keys have signed; no public key stands in the file twice.
 For `documents`, so many authorities of the role must have signed the same one. For `checkpoints`, so many trainers must
-have signed, and so many authorities of the other roles named must have cosigned.
+have signed, and so many authorities of the other roles that it names must have cosigned; naming none refuses them all.
 
 **Rotation** is a second key whose span overlaps the first. A document is judged by the moment it was `issued`, so what
 an old key signed in its time stays valid until it expires.
@@ -25,7 +25,7 @@ as of its `not_before`. A document that a ledger named in a checkpoint cosigned 
 on other people's word; that is how one shows that it was not dated back.
 """
 
-from enum import StrEnum
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,7 +34,8 @@ from pydantic import Field
 from explorer import canonical, rundir
 from explorer.errors import ProvenanceError
 from explorer.provenance import branches as taxonomy_branches
-from explorer.provenance.keys import PublicKey, parse_public
+from explorer.provenance.keys import PublicKey, is_weak, parse_public
+from explorer.provenance.roles import Role
 from explorer.provenance.times import Time, parse_time
 from explorer.schema import from_json, parse_json, record, to_json
 
@@ -47,15 +48,6 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A
 
 Threshold = Annotated[int, Field(ge=1, le=MAX_KEYS)]
 Words = Annotated[str, Field(min_length=1, max_length=500)]
-
-
-class Role(StrEnum):
-    """What an authority may sign."""
-
-    DATA_GOVERNANCE = "data-governance"  # the taxonomy, and tags in its branches
-    MODEL_RISK = "model-risk"  # the routing policy
-    TRAINER = "trainer"  # the ledger of a run
-    AUDITOR = "auditor"  # requests to read
 
 
 @record
@@ -154,10 +146,16 @@ def parse_trust(content: bytes, *, where: str) -> Trust:
     return trust
 
 
+def trust_content(trust: Trust, *, where: str) -> bytes:
+    """A trust file's content. Raises `ProvenanceError` for what could not be read again."""
+    content = (json.dumps(to_json(trust), indent=1) + "\n").encode()
+    parse_trust(content, where=where)
+    return content
+
+
 def write_trust(path: Path, trust: Trust) -> None:
     """Write a trust file whole or not at all. Raises `ProvenanceError` for what could not be read again."""
-    _check(trust, str(path))
-    rundir.write_json(path, to_json(trust))
+    rundir.write_bytes(path, trust_content(trust, where=str(path)))
 
 
 def _check(trust: Trust, where: str) -> None:
@@ -177,6 +175,8 @@ def _check(trust: Trust, where: str) -> None:
 def _check_key(key: AuthorityKey, owners: dict[bytes, str], name: str, where: str) -> None:
     if parse_time(key.not_before) >= parse_time(key.not_after):
         raise ProvenanceError(f"{where}: not_before {key.not_before} is not before not_after {key.not_after}")
+    if is_weak(key.raw):
+        raise ProvenanceError(f"{where}: the public key {key.public_key} is weak: anybody can sign for it")
     if key.raw in owners:
         raise ProvenanceError(f"{where}: the public key {key.public_key} is that of {owners[key.raw]!r} already")
     owners[key.raw] = name

@@ -1,0 +1,223 @@
+"""`explorer authority`: keys, and the trust file that says which of them are believed."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.credentials import PassphraseFile, TrustFile, clock, new_passphrase
+from explorer.cli.output import print_json
+from explorer.cli.settings import Json
+from explorer.provenance.roles import Role
+
+if TYPE_CHECKING:
+    from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Trust
+
+DAYS = 365
+NEXT = {
+    "data-governance": "explorer taxonomy sign, explorer tags sign, explorer ledger cosign",
+    "model-risk": "explorer policy sign, explorer ledger cosign",
+    "trainer": "the key signs the ledger of a run",
+    "auditor": "explorer ledger verify, explorer ledger cosign",
+}
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as example.com/data-governance.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Keys, and the trust file that says which of them are believed.", no_args_is_help=True)
+    group.command("new")(new)
+    group.command("list")(list_)
+    group.command("revoke")(revoke)
+    group.command("quorum")(quorum)
+    app.add_typer(group, name="authority")
+
+
+def new(
+    name: Name,
+    role: Annotated[Role, typer.Option("--role", help="What it may sign.")],
+    key_file: Annotated[Path, typer.Option("--key-file", metavar="FILE", help="Where to write the new key.")],
+    trust: TrustFile,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option("--branch", metavar="PATH", help="A branch of the taxonomy it may vouch for; may be repeated."),
+    ] = None,
+    not_before: Annotated[
+        str | None, typer.Option("--not-before", metavar="TIME", help="Such as 2026-01-01T00:00:00Z. Default: now.")
+    ] = None,
+    not_after: Annotated[
+        str | None, typer.Option("--not-after", metavar="TIME", help=f"Default: {DAYS} days after it begins.")
+    ] = None,
+    unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Make a key and add it to the trust file, as a new authority or as a further key of one that is there.
+
+    A trust file that does not exist is made. The first authority of a role sets its quorum to one: one authority of
+    the role signs a document, and one signs or cosigns a checkpoint (auditors are not waited for).
+    `explorer authority quorum` asks for more.
+    """
+    from explorer.provenance import authorities, keys
+    from explorer.provenance.times import format_time, parse_time
+    from explorer.provenance.trust import AuthorityKey, trust_content
+    from explorer.rundir import write_bytes
+
+    begins = format_time(clock()) if not_before is None else not_before
+    ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
+    private = keys.new_key()
+    public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
+    with authorities.alone(trust):
+        changed = authorities.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
+        content = trust_content(changed, where=str(trust))
+        keys.write_key(key_file, private, None if unencrypted else new_passphrase(key_file, passphrase_file))
+        try:
+            write_bytes(trust, content)
+        except BaseException:
+            key_file.unlink()  # a key that no trust file names helps nobody
+            raise
+    print(f"{name} ({role}) in {trust}")
+    print(f"  key file    {key_file}{' (not encrypted)' if unencrypted else ''}")
+    _print_added(authorities.find(changed, name), public)
+    print(f"  quorum      {_quorum_words(changed.quorum, role)}")
+    print(f"next: {NEXT[role]}")
+
+
+def list_(
+    trust: Annotated[Path, typer.Argument(metavar="TRUST", help="A trust file.")],
+    json: Json = False,
+) -> None:
+    """Whom a trust file believes, for what, from when until when, and how many of them it takes."""
+    from explorer.provenance.trust import read_trust
+
+    found, now = read_trust(trust), clock()
+    if json:
+        print_json(_listing(found, now))
+        return
+    print(f"{found.name}  {found.digest}")
+    for authority in found.authorities:
+        print(f"\n{authority.name}  {authority.role}  {', '.join(authority.branches)}".rstrip())
+        for key in authority.keys:
+            print(f"    {_id(key)}  from {key.not_before} until {key.not_after}  {_state(key, now)}")
+            if key.revoked is not None:
+                print(f"    {'':16}  revoked as of {key.revoked.at}: {key.revoked.reason}")
+    print()
+    for role in sorted({*found.quorum.documents, *found.quorum.checkpoints, *(o.role for o in found.authorities)}):
+        print(f"quorum of {role}: {_quorum_words(found.quorum, role)}")
+    if not found.authorities:
+        print("no authority: this trust file refuses everything")
+
+
+def revoke(
+    name: Name,
+    trust: TrustFile,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is shown to whoever is refused.")],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="ID", help="Its id, the id's beginning, or the public key. Default: the only."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="What was issued then or later is refused. Default: now."),
+    ] = None,
+) -> None:
+    """Believe a key no longer. What it signed before stays valid.
+
+    Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
+    at which it began (`from` in the list).
+    """
+    from explorer.provenance import authorities
+    from explorer.provenance.times import format_time, parse_time
+    from explorer.provenance.trust import Revocation, read_trust, write_trust
+
+    moment = format_time(clock() if at is None else parse_time(at))
+    with authorities.alone(trust):
+        before = read_trust(trust)
+        revocation = Revocation(at=moment, reason=reason)
+        write_trust(trust, authorities.with_revocation(before, name, key=key, revocation=revocation))
+    print(f"revoked as of {moment}: {name} in {trust}; hand the new trust file to everybody who checks")
+
+
+def quorum(
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="Which authorities to count.")],
+    trust: TrustFile,
+    documents: Annotated[
+        int | None, typer.Option("--documents", metavar="N", help="So many must have signed the same document.")
+    ] = None,
+    checkpoints: Annotated[
+        int | None,
+        typer.Option("--checkpoints", metavar="N", help="So many must have (co)signed a checkpoint."),
+    ] = None,
+) -> None:
+    """Say how many authorities of a role it takes. A role without quorum is never enough."""
+    from explorer.provenance import authorities
+    from explorer.provenance.trust import read_trust, write_trust
+
+    with authorities.alone(trust):
+        before = read_trust(trust)
+        after = authorities.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
+        write_trust(trust, after)
+    print(f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}")
+
+
+def _read_or_new(path: Path) -> "Trust":
+    from explorer.provenance.authorities import new_trust
+    from explorer.provenance.trust import read_trust
+
+    return read_trust(path) if path.exists() else new_trust(path.stem)
+
+
+def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
+    from explorer.provenance.authorities import note_key
+
+    print(f"  public key  {key.public_key}")
+    print(f"  ledger key  {note_key(authority, key).vkey}")
+    print(f"  may sign    from {key.not_before} until {key.not_after}")
+    print(f"  branches    {', '.join(authority.branches) or 'none: it vouches for no class'}")
+
+
+def _listing(trust: "Trust", now: int) -> dict[str, Any]:
+    from explorer.schema import to_json
+
+    return {
+        "name": trust.name,
+        "digest": trust.digest,
+        "quorum": to_json(trust.quorum),
+        "authorities": [
+            {"name": one.name, "role": one.role, "branches": one.branches, "keys": list(_keys(one, now))}
+            for one in trust.authorities
+        ],
+    }
+
+
+def _keys(authority: "Authority", now: int) -> Iterable[dict[str, Any]]:
+    from explorer.provenance.authorities import note_key
+    from explorer.provenance.envelope import key_id
+    from explorer.schema import to_json
+
+    for key in authority.keys:
+        ledger_key = note_key(authority, key).vkey
+        yield {"id": key_id(key.raw), **to_json(key), "now": _state(key, now), "ledger_key": ledger_key}
+
+
+def _id(key: "AuthorityKey") -> str:
+    from explorer.provenance.envelope import key_id
+
+    return key_id(key.raw)[:16]
+
+
+def _state(key: "AuthorityKey", now: int) -> str:
+    if key.revoked is not None and now >= key.valid_until:
+        return "revoked"
+    if now < key.valid_from:
+        return "not yet valid"
+    return "valid" if now < key.valid_until else "expired"
+
+
+def _quorum_words(quorum: "Quorum", role: Role) -> str:
+    documents, checkpoints = quorum.documents.get(role), quorum.checkpoints.get(role)
+    needs = (
+        "documents refused" if documents is None else f"{documents} for a document",
+        "not asked for checkpoints" if checkpoints is None else f"{checkpoints} for a checkpoint",
+    )
+    return ", ".join(needs)

@@ -1,0 +1,12 @@
+"""What an authority may do."""
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What an authority may sign."""
+
+    DATA_GOVERNANCE = "data-governance"  # the taxonomy, and tags in its branches
+    MODEL_RISK = "model-risk"  # the routing policy
+    TRAINER = "trainer"  # the ledger of a run
+    AUDITOR = "auditor"  # requests to read
