@@ -2,38 +2,53 @@
 
 import os
 from pathlib import Path
+from typing import IO
 
 from explorer.errors import LedgerError
 
+MAX_OPEN = 128
+MANY = (
+    16  # files, from which on one flush of everything is cheaper than one after the other: 520,000 leaves/s for 280,000
+)
+
 
 class NewFiles:
-    """Creates files below a directory. After `flush` they survive a power failure, directories and all."""
+    """Creates files below a directory. After `flush` they survive a power failure, directories and all.
+
+    Files stay open until they are flushed, so that the kernel reports to us, and not to somebody before us, what went
+    wrong with writing them.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._open: list[IO[bytes]] = []
         self._touched: set[Path] = set()
 
     def create(self, relative: str, content: bytes) -> None:
-        """Create a file and flush its content. Raises `LedgerError` if it exists or the disk refuses.
-
-        A crash in here leaves a part of the file.
-        """
+        """Create a file. Raises `LedgerError` if it exists or the disk refuses. A crash leaves a part of it."""
         path = self._root / relative
         try:
             self._make(path.parent)
-            with path.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            self._open.append(path.open("xb", buffering=0))
+            _write(self._open[-1], content)
         except OSError as error:
-            raise LedgerError(f"cannot write {path}: {error.strerror or error}") from error
+            raise _refused(path, error) from error
         self._touched.add(path.parent)
+        if len(self._open) == MAX_OPEN:
+            self._flush_content()
 
     def flush(self) -> None:
-        """Flush the directories that hold what was created. A crash before this may lose some of the files."""
+        """Bring everything created so far to the disk. Raises `LedgerError` if it refuses."""
+        self._flush_content()
         for directory in sorted(self._touched):
             flush_directory(directory)
         self._touched.clear()
+
+    def close(self) -> None:
+        """Close what is open; of what was not flushed nothing is known."""
+        for file in self._open:
+            file.close()
+        self._open.clear()
 
     def _make(self, directory: Path) -> None:
         try:
@@ -45,6 +60,16 @@ class NewFiles:
             directory.mkdir()
         self._touched.add(directory.parent)
 
+    def _flush_content(self) -> None:
+        if len(self._open) >= MANY:
+            os.sync()  # says nothing about errors; the flush of each file does
+        for file in self._open:
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise _refused(Path(file.name), error) from error
+        self.close()
+
 
 def flush_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises `LedgerError` if the disk refuses."""
@@ -55,4 +80,15 @@ def flush_directory(directory: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise LedgerError(f"cannot flush {directory}: {error.strerror or error}") from error
+        raise _refused(directory, error) from error
+
+
+def _write(file: IO[bytes], content: bytes) -> None:
+    """All of it: an unbuffered write may take a part, as on a disk that fills up."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _refused(path: Path, error: OSError) -> LedgerError:
+    return LedgerError(f"cannot write {path}: {error.strerror or error}")

@@ -124,6 +124,7 @@ class Log:
     def close(self) -> None:
         """Let others have the ledger. What was not committed is left out of it."""
         self._fault = self._fault or "it is closed"
+        self._files.close()
         self._held.close()
 
     def __enter__(self) -> Self:
