@@ -17,22 +17,24 @@ def read_file(directory: Path, relative: str, *, max_bytes: int) -> bytes | None
     Raises `LedgerError` that names the file if it is larger than `max_bytes`, not a regular file, a link or reached
     through one.
     """
+    path = directory / relative
     try:
         descriptor = _open(directory, relative, _FILE)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unreadable(directory / relative, error) from error
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        raise _unreadable(path, error) from error
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise LedgerError(f"{directory / relative}: not a regular file")
+            raise LedgerError(f"{path}: not a regular file")
         if status.st_size > max_bytes:
-            raise LedgerError(f"{directory / relative}: {status.st_size} bytes, expected at most {max_bytes}")
-        try:
-            return file.read(status.st_size)
-        except OSError as error:
-            raise _unreadable(directory / relative, error) from error
+            raise LedgerError(f"{path}: {status.st_size} bytes, expected at most {max_bytes}")
+        return os.read(descriptor, status.st_size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        os.close(descriptor)
 
 
 def list_names(directory: Path, relative: str) -> list[str]:
