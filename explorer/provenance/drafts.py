@@ -4,17 +4,19 @@ The same record, signed, is canonical JSON in an envelope. Both go through the s
 named with file, line and key.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from explorer.document import Document, read_document
 from explorer.errors import ProvenanceError, SpecError
-from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.signed import Dated, Kind, open_document
+from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope
+from explorer.provenance.signed import Dated, Kind, cosign_document, open_document, sign_document
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json
@@ -34,11 +36,6 @@ class Opened(Generic[Kept]):
     authorities: tuple[Authority, ...] = ()
     draft: Document | None = None  # None: it is signed, and who signed it was checked
 
-    def fault(self, fault: ProvenanceError) -> ProvenanceError | SpecError:
-        """The same fault with the file's name and, where it is known, the line."""
-        named = SpecError(f"{self.where}: {fault}")
-        return ProvenanceError(str(named)) if self.draft is None else self.draft.locate(named)
-
 
 def open_file(path: Path, kind: Kind[Kept], *, trust: Trust | None, now: int) -> Opened[Kept]:
     """Read a draft, or a signed document that the trust file says is believed.
@@ -53,6 +50,19 @@ def open_file(path: Path, kind: Kind[Kept], *, trust: Trust | None, now: int) ->
         raise ProvenanceError(f"{path}: signed; say whose signatures are believed with --trust FILE")
     signed = open_document(content, kind, trust=trust, now=now, where=str(path))
     return Opened(value=signed.value, where=str(path), authorities=signed.authorities)
+
+
+def sign_file(path: Path, kind: Kind[Any], keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int) -> Envelope:
+    """Sign a draft, or add signatures to a file that others have signed before.
+
+    Raises `ProvenanceError` or `SpecError` for a faulty document and for keys that may not sign it.
+    """
+    content, where = _read(path), str(path)
+    if _looks_signed(content):
+        envelope = parse_envelope(content, where=where)
+        return cosign_document(envelope, kind, keys, trust=trust, now=now, where=where)
+    value = read_draft(kind, read_document(path))
+    return sign_document(value, kind, keys, trust=trust, now=now, where=where)
 
 
 def read_draft(kind: Kind[Kept], document: Document) -> Kept:

@@ -37,6 +37,16 @@ def partition(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(itertools.pairwise(ends))
 
 
+def written(interval: Interval) -> str:
+    """The interval as mathematicians write it.
+
+    >>> written((0, 0.5)), written((0.5, 1))
+    ('[0, 0.5)', '[0.5, 1]')
+    """
+    start, end = interval
+    return f"[{start:.6g}, {end:.6g}{']' if end == 1 else ')'}"
+
+
 def check_interval(interval: Interval | None, where: str) -> None:
     """Check that an interval holds something. Raises `ProvenanceError` that begins with `where`."""
     if interval is not None and not interval[0] < interval[1]:

@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """What is decided in all of them. Classes are sorted; layers are the model's, each followed by its adapters."""
+    """What is decided in all of them. Classes are sorted; layers are the model's, and after them the adapters."""
 
     routing: Routing
     classes: tuple[str, ...]

@@ -7,7 +7,7 @@ of conditions cover the training once, and every set of those conditions that a 
 import itertools
 from dataclasses import dataclass
 
-from explorer.provenance.intervals import Interval, partition
+from explorer.provenance.intervals import Interval, partition, written
 from explorer.provenance.policy import RoutingPolicy
 
 
@@ -19,13 +19,12 @@ class Phase:
     conditions: frozenset[str]
 
     def __str__(self) -> str:
-        start, end = self.progress
         on = f", {' and '.join(sorted(self.conditions))}" if self.conditions else ""
-        return f"progress [{start:g}, {end:g}{']' if end == 1 else ')'}{on}"
+        return f"progress {written(self.progress)}{on}"
 
 
 def phases(policy: RoutingPolicy) -> tuple[Phase, ...]:
-    """The coarsest phases in which no weight changes; those without any condition come first."""
+    """All phases. One begins only where a rule begins or ends; those without any condition come first."""
     asked = sorted({rule.condition for rule in policy.rules if rule.condition is not None})
     found: list[Phase] = []
     for count in range(len(asked) + 1):

@@ -5,14 +5,15 @@ Total means that every question has an answer and that not knowing is answered b
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.branches import covers
 from explorer.provenance.intervals import WHOLE, inside
 from explorer.provenance.layers import ADAPTER, WILDCARD, Layer
-from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.policy import POLICY, RoutingPolicy, check_policy
 from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.signed import Kind
 from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
 
 
@@ -43,25 +44,36 @@ class Routing:
 DEFAULT_DENY = Decision(weight=0.0, reason="no rule matches: default deny")
 
 
-def bind(policy: RoutingPolicy, taxonomy: Taxonomy) -> Routing:
+def bind(policy: RoutingPolicy, taxonomy: Taxonomy, *, where: str) -> Routing:
     """Bring policy and taxonomy together.
 
-    Raises `ProvenanceError` when the policy was written for another taxonomy or names a class that this one lacks.
+    Raises `ProvenanceError` that begins with `where` when the policy was written for another taxonomy or names a class
+    that this one lacks.
     """
     wanted, found = policy.taxonomy, taxonomy.digest
     if (wanted.name, wanted.version, wanted.digest) != (taxonomy.name, taxonomy.version, found):
         raise ProvenanceError(
-            f"taxonomy: policy {policy.name!r} was written for {wanted.name} version {wanted.version}, "
+            f"{where}: taxonomy: the policy was written for {wanted.name} version {wanted.version}, "
             f"sha256 {wanted.digest}; found {taxonomy.name} version {taxonomy.version}, sha256 {found}"
         )
     classes = frozenset(each.path for each in taxonomy.classes)
     for index, region in enumerate(policy.sealed):
-        _check_known(f"sealed[{index}].branch", region.branch, classes)
+        _check_known(region.branch, classes, f"{where}: sealed[{index}].branch")
     for index, rule in enumerate(policy.rules):
         for place, branch in enumerate(rule.classes):
             if branch != WILDCARD:
-                _check_known(f"rules[{index}].classes[{place}]", branch, classes)
+                _check_known(branch, classes, f"{where}: rules[{index}].classes[{place}]")
     return Routing(policy=policy, taxonomy=taxonomy, classes=classes)
+
+
+def policy_for(taxonomy: Taxonomy) -> Kind[RoutingPolicy]:
+    """The kind of document that a policy for this taxonomy is: read or signed, one for another is refused."""
+
+    def check(policy: RoutingPolicy, where: str) -> None:
+        check_policy(policy, where)
+        bind(policy, taxonomy, where=where)
+
+    return replace(POLICY, check=check)
 
 
 def weight(
@@ -105,6 +117,6 @@ def _refused(reason: str) -> Decision:
     return Decision(weight=0.0, reason=f"{reason}: default deny")
 
 
-def _check_known(where: str, branch: str, classes: frozenset[str]) -> None:
+def _check_known(branch: str, classes: frozenset[str], where: str) -> None:
     if branch not in classes:
         raise ProvenanceError(f"{where}: {unknown('class', branch, classes)}")

@@ -12,7 +12,7 @@ class lives in one region at most, so branches of two regions do not overlap, an
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -49,13 +49,10 @@ def region_of(regions: Sequence[SealedRegion], name: str) -> SealedRegion | None
     return next((each for each in regions if each.name == adapter and _adapts(each, shared)), None)
 
 
-def with_adapters(regions: Sequence[SealedRegion], layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """The model's layers, each followed by the adapters that the regions put on it."""
-    found: list[Layer] = []
-    for layer in layers:
-        adapters = (Layer(f"{layer.name}{ADAPTER}{region.name}", layer.depth) for region in regions)
-        found += [layer, *(adapter for adapter in adapters if region_of(regions, adapter.name))]
-    return tuple(found)
+def with_adapters(regions: Sequence[SealedRegion], layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The model's layers, followed by the adapters that each region puts on them."""
+    adapters = (Layer(f"{each.name}{ADAPTER}{region.name}", each.depth) for region in regions for each in layers)
+    return (*layers, *(adapter for adapter in adapters if region_of(regions, adapter.name)))
 
 
 def check_regions(regions: Sequence[SealedRegion], where: str) -> None:

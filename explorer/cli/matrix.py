@@ -1,0 +1,187 @@
+"""How a policy's matrix reads: a table for each phase, the rules that its cells name, and what was found.
+
+1 r3        weight 1, decided by rules[3]
+0 r0        weight 0, decided by rules[0]
+0 -         weight 0, because no rule matches
+0.25~ r2    attenuation, which guarantees nothing
+1 s:news    in the sealed region `news`
+"""
+
+import itertools
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from explorer.cli.documents import signed_words
+from explorer.cli.output import GAP
+from explorer.document import Key, spell
+from explorer.provenance.drafts import Opened
+from explorer.provenance.findings import Finding, of_matrix, of_policy
+from explorer.provenance.intervals import written
+from explorer.provenance.matrix import Matrix, Table
+from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
+from explorer.provenance.routing import Decision
+from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.taxonomy import Taxonomy
+from explorer.schema import to_json
+
+QUARANTINE = {
+    Quarantine.REFUSE: "an example that nobody vouches for stops the loader",
+    Quarantine.WEIGHT_ZERO: "an example that nobody vouches for keeps its slot with weight 0",
+}
+
+
+def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> None:
+    """Everything there is to say about a policy, for people."""
+    for what, opened in (("policy", policy), ("taxonomy", taxonomy)):
+        value = opened.value
+        print(f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}")
+    print(f"quarantine: {QUARANTINE[policy.value.quarantine]}; it never trains")
+    print("a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n")
+    if matrix.layers:
+        _print_tables(matrix)
+    else:
+        print("no layers named: --layers FILE or --layer NAME prints the matrix\n")
+    _print_rules(policy)
+    found = _findings(matrix)
+    print("findings" if found else "no findings")
+    for each in found:
+        print(f"  {_place(policy, each.key)}: {each.message}")
+
+
+def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        **{
+            what: {
+                "name": opened.value.name,
+                "version": opened.value.version,
+                "digest": opened.value.digest,
+                "signed_by": [authority.name for authority in opened.authorities],
+            }
+            for what, opened in (("policy", policy), ("taxonomy", taxonomy))
+        },
+        "quarantine": policy.value.quarantine.value,
+        "rules": [
+            {"line": _line(policy, ("rules", at)), **to_json(rule)} for at, rule in enumerate(policy.value.rules)
+        ],
+        "sealed": [to_json(region) for region in policy.value.sealed],
+        "layers": [layer._asdict() for layer in matrix.layers],
+        "phases": [_table_json(matrix, table) for table in matrix.tables] if matrix.layers else [],
+        "findings": [
+            {"key": spell(each.key), "line": _line(policy, each.key), "message": each.message}
+            for each in _findings(matrix)
+        ],
+    }
+
+
+def _findings(matrix: Matrix) -> tuple[Finding, ...]:
+    return (*of_policy(matrix.routing), *(of_matrix(matrix) if matrix.layers else ()))
+
+
+def _table_json(matrix: Matrix, table: Table) -> dict[str, Any]:
+    return {
+        "progress": table.phase.progress,
+        "conditions": sorted(table.phase.conditions),
+        "classes": {
+            path: [{**to_json(cell), "guaranteed": cell.guaranteed} for cell in row]
+            for path, row in zip(matrix.classes, table.rows, strict=True)
+        },
+    }
+
+
+def _print_tables(matrix: Matrix) -> None:
+    """A table a phase; one that repeats an earlier one says so."""
+    seen: dict[tuple[tuple[Decision, ...], ...], str] = {}
+    for table in matrix.tables:
+        if table.rows in seen:
+            print(f"{table.phase}: as in {seen[table.rows]}\n")
+            continue
+        seen[table.rows] = str(table.phase)
+        print(table.phase)
+        for page in _pages(matrix.classes, _columns(matrix, table)):
+            print(*_drawn([_Column(head=("", "class"), cells=matrix.classes), *page]), "", sep="\n")
+
+
+class _Column(NamedTuple):
+    """Neighbouring layers that are treated alike: the first and the last of them, and the cell of each class."""
+
+    head: tuple[str, str]
+    cells: Sequence[str]
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (*self.head, *self.cells)))
+
+
+def _columns(matrix: Matrix, table: Table) -> Iterator[_Column]:
+    """The layers from input to output; neighbours that are treated alike share a column."""
+    cells = [tuple(_cell(row[at]) for row in table.rows) for at in range(len(matrix.layers))]
+    for alike, group in itertools.groupby(zip(cells, matrix.layers, strict=True), key=lambda pair: pair[0]):
+        names = [layer.name for _, layer in group]
+        yield _Column(head=(f"{names[0]} .." if len(names) > 1 else "", names[-1]), cells=alike)
+
+
+def _pages(classes: Sequence[str], columns: Iterable[_Column]) -> Iterator[list[_Column]]:
+    """As many columns side by side as the terminal is wide beside the classes, and at least one."""
+    room = shutil.get_terminal_size().columns - max(map(len, ("class", *classes)))
+    page: list[_Column] = []
+    for column in columns:
+        if page and sum(GAP + each.width for each in (*page, column)) > room:
+            yield page
+            page = []
+        page.append(column)
+    yield page
+
+
+def _drawn(columns: Sequence[_Column]) -> Iterator[str]:
+    """The lines of a table."""
+    rules = ["\u2500" * column.width for column in columns]
+    heads = zip(*(column.head for column in columns), strict=True)
+    for row in (*heads, rules, *zip(*(column.cells for column in columns), strict=True)):
+        cells = (cell.ljust(column.width) for cell, column in zip(row, columns, strict=True))
+        yield (" " * GAP).join(cells).rstrip()
+
+
+def _cell(cell: Decision) -> str:
+    by = "-" if cell.rule is None else f"r{cell.rule}"
+    attenuated = "" if cell.guaranteed else "~"
+    return f"{cell.weight:g}{attenuated} {by if cell.region is None else f's:{cell.region}'}"
+
+
+def _print_rules(policy: Opened[RoutingPolicy]) -> None:
+    print("rules, read from the top: the first that matches decides, and where none matches (-) the weight is 0")
+    for at, rule in enumerate(policy.value.rules):
+        print(f"  r{at}  {_place(policy, ('rules', at))}: {_rule_words(rule)}")
+    for at, region in enumerate(policy.value.sealed):
+        print(f"  s:{region.name}  {_place(policy, ('sealed', at))}: {_region_words(region)}")
+    print()
+
+
+def _rule_words(rule: Rule) -> str:
+    parts = [", ".join(rule.classes)]
+    parts += [f"layers {', '.join(rule.layers)}"] if rule.layers else []
+    parts += [f"depth {written(rule.depth)}"] if rule.depth else []
+    parts += [f"progress {written(rule.progress)}"] if rule.progress else []
+    parts += [f"when {rule.condition}"] if rule.condition else []
+    return f"{'; '.join(parts)}: weight {rule.weight:g}{'~' if 0 < rule.weight < 1 else ''}"
+
+
+def _region_words(region: SealedRegion) -> str:
+    held = f"module {region.module}" if region.module else f"adapters of rank {region.rank} on {_list(region.layers)}"
+    return f"sealed for {region.branch}: {held}"
+
+
+def _list(names: Sequence[str] | None) -> str:
+    return ", ".join(names or ())
+
+
+def _place(policy: Opened[RoutingPolicy], key: Key) -> str:
+    return f"{policy.where}: {spell(key)}" if policy.draft is None else policy.draft.place(key)
+
+
+def _line(policy: Opened[RoutingPolicy], key: Key) -> int | None:
+    if policy.draft is None:
+        return None
+    lines = policy.draft.lines
+    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)

@@ -1,0 +1,83 @@
+"""`explorer policy`: sign a routing policy, check it, and explain what it does to every class and layer."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile
+from explorer.cli.documents import Believe, SignedOut, open_believed, sign_to
+from explorer.cli.output import print_json
+from explorer.cli.settings import Json
+from explorer.errors import ProvenanceError
+
+if TYPE_CHECKING:
+    from explorer.provenance.layers import Layer
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A routing policy: a draft (YAML) or a signed file.")]
+TaxonomyFile = Annotated[
+    Path, typer.Option("--taxonomy", metavar="FILE", help="The taxonomy it was written for: a draft or a signed file.")
+]
+LayersFile = Annotated[
+    Path | None,
+    typer.Option("--layers", metavar="FILE", help="Layer names, input to output: one on a line, or a JSON list."),
+]
+LayerNames = Annotated[list[str] | None, typer.Option("--layer", metavar="NAME", help="A layer name; repeat in order.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Which class may train which layer, and when.", no_args_is_help=True)
+    group.command()(check)
+    group.command()(sign)
+    app.add_typer(group, name="policy")
+
+
+def check(
+    file: File,
+    taxonomy: TaxonomyFile,
+    layers: LayersFile = None,
+    layer: LayerNames = None,
+    trust: Believe = None,
+    json: Json = False,
+) -> None:
+    """Check a policy and print its class x layer matrix, phase by phase, with the rule that decided each cell."""
+    from explorer.cli.matrix import matrix_json, print_matrix
+    from explorer.provenance.matrix import matrix
+    from explorer.provenance.routing import bind, policy_for
+    from explorer.provenance.taxonomy import TAXONOMY
+
+    named = _layers(layers, layer or [])
+    tree = open_believed(taxonomy, TAXONOMY, trust)
+    policy = open_believed(file, policy_for(tree.value), trust)
+    found = matrix(bind(policy.value, tree.value, where=str(file)), named)
+    if json:
+        print_json(matrix_json(policy, tree, found))
+    else:
+        print_matrix(policy, tree, found)
+
+
+def sign(
+    file: File,
+    taxonomy: TaxonomyFile,
+    key: KeyFile,
+    trust: TrustFile,
+    out: SignedOut,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Sign a policy that fits its taxonomy, or add a signature to a signed one. Takes a key of model risk."""
+    from explorer.provenance.routing import policy_for
+    from explorer.provenance.taxonomy import TAXONOMY
+
+    tree = open_believed(taxonomy, TAXONOMY, trust)
+    print(sign_to(out, file, policy_for(tree.value), key=key, passphrase_file=passphrase_file, trust=trust))
+
+
+def _layers(file: Path | None, names: list[str]) -> "tuple[Layer, ...]":
+    """The layers to ask about, evenly spaced in depth; none where none were named."""
+    from explorer.provenance.layers import check_layers, depths_of, read_layers
+
+    if file is not None and names:
+        raise ProvenanceError("layers come from --layers FILE or from --layer NAME, not from both")
+    if file is not None:
+        return depths_of(read_layers(file))
+    return depths_of(check_layers(names, where="--layer")) if names else ()

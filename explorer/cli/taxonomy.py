@@ -1,0 +1,107 @@
+"""`explorer taxonomy`: sign, verify and show the tree of classes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile
+from explorer.cli.documents import Believe, SignedOut, open_believed, sign_to, signed_words
+from explorer.cli.output import print_json, print_table
+from explorer.cli.settings import Json
+from explorer.errors import ProvenanceError
+
+if TYPE_CHECKING:
+    from explorer.provenance.drafts import Opened
+    from explorer.provenance.taxonomy import Taxonomy
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A taxonomy: a draft (YAML) or a signed file.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="The tree of classes that data can have.", no_args_is_help=True)
+    group.command()(sign)
+    group.command()(verify)
+    group.command()(show)
+    app.add_typer(group, name="taxonomy")
+
+
+def sign(file: File, key: KeyFile, trust: TrustFile, out: SignedOut, passphrase_file: PassphraseFile = None) -> None:
+    """Sign a draft, or add a signature to a signed file. Takes a key of data governance."""
+    from explorer.provenance.taxonomy import TAXONOMY
+
+    print(sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust))
+
+
+def verify(file: File, trust: TrustFile, json: Json = False) -> None:
+    """Check the signatures of a signed taxonomy; exit status 0 only if it is believed now."""
+    from explorer.provenance.taxonomy import TAXONOMY
+
+    opened = open_believed(file, TAXONOMY, trust)
+    if opened.draft is not None:
+        raise ProvenanceError(f"{file}: an unsigned draft; nobody vouches for it")
+    if json:
+        print_json(_summary(opened))
+    else:
+        print(*_head(opened), sep="\n")
+
+
+def show(file: File, trust: Believe = None, json: Json = False) -> None:
+    """Print the tree with definitions, and who signed it."""
+    from explorer.provenance.taxonomy import TAXONOMY
+
+    opened = open_believed(file, TAXONOMY, trust)
+    codes = opened.value.codes
+    if json:
+        from explorer.schema import to_json
+
+        print_json({**_summary(opened), "codes": codes, "taxonomy": to_json(opened.value)})
+        return
+    print(*_head(opened), "", sep="\n")
+    rows = [
+        (codes[each.path], drawn, "yes" if each.personal_data else "no", each.source.value, each.definition)
+        for drawn, each in _drawn(opened.value)
+    ]
+    rows.insert(0, (0, "quarantine", "-", "-", "Built in: what nobody vouches for. It never trains."))
+    print_table(("code", "class", "personal", "source", "definition"), rows, right=("code",))
+
+
+def _summary(opened: "Opened[Taxonomy]") -> dict[str, Any]:
+    taxonomy = opened.value
+    return {
+        "name": taxonomy.name,
+        "version": taxonomy.version,
+        "digest": taxonomy.digest,
+        "issued": taxonomy.issued,
+        "expires": taxonomy.expires,
+        "classes": len(taxonomy.classes),
+        "signed_by": [authority.name for authority in opened.authorities],
+    }
+
+
+def _head(opened: "Opened[Taxonomy]") -> list[str]:
+    taxonomy = opened.value
+    return [
+        f"taxonomy {taxonomy.name} version {taxonomy.version}: {signed_words(opened)}",
+        f"sha256 {taxonomy.digest}",
+        f"{len(taxonomy.classes)} classes, issued {taxonomy.issued}, expires {taxonomy.expires}",
+    ]
+
+
+def _drawn(taxonomy: "Taxonomy") -> Iterator[tuple[str, Any]]:
+    """Every class below its parent, with the lines that lead to it."""
+    ordered = sorted(taxonomy.classes, key=lambda each: each.path.split("/"))
+    below: dict[str, list[Any]] = {}
+    for each in ordered:
+        below.setdefault(each.path.rpartition("/")[0], []).append(each)
+
+    def walk(path: str, lead: str) -> Iterator[tuple[str, Any]]:
+        children = below.get(path, [])
+        for child in children:
+            last = child is children[-1]
+            branch, onward = ("", "") if not path else ("└─ ", "   ") if last else ("├─ ", "│  ")
+            yield f"{lead}{branch}{child.path.rpartition('/')[2]}", child
+            yield from walk(child.path, lead + onward)
+
+    return walk("", "")
