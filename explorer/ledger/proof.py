@@ -77,17 +77,18 @@ def check_proof(proof: Proof, entry: bytes | None = None, *, anchor: Anchor, now
 
     `now` is in seconds since 1970. Raises `LedgerError`.
     """
-    if entry is None and proof.extra is None:
+    meant = proof.extra if entry is None else entry
+    if meant is None:
         raise LedgerError("the proof does not hold its entry: give the entry too")
     judgement = judge(proof.checkpoint, anchor=anchor, now=now)
-    _check_hashes(proof, proof.extra if entry is None else entry)
+    _check_hashes(proof, meant)
     return judgement
 
 
-def _check_hashes(proof: Proof, entry: bytes | None) -> None:
-    checkpoint = parse_checkpoint(proof.checkpoint.text)
-    leaf = leaf_hash(entry or b"")
-    check_inclusion(proof.hashes, size=checkpoint.size, index=proof.index, leaf=leaf, root=checkpoint.root)
+def _check_hashes(proof: Proof, entry: bytes) -> None:
+    found = parse_checkpoint(proof.checkpoint.text)
+    leaf = leaf_hash(entry)
+    check_inclusion(proof.hashes, size=found.size, index=proof.index, leaf=leaf, root=found.root)
 
 
 def _parse(content: bytes) -> Proof:

@@ -1,1 +1,204 @@
-"""Verification of a ledger by somebody who trusts neither its writer nor its disk."""
+"""Verification of a ledger by somebody who trusts neither its writer nor its disk.
+
+Everything is derived anew from the entries and compared: every hash of every tile, the root, the signatures against the
+caller's trust anchor, the cosignatures of earlier checkpoints, the checkpoint that the caller holds, every blob. None
+of the writer's code takes part.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import merkle, note
+from explorer.errors import LedgerError, NoteError
+from explorer.ledger.anchor import Anchor
+from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.evidence import Evidence
+from explorer.ledger.files import read_file
+from explorer.ledger.findings import Finding, Findings
+from explorer.ledger.inventory import Inventory, take_inventory
+from explorer.ledger.quorum import Judgement, judge
+from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.rebuild import rebuild, stored_hashes
+from explorer.ledger.witnesses import Seen, read_witnesses
+from explorer.note import Note
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What was found. It holds if the anchor believes the checkpoint and nothing contradicts it."""
+
+    note: Note  # the file `checkpoint`
+    checkpoint: Checkpoint
+    judgement: Judgement | None  # who signed; None where the anchor does not believe the checkpoint
+    held: Checkpoint | None  # what the caller holds
+    older: tuple[Seen, ...]  # earlier checkpoints that witnesses have cosigned
+    blobs: int  # how many were hashed
+    findings: tuple[Finding, ...]
+    more: int  # findings beyond these
+    uncovered: tuple[str, ...]  # what no signature and no hash covers, in words
+    evidence: Evidence | None  # of the first contradiction between two signed checkpoints
+
+    @property
+    def ok(self) -> bool:
+        return self.judgement is not None and not self.findings
+
+
+def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: int) -> Verification:
+    """Verify the ledger in `directory` against the anchor, and against a checkpoint that the caller holds.
+
+    `now` is in seconds since 1970. Memory does not grow with the log. Raises `LedgerError` where there is no checkpoint
+    that could be read, and where `held` is not a checkpoint of this log.
+    """
+    found, checkpoint = read_checkpoint(directory)
+    findings = Findings()
+    claims = [] if held is None else [_held(held, anchor, checkpoint.origin)]
+    seen, unknown = read_witnesses(directory, anchor=anchor, origin=checkpoint.origin, findings=findings)
+    claims += [_Claim(note=s.note, checkpoint=s.checkpoint, holder=f"in {s.path}", path=s.path) for s in seen]
+    judgement = _judge(found, seen, unknown, anchor=anchor, now=now, findings=findings)
+    roots = _rebuild(directory, checkpoint, claims, findings)
+    evidence = _contradictions(
+        directory, found, checkpoint, claims=claims, roots=roots, anchor=anchor, findings=findings
+    )
+    inventory = take_inventory(directory, size=checkpoint.size, findings=findings)
+    return Verification(
+        note=found,
+        checkpoint=checkpoint,
+        judgement=judgement,
+        held=claims[0].checkpoint if held else None,
+        older=tuple(each for each in seen if each.checkpoint.size < checkpoint.size and each.cosigners),
+        blobs=inventory.blobs,
+        findings=tuple(findings.kept),
+        more=findings.more,
+        uncovered=tuple(_uncovered(judgement, unknown, inventory)),
+        evidence=evidence,
+    )
+
+
+def read_checkpoint(directory: Path) -> tuple[Note, Checkpoint]:
+    """The ledger's checkpoint, none of its signatures checked. Raises `LedgerError` that names the file."""
+    content = read_file(directory, CHECKPOINT, max_bytes=note.MAX_BYTES)
+    if content is None:
+        raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
+    try:
+        found = note.parse(content)
+        return found, parse_checkpoint(found.text)
+    except (LedgerError, NoteError) as error:
+        raise LedgerError(f"{directory / CHECKPOINT}: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Claim:
+    """An earlier checkpoint that the tree has to extend."""
+
+    note: Note
+    checkpoint: Checkpoint
+    holder: str  # "you hold", or whose file it is
+    path: str  # where a contradiction is reported
+
+
+def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
+    """The caller's checkpoint, which has to be signed by a log that the anchor knows, whenever that was."""
+    try:
+        checkpoint = parse_checkpoint(held.text)
+        if anchor.logs:
+            note.verify(held, [key.verifier for key in anchor.logs])
+    except (LedgerError, NoteError) as error:
+        raise LedgerError(f"the checkpoint you hold: {error}") from error
+    if checkpoint.origin != origin:
+        raise LedgerError(f"the checkpoint you hold is of another log, {checkpoint.origin!r}; this one is {origin!r}")
+    return _Claim(note=held, checkpoint=checkpoint, holder="you hold", path=CHECKPOINT)
+
+
+def _judge(
+    found: Note, seen: Sequence[Seen], unknown: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
+) -> Judgement | None:
+    """The judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not believed."""
+    cosignatures = [signature for each in seen if each.note.text == found.text for signature in each.note.signatures]
+    try:
+        return judge(note.with_signatures(found, cosignatures), anchor=anchor, now=now)
+    except LedgerError as error:
+        ignored = f"; signed by no trusted key: {', '.join(unknown)}" if unknown else ""
+        findings.add(CHECKPOINT, f"{error}{ignored}")
+        return None
+
+
+def _rebuild(directory: Path, checkpoint: Checkpoint, claims: Sequence[_Claim], findings: Findings) -> dict[int, bytes]:
+    sizes = {claim.checkpoint.size for claim in claims if claim.checkpoint.size <= checkpoint.size}
+    roots = rebuild(directory, checkpoint, sizes=sizes, findings=findings)
+    root = roots.get(checkpoint.size, checkpoint.root)
+    if root != checkpoint.root:
+        message = f"the {checkpoint.size} entries do not have the root that the checkpoint names"
+        findings.add(CHECKPOINT, message, expected=checkpoint.root.hex(), found=root.hex())
+    return roots
+
+
+def _contradictions(
+    directory: Path,
+    found: Note,
+    checkpoint: Checkpoint,
+    *,
+    claims: Sequence[_Claim],
+    roots: Mapping[int, bytes],
+    anchor: Anchor,
+    findings: Findings,
+) -> Evidence | None:
+    """Compare the tree with every earlier checkpoint; the first one that it contradicts is the evidence of a fork."""
+    evidence = None
+    for claim in claims:
+        size, root = claim.checkpoint.size, claim.checkpoint.root
+        if size > checkpoint.size:
+            message = f"rolled back: the checkpoint {claim.holder} is of size {size}, this one of {checkpoint.size}"
+            findings.add(claim.path, message)
+        elif size == checkpoint.size and root != checkpoint.root:
+            message = f"a second tree of size {size}: the checkpoint {claim.holder} has another root"
+            findings.add(claim.path, message, expected=root.hex(), found=checkpoint.root.hex())
+        elif roots.get(size, root) != root:
+            message = f"rewritten: the first {size} entries do not have the root in the checkpoint {claim.holder}"
+            findings.add(claim.path, message, expected=root.hex(), found=roots[size].hex())
+        else:
+            continue
+        if evidence is None and _signed(found, anchor) and _signed(claim.note, anchor):
+            evidence = _evidence(directory, claim, found, checkpoint, roots.get(size))
+    return evidence
+
+
+def _signed(found: Note, anchor: Anchor) -> bool:
+    """Whether a log that the anchor knows has signed, whenever that was."""
+    try:
+        return bool(note.verify(found, [key.verifier for key in anchor.logs]))
+    except NoteError:
+        return False
+
+
+def _evidence(directory: Path, claim: _Claim, found: Note, checkpoint: Checkpoint, root_then: bytes | None) -> Evidence:
+    """Both notes, and the proof that the tree on disk extends another one at the earlier size, if it can be made."""
+    made = Evidence(held=claim.note, found=found, holder=claim.holder, root_then=root_then)
+    if root_then is None:
+        return made
+    size = claim.checkpoint.size
+    try:
+        proof = merkle.prove_consistency(size, checkpoint.size, stored_hashes(directory, checkpoint.size))
+        merkle.check_consistency(
+            proof, old_size=size, old_root=root_then, new_size=checkpoint.size, new_root=checkpoint.root
+        )
+    except LedgerError:
+        return made  # the tiles are damaged too, which the findings say
+    return Evidence(held=claim.note, found=found, holder=claim.holder, root_then=root_then, proof=proof)
+
+
+def _uncovered(judgement: Judgement | None, unknown: Sequence[str], inventory: Inventory) -> list[str]:
+    found = (
+        [f"signature lines of unknown keys: {', '.join(judgement.ignored)}"] if judgement and judgement.ignored else []
+    )
+    found += [f"{path}: signed by no trusted key" for path in unknown]
+    if inventory.beyond:
+        found.append(
+            f"{inventory.beyond} tiles and bundles beyond the checkpoint: of a writer at work, of one that was killed, "
+            "or left over from a ledger that was rolled back"
+        )
+    if inventory.set_aside:
+        found.append("unsigned/: what a writer found beyond the checkpoint after it had been killed")
+    if inventory.unfinished:
+        found.append(f"{inventory.unfinished} temporary files of writes that were not finished")
+    return found

@@ -1,0 +1,31 @@
+"""What is wrong with a ledger: where, what was expected, what was found. As many as somebody can read."""
+
+from dataclasses import dataclass
+
+MAX_FINDINGS = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One fault."""
+
+    path: str  # below the ledger's directory
+    message: str
+    expected: str | None = None
+    found: str | None = None
+
+
+class Findings:
+    """The first faults that were found, and how many more there were."""
+
+    def __init__(self) -> None:
+        self.kept: list[Finding] = []
+        self.more = 0
+
+    def add(self, path: str, message: str, *, expected: str | None = None, found: str | None = None) -> None:
+        """Keep a fault, or count it where enough are kept."""
+        path = path if path.isprintable() else ascii(path)  # names are somebody else's bytes
+        if len(self.kept) < MAX_FINDINGS:
+            self.kept.append(Finding(path=path, message=message, expected=expected, found=found))
+        else:
+            self.more += 1

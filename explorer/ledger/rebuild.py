@@ -1,0 +1,231 @@
+"""Rebuilding a ledger's tree from its entries alone, and comparing every stored hash with what the entries give.
+
+The entries pass by once, a bundle at a time; of the tree only its right edge is kept, so that memory does not grow with
+the log.
+"""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from explorer import merkle
+from explorer.errors import LedgerError
+from explorer.ledger.checkpoint import Checkpoint
+from explorer.ledger.files import list_names, read_file
+from explorer.ledger.findings import MAX_FINDINGS, Findings
+from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.tiles import (
+    HEIGHT,
+    MAX_BUNDLE,
+    TILE,
+    Bundle,
+    Tile,
+    bundles,
+    encode_bundle,
+    parse_path,
+    slots,
+    tile_of,
+)
+from explorer.merkle import EMPTY_ROOT, HASH_BYTES, Place
+
+MAX_HOLES = 10  # unreadable bundles after which no more is looked for: a forged size costs nothing
+
+Content = TypeVar("Content")
+
+
+class _Difference(NamedTuple):
+    """A tile that is not what the entries give: its first slot that differs, and how many more do."""
+
+    tile: Tile
+    slot: int
+    rebuilt: bytes
+    stored: bytes
+    more: int
+
+
+def rebuild(directory: Path, checkpoint: Checkpoint, *, sizes: Collection[int], findings: Findings) -> dict[int, bytes]:
+    """The roots that the entries give at the checkpoint's size and at `sizes`, none of which is larger.
+
+    Every tile and bundle of the tree, and every partial one that a wider one has superseded, is compared on the way;
+    what is wrong is added to `findings`. From a bundle on that cannot be read there are no roots.
+    """
+    tree = _Tree(directory, checkpoint, sizes={*sizes, checkpoint.size}, findings=findings)
+    for bundle in bundles(checkpoint.size):
+        tree.add(bundle)
+        if tree.holes > MAX_HOLES:
+            findings.add("tile/entries", f"more than {MAX_HOLES} bundles cannot be read; no more was looked for")
+            break
+    else:
+        tree.close()
+    tree.explain()
+    return tree.roots
+
+
+def stored_hashes(directory: Path, size: int) -> merkle.ReadHashes:
+    """The hashes of a tree of this size as the tiles have them, unverified."""
+    ledger = LedgerDirectory(directory)
+
+    def read(places: Sequence[Place]) -> list[bytes]:
+        found = [tile_of(place, size) for place in places]
+        return [merkle.subtree(slots(ledger.tile(tile), first, last)) for tile, first, last in found]
+
+    return read
+
+
+class _Tree:
+    """The right edge of the tree over the entries that have passed by."""
+
+    def __init__(self, directory: Path, checkpoint: Checkpoint, *, sizes: set[int], findings: Findings) -> None:
+        self.roots: dict[int, bytes] = {0: EMPTY_ROOT}
+        self.holes = 0
+        self._directory = directory
+        self._ledger = LedgerDirectory(directory)
+        self._checkpoint = checkpoint
+        self._sizes = sizes
+        self._findings = findings
+        self._rows: list[bytearray] = []  # of each level, the hashes that stand in no full tile yet
+        self._doubtful: list[set[int]] = []  # slots in these rows that rest on something found wrong already
+        self._differences: list[_Difference] = []
+
+    def add(self, bundle: Bundle) -> None:
+        """Take the next bundle."""
+        tile = Tile(0, bundle.number, bundle.width)
+        stored = self._stored_tile(tile)
+        entries = self._read(bundle.path, lambda: self._ledger.bundle(bundle))
+        if entries is None:
+            self.holes += 1
+            leaves = stored or bytes(bundle.width * HASH_BYTES)
+            self._set(0, leaves, set(range(bundle.width)))
+        else:
+            leaves = merkle.leaf_hashes(entries)
+            self._set(0, leaves, set())
+            self._check_superseded(bundle, lambda width: encode_bundle(entries[:width]), max_bytes=MAX_BUNDLE)
+        self._compare(tile, leaves, stored, self._doubtful[0])
+        self._rise_from_leaves(tile.number * TILE, tile.width)
+
+    def close(self) -> None:
+        """Compare the partial tiles above the lowest level."""
+        for level in range(1, len(self._rows)):
+            if row := bytes(self._rows[level]):
+                number = (self._checkpoint.size >> HEIGHT * level) // TILE
+                tile = Tile(level, number, len(row) // HASH_BYTES)
+                self._compare(tile, row, self._stored_tile(tile), self._doubtful[level])
+
+    def explain(self) -> None:
+        """Say of each difference which side was altered, as far as the checkpoint tells."""
+        sound = self.roots.get(self._checkpoint.size) == self._checkpoint.root
+        for each in self._differences:
+            more = f" (and {each.more} more in this file)" if each.more else ""
+            hashes = {"expected": each.rebuilt.hex(), "found": each.stored.hex()}
+            what = f"hash {each.slot}{more}"
+            index = each.tile.number * TILE + each.slot
+            bundle = Bundle(each.tile.number, each.tile.width).path
+            if sound:
+                self._findings.add(each.tile.path, f"{what} was altered: it is not what the entries give", **hashes)
+            elif each.tile.level > 0:
+                self._findings.add(each.tile.path, f"{what} is not what the entries below it give", **hashes)
+            elif self._fits(index, each.stored):
+                hashes = {"expected": each.stored.hex(), "found": each.rebuilt.hex()}
+                message = f"entry {index}{more} was altered: its hash is not the one in the signed tree"
+                self._findings.add(bundle, message, **hashes)
+            else:
+                message = f"entry {index}{more} does not agree with {each.tile.path}, and neither fits the checkpoint"
+                hashes = {"expected": each.stored.hex(), "found": each.rebuilt.hex()}
+                self._findings.add(bundle, message, **hashes)
+
+    def _rise_from_leaves(self, start: int, width: int) -> None:
+        """Let full tiles rise, and keep the roots that are asked for among those of the last `width` sizes."""
+        size = start + width
+        self._keep_roots(start + 1, size)
+        level = 0
+        while len(self._rows[level]) == TILE * HASH_BYTES:
+            full = bytes(self._rows[level])
+            if level > 0:
+                tile = Tile(level, (size >> HEIGHT * level) // TILE - 1, TILE)
+                self._compare(tile, full, self._stored_tile(tile), self._doubtful[level])
+            self._rise(level, merkle.subtree(full))
+            level += 1
+        self._keep_roots(size, size + 1)
+
+    def _set(self, level: int, row: bytes, doubtful: set[int]) -> None:
+        if level == len(self._rows):
+            self._rows.append(bytearray())
+            self._doubtful.append(set())
+        self._rows[level] = bytearray(row)
+        self._doubtful[level] = doubtful
+
+    def _rise(self, level: int, root: bytes) -> None:
+        """Empty the row of a full tile and put its root into the row above."""
+        above = level + 1
+        if above == len(self._rows):
+            self._set(above, b"", set())
+        if self._doubtful[level]:
+            self._doubtful[above].add(len(self._rows[above]) // HASH_BYTES)
+        self._rows[above] += root
+        self._set(level, b"", set())
+
+    def _keep_roots(self, start: int, stop: int) -> None:
+        """Keep the roots at those of the sizes in [start, stop) that are asked for; the edge holds what they need."""
+        if not self.holes:
+            for size in self._sizes.intersection(range(start, stop)):
+                self.roots[size] = merkle.root(size, lambda places, size=size: self._edge(places, size))
+
+    def _edge(self, places: Sequence[Place], size: int) -> list[bytes]:
+        found = [tile_of(place, size) for place in places]
+        return [merkle.subtree(bytes(slots(bytes(self._rows[tile.level]), first, last))) for tile, first, last in found]
+
+    def _compare(self, tile: Tile, rebuilt: bytes, stored: bytes | None, doubtful: set[int]) -> None:
+        """Compare a stored tile with what the entries give; slots that are doubtful already are not reported again."""
+        self._check_superseded(tile, lambda width: rebuilt[: width * HASH_BYTES], max_bytes=TILE * HASH_BYTES)
+        if stored is None or stored == rebuilt:
+            return
+        different = [
+            slot
+            for slot in range(tile.width)
+            if slots(stored, slot, slot + 1) != slots(rebuilt, slot, slot + 1) and slot not in doubtful
+        ]
+        doubtful.update(different)
+        if not different:
+            return
+        if len(self._differences) == MAX_FINDINGS:
+            self._findings.more += 1
+            return
+        slot = different[0]
+        hashes = slots(rebuilt, slot, slot + 1), slots(stored, slot, slot + 1)
+        self._differences.append(_Difference(tile, slot, *hashes, more=len(different) - 1))
+
+    def _check_superseded(self, file: Tile | Bundle, prefix: Callable[[int], bytes], *, max_bytes: int) -> None:
+        """Compare the narrower partials of earlier checkpoints with the beginning of what replaced them."""
+        parent = file._replace(width=1).path.rpartition("/")[0]
+        if not os.path.lexists(self._directory / parent):
+            return
+        for name in self._read(parent, lambda: list_names(self._directory, parent)) or ():
+            other = parse_path(f"{parent}/{name}")
+            if other is None or other.width >= file.width:
+                continue
+            path = other.path
+            content = self._read(path, lambda path=path: read_file(self._directory, path, max_bytes=max_bytes))
+            if content is not None and content != prefix(other.width):
+                self._findings.add(path, f"is not the beginning of {file.path}, which replaced it")
+
+    def _fits(self, index: int, leaf: bytes) -> bool:
+        """Whether the stored tiles lead from this leaf to the root of the checkpoint."""
+        size, root = self._checkpoint.size, self._checkpoint.root
+        try:
+            proof = merkle.prove_inclusion(size, index, stored_hashes(self._directory, size))
+            merkle.check_inclusion(proof, size=size, index=index, leaf=leaf, root=root)
+        except LedgerError:
+            return False
+        return True
+
+    def _stored_tile(self, tile: Tile) -> bytes | None:
+        return self._read(tile.path, lambda: self._ledger.tile(tile))
+
+    def _read(self, path: str, reading: Callable[[], Content]) -> Content | None:
+        """What the reading gives; None, and a finding, where it fails."""
+        try:
+            return reading()
+        except LedgerError as error:
+            self._findings.add(path, str(error).removeprefix(f"{self._directory / path}: "))
+            return None

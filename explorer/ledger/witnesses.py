@@ -1,0 +1,70 @@
+"""The notes that witnesses left in a ledger's directory: `witness/<name>.note`, each the checkpoint that one cosigned.
+
+A note stays behind when the log grows; it then says what its witness saw at a smaller size, and the tree has to agree.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import note
+from explorer.errors import LedgerError, NoteError
+from explorer.ledger.anchor import Anchor
+from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.files import list_names, read_file
+from explorer.ledger.findings import Findings
+from explorer.ledger.read import MAX_WITNESSES, WITNESS
+from explorer.note import Note, Verified
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """A checkpoint that the log's key signed and that somebody cosigned."""
+
+    path: str
+    note: Note
+    checkpoint: Checkpoint
+    cosigners: tuple[Verified, ...]  # those that the anchor knows; none where it knows only the log
+
+
+def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Findings) -> tuple[list[Seen], list[str]]:
+    """The notes that a known key has signed, and the paths of those that none has: these prove nothing.
+
+    A note that is damaged, of another log or not signed by a log that the anchor knows is a finding.
+    """
+    seen: list[Seen] = []
+    unknown: list[str] = []
+    try:
+        names = [name for name in list_names(directory, WITNESS) if name.endswith(".note") and name[0] != "."]
+    except LedgerError as error:
+        findings.add(WITNESS, str(error))
+        return [], []
+    if len(names) > MAX_WITNESSES:
+        findings.add(WITNESS, f"{len(names)} notes; at most {MAX_WITNESSES} are read")
+    for path in (f"{WITNESS}/{name}" for name in names[:MAX_WITNESSES]):
+        try:
+            found = _read(directory, path, anchor, origin)
+        except (LedgerError, NoteError) as error:
+            findings.add(path, str(error).removeprefix(f"{directory / path}: "))
+            continue
+        if found is None:
+            unknown.append(path)
+        else:
+            seen.append(found)
+    return seen, unknown
+
+
+def _read(directory: Path, path: str, anchor: Anchor, origin: str) -> Seen | None:
+    found = note.parse(read_file(directory, path, max_bytes=note.MAX_BYTES) or b"")
+    checkpoint = parse_checkpoint(found.text)
+    logs = {key.verifier for key in anchor.logs}
+    witnesses = {witness.key.verifier for witness in anchor.witnesses}
+    known = {(verifier.name, verifier.key_id) for verifier in logs | witnesses}
+    if not any((signature.name, signature.key_id) in known for signature in found.signatures):
+        return None
+    verified = note.verify(found, logs | witnesses)
+    if checkpoint.origin != origin:
+        raise LedgerError(f"is of another log, {checkpoint.origin!r}")
+    if not any(each.verifier in logs for each in verified):
+        raise LedgerError("no trusted log has signed what it cosigns")
+    cosigners = tuple(each for each in verified if each.verifier in witnesses)
+    return Seen(path=path, note=found, checkpoint=checkpoint, cosigners=cosigners)
