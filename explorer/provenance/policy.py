@@ -40,11 +40,11 @@ from explorer.provenance.branches import MAX_PATH, PATTERN, covers
 from explorer.provenance.drafts import Name, Version, check_span, read_draft
 from explorer.provenance.intervals import Interval, check_interval, inside
 from explorer.provenance.layers import WILDCARD, Layer, matches
+from explorer.provenance.roles import Role
 from explorer.provenance.sealed import Patterns, SealedRegion, check_regions
 from explorer.provenance.signed import Kind
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.provenance.times import Time
-from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
 
 FORMAT = "explorer/policy/v1"

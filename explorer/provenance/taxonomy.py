@@ -28,9 +28,9 @@ from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.branches import Path, covers
 from explorer.provenance.drafts import Line, Name, Version, check_span, read_draft
+from explorer.provenance.roles import Role
 from explorer.provenance.signed import Kind
 from explorer.provenance.times import Time
-from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
 
 FORMAT = "explorer/taxonomy/v1"
