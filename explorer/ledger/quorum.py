@@ -103,10 +103,8 @@ def _signed_by(origin: str, anchor: Anchor, verified: dict[Verifier, Verified], 
 
 
 def _no_quorum(anchor: Anchor, cosignatures: Mapping[str, Cosignature]) -> str:
-    group = next((group for group in anchor.groups if group.name == anchor.quorum), None)
-    asked = f"{group.threshold} of {', '.join(group.members)}" if group else anchor.quorum
     found = [f"{name} ({each.fault})" if each.fault else name for name, each in cosignatures.items()]
-    return f"the quorum is not met: it asks for {asked}; cosigned: {', '.join(found) or 'nobody'}"
+    return f"the quorum is not met: it asks for {anchor.asked()}; cosigned: {', '.join(found) or 'nobody'}"
 
 
 def _name(verifier: Verifier) -> str:

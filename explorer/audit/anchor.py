@@ -1,0 +1,68 @@
+"""A trust file as the trust anchor of a ledger: trainers sign it, the others cosign it by the quorum for checkpoints.
+
+A ledger's key bears the ledger's name, as C2SP tlog-checkpoint asks: a trainer's public key is trusted under the
+origin of the very checkpoint that is checked, so that one trust file covers every run. Authorities cosign under their
+own names. Where an authority has several keys, any one of them is its cosignature.
+"""
+
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.ledger.anchor import NONE, Anchor, TrustedKey
+from explorer.note import Algorithm, Verifier
+from explorer.provenance.roles import Role
+from explorer.provenance.trust import Authority, AuthorityKey, Trust
+
+CHECKPOINTS = "the quorum for checkpoints"
+
+
+def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
+    """The anchor that a trust file is for the ledger with this origin.
+
+    Raises `ProvenanceError` for a trust file that can believe no checkpoint, and says what it lacks.
+    """
+    quorum = dict(trust.quorum.checkpoints)
+    where = f"the trust file {trust.name!r}"
+    if (trainers := quorum.pop(Role.TRAINER, 0)) != 1:
+        raise ProvenanceError(
+            f"{where} asks for {trainers} trainers to sign a checkpoint and so refuses every one: "
+            "a ledger is signed by one, and others cosign it"
+        )
+    anchor = Anchor()
+    for authority in trust.authorities:
+        if authority.role is Role.TRAINER:
+            for key in authority.keys:
+                anchor = anchor.with_log(_trusted(key, name=origin, algorithm=Algorithm.ED25519))
+        else:
+            anchor = _with_cosigner(anchor, authority)
+    if not anchor.logs:
+        raise ProvenanceError(f"{where} lists no trainer and so refuses every checkpoint")
+    try:
+        return _with_quorum(anchor, trust, quorum)
+    except LedgerError as error:
+        raise ProvenanceError(f"{where} refuses every checkpoint: {error}") from error
+
+
+def _with_cosigner(anchor: Anchor, authority: Authority) -> Anchor:
+    """One name for each authority: that of its key, or of the group of its keys."""
+    keys = [_trusted(key, name=authority.name, algorithm=Algorithm.COSIGNATURE) for key in authority.keys]
+    if len(keys) == 1:
+        return anchor.with_witness(authority.name, keys[0])
+    names = [f"{authority.name}+{key.verifier.key_id.hex()}" for key in keys]
+    for name, key in zip(names, keys, strict=True):
+        anchor = anchor.with_witness(name, key)
+    return anchor.with_group(authority.name, 1, names)
+
+
+def _with_quorum(anchor: Anchor, trust: Trust, quorum: dict[Role, int]) -> Anchor:
+    if not quorum:
+        return anchor.with_quorum(NONE)
+    groups = []
+    for role, threshold in sorted(quorum.items()):
+        members = [authority.name for authority in trust.authorities if authority.role is role]
+        groups.append(f"{role} authorities")
+        anchor = anchor.with_group(groups[-1], threshold, members)
+    return anchor.with_group(CHECKPOINTS, len(groups), groups).with_quorum(CHECKPOINTS)
+
+
+def _trusted(key: AuthorityKey, *, name: str, algorithm: Algorithm) -> TrustedKey:
+    verifier = Verifier(name=name, algorithm=algorithm, public_key=key.raw)
+    return TrustedKey(verifier=verifier, valid_from=key.valid_from, valid_until=key.valid_until)
