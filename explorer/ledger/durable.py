@@ -41,7 +41,7 @@ class NewFiles:
         """Bring everything created so far to the disk. Raises `LedgerError` if it refuses."""
         self._flush_content()
         for directory in sorted(self._touched):
-            flush_directory(directory)
+            flush(directory)
         self._touched.clear()
 
     def close(self) -> None:
@@ -71,16 +71,16 @@ class NewFiles:
         self.close()
 
 
-def flush_directory(directory: Path) -> None:
-    """Make the names in a directory durable. Raises `LedgerError` if the disk refuses."""
+def flush(path: Path) -> None:
+    """Make the content of a file, or the names in a directory, durable. Raises `LedgerError` if the disk refuses."""
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise _refused(directory, error) from error
+        raise _refused(path, error) from error
 
 
 def _write(file: IO[bytes], content: bytes) -> None:

@@ -12,7 +12,7 @@ from explorer import merkle, note
 from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger import blobs
 from explorer.ledger.checkpoint import Checkpoint
-from explorer.ledger.durable import NewFiles
+from explorer.ledger.durable import NewFiles, flush
 from explorer.ledger.edge import Edge
 from explorer.ledger.files import read_file
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
@@ -43,13 +43,16 @@ class Log:
         """Begin a ledger with a signed checkpoint of size 0. Raises `LedgerError` if there is one already."""
         if origin != signer.name:
             raise LedgerError(f"a ledger bears the name of its key: origin {origin!r}, the key is of {signer.name!r}")
-        with _lock(directory, origin) as held:
+        fresh = [path.parent for path in (directory, *directory.parents) if not path.exists()]
+        with _lock(directory, signer=signer, interval=interval) as held:
             present = next((name for name in (CHECKPOINT, "tile") if (directory / name).exists()), None)
             if present:
                 raise LedgerError(
                     f"{directory}: there is a ledger already ({present!r} exists); open it, or move it away"
                 )
             _publish(directory, Checkpoint(origin=origin, size=0, root=merkle.EMPTY_ROOT), signer)
+            for parent in fresh:
+                flush(parent)
             return cls(directory, signer=signer, interval=interval, held=held)
 
     @classmethod
@@ -60,15 +63,11 @@ class Log:
         """
         if not (directory / CHECKPOINT).exists():
             raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
-        with _lock(directory, signer.name) as held:
+        with _lock(directory, signer=signer, interval=interval) as held:
             return cls(directory, signer=signer, interval=interval, held=held)
 
     def __init__(self, directory: Path, *, signer: Signer, interval: int, held: ExitStack) -> None:
         """Use `create` or `open`: `held` has the lock and gives it up to the log."""
-        if interval < 1:
-            raise LedgerError(f"an interval of {interval} entries; at least 1 is needed")
-        if signer.algorithm is not Algorithm.ED25519:
-            raise LedgerError(f"the key of {signer.name!r} cosigns; a ledger is signed with a plain Ed25519 key")
         found = recover(directory, signer.verifier)
         self._directory = directory
         self._signer = signer
@@ -194,11 +193,15 @@ class Log:
 
 
 @contextmanager
-def _lock(directory: Path, origin: str) -> Iterator[ExitStack]:
+def _lock(directory: Path, *, signer: Signer, interval: int) -> Iterator[ExitStack]:
     """The lock, released at the end of the block unless somebody has taken it over with `pop_all`."""
+    if interval < 1:
+        raise LedgerError(f"an interval of {interval} entries; at least 1 is needed")
+    if signer.algorithm is not Algorithm.ED25519:
+        raise LedgerError(f"the key of {signer.name!r} cosigns; a ledger is signed with a plain Ed25519 key")
     with ExitStack() as held:
         try:
-            held.enter_context(locked(directory, what=f"the ledger {origin!r}"))
+            held.enter_context(locked(directory, what=f"the ledger {signer.name!r}"))
         except RunError as error:
             raise LedgerError(str(error)) from error
         yield held

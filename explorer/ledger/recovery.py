@@ -10,14 +10,13 @@ from itertools import count
 from pathlib import Path
 
 from explorer import note
-from explorer.errors import LedgerError, NoteError, RunError
+from explorer.errors import LedgerError, NoteError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
-from explorer.ledger.durable import flush_directory
+from explorer.ledger.durable import flush
 from explorer.ledger.files import list_names, read_file
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, parse_path
 from explorer.note import Verifier
-from explorer.rundir import write_bytes
 
 UNSIGNED = "unsigned"
 
@@ -63,21 +62,23 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
     for name in list_names(directory, "."):
         if not (name.startswith(f".{CHECKPOINT}.") and name.endswith(".tmp")):
             continue
-        content = _read(directory, name)
-        if content is not None and _is_later(content, directory, verifier):
-            _write(directory / CHECKPOINT, content)
-        _set_aside(directory, [name])
+        if _is_later(_read(directory, name), directory, verifier):
+            flush(directory / name)
+            _move(directory / name, directory / CHECKPOINT)
+            flush(directory)
+        else:
+            _set_aside(directory, [name])
 
 
-def _is_later(content: bytes, directory: Path, verifier: Verifier) -> bool:
+def _is_later(content: bytes | None, directory: Path, verifier: Verifier) -> bool:
     """Whether this is a whole checkpoint of ours that is larger than the one in place."""
+    present = _read(directory, CHECKPOINT)
+    if content is None or present is None:
+        return False
     try:
         found = _own_checkpoint(content, verifier, where="")
     except LedgerError:
         return False  # written in part only: no signature of ours
-    present = _read(directory, CHECKPOINT)
-    if present is None:
-        return False
     return found.size > _own_checkpoint(present, verifier, where=str(directory / CHECKPOINT)).size
 
 
@@ -116,9 +117,9 @@ def _stored(directory: Path) -> Iterator[tuple[str, Tile | Bundle]]:
     On the way every directory is flushed: one that a killed writer made may not be on the disk yet.
     """
     for parent, _, names in os.walk(directory / "tile", onerror=_refuse):
-        flush_directory(Path(parent))
-        for name in names:
-            path = (Path(parent) / name).relative_to(directory).as_posix()
+        flush(Path(parent))
+        below = Path(parent).relative_to(directory).as_posix()
+        for path in (f"{below}/{name}" for name in names):
             if (file := parse_path(path)) is not None:
                 yield path, file
 
@@ -132,24 +133,20 @@ def _set_aside(directory: Path, paths: list[str]) -> None:
     if not paths:
         return
     fresh = next(place for n in count(1) if not (place := directory / UNSIGNED / str(n)).exists())
+    for path in paths:
+        _move(directory / path, fresh / path)
+
+
+def _move(path: Path, target: Path) -> None:
     try:
-        for path in paths:
-            target = fresh / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (directory / path).rename(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
     except OSError as error:
-        raise LedgerError(f"cannot move unsigned files of {directory} aside: {error.strerror or error}") from error
+        raise LedgerError(f"cannot move {path} to {target}: {error.strerror or error}") from error
 
 
 def _read(directory: Path, name: str) -> bytes | None:
     return read_file(directory, name, max_bytes=note.MAX_BYTES)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_bytes(path, content)
-    except RunError as error:
-        raise LedgerError(str(error)) from error
 
 
 def _refuse(error: OSError) -> None:
