@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import explorer
-from explorer.cli import authority, notebooks, policy, quickstart, results, sweep, taxonomy, training
+from explorer.cli import authority, ledger, notebooks, policy, quickstart, results, sweep, taxonomy, training
 from explorer.errors import ExplorerError
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
@@ -45,6 +45,7 @@ training.register(app)
 sweep.register(app)
 notebooks.register(app)
 results.register(app)
+ledger.register(app)
 taxonomy.register(app)
 policy.register(app)
 authority.register(app)

@@ -117,17 +117,16 @@ class Anchor:
                 having.add(group.name)
         return self.quorum in having
 
-    def asked(self, name: str | None = None) -> str:
-        """What the quorum asks for, in words; or what the witness or group of this name does."""
-        name = name or self.quorum or "nothing that could be met"
-        group = next((group for group in self.groups if group.name == name), None)
-        if group is None:
-            return name
-        members = [self.asked(member) for member in group.members]
-        if len(members) == 1:
-            return members[0]
-        inner = ", ".join(f"({member})" if " of " in member else member for member in members)
-        return f"{'all' if group.threshold == len(members) else group.threshold} of {inner}"
+    @property
+    def asked(self) -> str:
+        """What the quorum asks for, in words."""
+        words: dict[str, str] = {}
+        for group in self.groups:
+            members = [words.get(member, member) for member in group.members]
+            inner = ", ".join(f"({member})" if " of " in member else member for member in members)
+            count = "all" if group.threshold == len(members) else group.threshold
+            words[group.name] = members[0] if len(members) == 1 else f"{count} of {inner}"
+        return words.get(self.quorum or "", self.quorum or "nothing that could be met")
 
     def _refuse_name(self, name: str) -> None:
         if not name or len(name) > MAX_NAME:

@@ -104,7 +104,7 @@ def _signed_by(origin: str, anchor: Anchor, verified: dict[Verifier, Verified], 
 
 def _no_quorum(anchor: Anchor, cosignatures: Mapping[str, Cosignature]) -> str:
     found = [f"{name} ({each.fault})" if each.fault else name for name, each in cosignatures.items()]
-    return f"the quorum is not met: it asks for {anchor.asked()}; cosigned: {', '.join(found) or 'nobody'}"
+    return f"the quorum is not met: it asks for {anchor.asked}; cosigned: {', '.join(found) or 'nobody'}"
 
 
 def _name(verifier: Verifier) -> str:

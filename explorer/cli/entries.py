@@ -1,0 +1,70 @@
+"""How the entries of a ledger are printed: a line each, whether their kind is known here or not."""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.entries.envelope import Head, read_head
+from explorer.entries.kinds import KINDS
+from explorer.errors import LedgerError, unknown
+from explorer.ledger.read import LedgerDirectory
+
+WIDTH = 100  # characters of an entry's content on a line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shown:
+    """An entry as far as it can be told."""
+
+    index: int
+    leaf: bytes
+    head: Head | None
+    fault: str | None  # why it is not an entry of a known kind and version, or None
+
+
+def print_entries(ledger: LedgerDirectory, start: int, stop: int | None, *, kind: str | None, as_json: bool) -> None:
+    """Print entries [start, stop), those of one kind where it is named; none is dropped for not being understood.
+
+    Raises `LedgerError` for a kind that is neither known nor there.
+    """
+    any_shown = False
+    for each in _read(ledger.entries(start, stop), start):
+        if kind is None or (each.head and each.head.kind == kind):
+            any_shown = True
+            print(_json_line(each) if as_json else _line(each))
+    kinds = {name for name, _ in KINDS}
+    if kind is not None and not any_shown and kind not in kinds:
+        raise LedgerError(unknown("kind of entry", kind, kinds))
+
+
+def _read(leaves: Iterable[bytes], start: int) -> Iterator[_Shown]:
+    for index, leaf in enumerate(leaves, start):
+        try:
+            head = read_head(leaf)
+        except LedgerError as error:
+            yield _Shown(index=index, leaf=leaf, head=None, fault=str(error).removeprefix("entry: "))
+            continue
+        known = (head.kind, head.version) in KINDS
+        yield _Shown(index=index, leaf=leaf, head=head, fault=None if known else "kind or version is not known here")
+
+
+def _line(each: _Shown) -> str:
+    if each.head is None:
+        what, content = "?", repr(each.leaf[:WIDTH])
+    else:
+        what = f"{each.head.kind} v{each.head.version}"
+        content = json.dumps(dict(each.head.fields), ensure_ascii=True)
+    cut = content if len(content) <= WIDTH else f"{content[: WIDTH - 3]}..."
+    return f"{each.index:>8}  {what:<14}  {cut}{f'  [{each.fault}]' if each.fault else ''}"
+
+
+def _json_line(each: _Shown) -> str:
+    value: dict[str, Any] = {"index": each.index, "known": each.fault is None}
+    if each.head is None:
+        value |= {"kind": None, "version": None, "fault": each.fault}
+        value["base64"] = base64.b64encode(each.leaf).decode()
+    else:
+        value |= {"kind": each.head.kind, "version": each.head.version, "entry": json.loads(each.leaf)}
+    return json.dumps(value)

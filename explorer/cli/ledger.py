@@ -1,0 +1,256 @@
+"""`explorer ledger`: verify a ledger, read it, prove an entry to somebody far away, check such a proof, cosign."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.credentials import KeyFile, PassphraseFile, clock, load_key
+from explorer.cli.output import print_json
+from explorer.cli.settings import Json
+from explorer.errors import LedgerError
+
+if TYPE_CHECKING:
+    from explorer.ledger.anchor import Anchor
+    from explorer.ledger.verify import Verification
+    from explorer.note import Note, Signer
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a ledger.")]
+Trust = Annotated[Path | None, typer.Option("--trust", metavar="TRUST", help="Believe whom this trust file names.")]
+Policy = Annotated[
+    Path | None, typer.Option("--policy", metavar="FILE", help="Believe whom this policy names (C2SP tlog-policy).")
+]
+Vkeys = Annotated[
+    list[str] | None,
+    typer.Option("--vkey", metavar="KEY", help="Believe this verifier key, name+id+base64; may be repeated."),
+]
+Evidence = Annotated[
+    Path | None,
+    typer.Option(
+        "--evidence", metavar="DIR", help="Where to keep the evidence of a fork. Default: ./ledger-evidence-..."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="The tamper-evident log of a run: integrity, entries, proofs.", no_args_is_help=True)
+    group.command()(verify)
+    group.command()(show)
+    group.command()(prove)
+    group.command()(check)
+    group.command()(cosign)
+    app.add_typer(group, name="ledger")
+
+
+def verify(
+    directory: Directory,
+    trust: Trust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    held: Annotated[
+        Path | None,
+        typer.Option("--held", metavar="NOTE", help="A checkpoint of this ledger that you kept; it must extend it."),
+    ] = None,
+    evidence: Evidence = None,
+    json: Json = False,
+) -> None:
+    """Rebuild a ledger from its entries and check every file, signature and cosignature against your trust anchor.
+
+    The exit status is 0 only if all of it holds and somebody whom you trust has signed.
+    """
+    from explorer.cli.verification import print_verification, verification_json
+    from explorer.ledger import verify as verifier
+
+    anchor = _anchor(trust, policy, vkey, origin_of=directory)
+    kept = None if held is None else _note(held)
+    found = verifier.verify(directory, anchor=anchor, held=kept, now=clock())
+    if json:
+        print_json(verification_json(found, directory))
+    else:
+        print_verification(found, directory, anchored=bool(anchor.logs))
+    _conclude(found, evidence)
+
+
+def show(
+    directory: Directory,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only entries of this kind.")] = None,
+    start: Annotated[int, typer.Option("--from", metavar="INDEX", help="The first entry.")] = 0,
+    stop: Annotated[
+        int | None, typer.Option("--to", metavar="INDEX", help="The entry before which to stop. Default: the end.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print entries, a line each: index, kind, version, content. With --json a JSON object on each line.
+
+    Nothing is verified here; `explorer ledger verify` does that.
+    """
+    from explorer.cli.entries import print_entries
+    from explorer.ledger.read import LedgerDirectory
+
+    print_entries(LedgerDirectory(directory), start, stop, kind=kind, as_json=json)
+
+
+def prove(
+    directory: Directory,
+    index: Annotated[int, typer.Argument(metavar="INDEX", help="The number of the entry, from 0.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as entry.tlog-proof.")],
+) -> None:
+    """Write a proof file (C2SP tlog-proof) that one entry is in the ledger, with the entry and the checkpoint.
+
+    Whoever has it needs neither this machine nor the rest of the ledger: `explorer ledger check` reads it.
+    """
+    from explorer.ledger.proof import make_proof
+    from explorer.ledger.read import LedgerDirectory
+    from explorer.rundir import write_bytes
+
+    ledger = LedgerDirectory(directory)
+    proof = make_proof(ledger, index)
+    write_bytes(out, proof.content)
+    print(f"{out}: entry {index} of {ledger.checkpoint().size} in the ledger of {ledger.checkpoint().origin}")
+
+
+def check(
+    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="A proof file.")],
+    entry: Annotated[
+        Path | None, typer.Option("--entry", metavar="FILE", help="The entry. Default: the one in the proof file.")
+    ] = None,
+    trust: Trust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    json: Json = False,
+) -> None:
+    """Check that an entry is in a ledger that somebody whom you trust has signed. Needs the proof file alone."""
+    from explorer.cli.verification import judgement_lines, proof_json
+    from explorer.ledger.checkpoint import parse_checkpoint
+    from explorer.ledger.proof import MAX_BYTES, check_proof, parse_proof
+    from explorer.ledger.tiles import MAX_ENTRY
+
+    found = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
+    origin = parse_checkpoint(found.checkpoint.text).origin
+    anchor = _required(_anchor(trust, policy, vkey, origin=origin))
+    given = None if entry is None else _content(entry, MAX_ENTRY)
+    judgement = check_proof(found, given, anchor=anchor, now=clock())
+    meant = found.extra if given is None else given
+    assert meant is not None
+    text = meant.decode(errors="backslashreplace")
+    if json:
+        print_json({"ok": True, "index": found.index, "entry": text, **proof_json(judgement)})
+        return
+    print(f"{proof}: entry {found.index} is in the ledger")
+    for line in judgement_lines(judgement):
+        print(line)
+    print(text if text.isprintable() else ascii(text))
+
+
+def cosign(
+    directory: Directory,
+    key: KeyFile,
+    trust: Trust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", metavar="DIR", help="What this key has cosigned. Default: KEY.cosigned, beside the key."
+        ),
+    ] = None,
+    evidence: Evidence = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Verify a ledger and cosign its checkpoint: this is what I saw, at this time, and it extends what I saw before.
+
+    Refuses a ledger that does not verify, and one that contradicts what this key has cosigned.
+    """
+    from explorer.cli.verification import print_verification
+    from explorer.ledger import cosign as cosigning
+    from explorer.ledger.anchor import utc
+
+    anchor = _required(_anchor(trust, policy, vkey, origin_of=directory))
+    now = clock()
+    signer = _cosigner(anchor, key, passphrase_file, now)
+    memory = state or key.with_name(f"{key.name}.cosigned")
+    done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now)
+    if done.path is None or done.time is None:
+        print_verification(done.verification, directory, anchored=True)
+        _conclude(done.verification, evidence)
+        return
+    checkpoint = done.verification.checkpoint
+    before = " (the same checkpoint as before)" if done.time < now else ""
+    print(
+        f"{done.path}: {signer.name} cosigned size {checkpoint.size} of {checkpoint.origin} at {utc(done.time)}{before}"
+    )
+
+
+def _anchor(
+    trust: Path | None, policy: Path | None, vkeys: list[str] | None, *, origin: str = "", origin_of: Path | None = None
+) -> "Anchor":
+    """Whom the caller believes; nobody where nothing was said."""
+    from explorer.ledger.anchor import Anchor, anchor_of
+
+    if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
+        raise LedgerError("say whom to believe in one way: --trust, --policy or --vkey")
+    if trust is not None:
+        from explorer.audit.anchor import anchor_of_trust
+        from explorer.ledger.verify import read_checkpoint
+        from explorer.provenance.trust import read_trust
+
+        named = read_checkpoint(origin_of)[1].origin if origin_of else origin
+        return anchor_of_trust(read_trust(trust), origin=named)
+    if policy is not None:
+        from explorer.ledger.tlog_policy import MAX_POLICY, parse_policy
+
+        return parse_policy(_content(policy, MAX_POLICY), where=str(policy))
+    return anchor_of(vkeys) if vkeys else Anchor()
+
+
+def _required(anchor: "Anchor") -> "Anchor":
+    if not anchor.logs:
+        raise LedgerError("say whom to believe: --trust FILE, --policy FILE or --vkey KEY")
+    return anchor
+
+
+def _cosigner(anchor: "Anchor", key: Path, passphrase_file: Path | None, now: int) -> "Signer":
+    """The key under the name that the anchor has for it."""
+    from explorer.note import Algorithm, Signer
+
+    private = load_key(key, passphrase_file)
+    public = private.public_key().public_bytes_raw()
+    for witness in anchor.witnesses:
+        if witness.key.verifier.public_key == public:
+            if fault := witness.key.fault(now):
+                raise LedgerError(f"{key}: a cosignature of {witness.name!r} would not count: {fault}")
+            return Signer(name=witness.key.verifier.name, algorithm=Algorithm.COSIGNATURE, private_key=private)
+    known = ", ".join(witness.name for witness in anchor.witnesses) or "nobody"
+    raise LedgerError(f"{key}: not the key of somebody who may cosign; those are: {known}")
+
+
+def _note(path: Path) -> "Note":
+    from explorer import note
+    from explorer.errors import NoteError
+
+    try:
+        return note.parse(_content(path, note.MAX_BYTES))
+    except NoteError as error:
+        raise LedgerError(f"{path}: {error}") from error
+
+
+def _content(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise LedgerError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > max_bytes:
+        raise LedgerError(f"{path}: too large: at most {max_bytes} bytes are read")
+    return content
+
+
+def _conclude(found: "Verification", evidence: Path | None) -> None:
+    """Keep the evidence of a fork; exit status 1 unless everything holds."""
+    if found.evidence is not None:
+        directory = evidence or Path(found.evidence.name)
+        found.evidence.keep(directory)
+        print(f"  the evidence is kept in {directory}/", file=sys.stderr)
+    if not found.ok:
+        raise typer.Exit(1)
