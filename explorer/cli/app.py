@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import explorer
-from explorer.cli import authority, ledger, notebooks, policy, quickstart, results, sweep, taxonomy, training
+from explorer.cli import authority, ledger, notebooks, policy, quickstart, results, sweep, tags, taxonomy, training
 from explorer.errors import ExplorerError
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
@@ -48,6 +48,7 @@ results.register(app)
 ledger.register(app)
 taxonomy.register(app)
 policy.register(app)
+tags.register(app)
 authority.register(app)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from explorer import rundir
 from explorer.provenance.grants import Grant
 from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.tag_table import TagTable
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.schema import json_schema
@@ -20,6 +21,7 @@ BASE = "https://explorer.example/schemas/provenance"
 SCHEMAS: dict[str, type[Any]] = {
     "grant": Grant,
     "policy": RoutingPolicy,
+    "tag-table": TagTable,
     "taxonomy": Taxonomy,
     "trust": Trust,
 }

@@ -1,0 +1,221 @@
+"""`explorer tags`: what class every example has, and who vouches for it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile, clock, load_key
+from explorer.cli.documents import SignedOut, open_believed
+from explorer.cli.output import print_json, print_table
+from explorer.cli.settings import Json
+from explorer.errors import ProvenanceError
+
+if TYPE_CHECKING:
+    from explorer.provenance.attestation import VerifiedTags
+    from explorer.provenance.tag_records import Checked
+    from explorer.provenance.taxonomy import Taxonomy
+
+DAYS = 365
+
+Table = Annotated[Path, typer.Argument(metavar="TABLE", help="A tag table (Parquet).")]
+TaxonomyFile = Annotated[Path, typer.Option("--taxonomy", metavar="FILE", help="The signed taxonomy of its classes.")]
+RECORDS = "Records as JSON lines: text or file, class, source, authority."
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="What class every example has, and who vouches for it.", no_args_is_help=True)
+    group.command()(make)
+    group.command()(sign)
+    group.command()(verify)
+    group.command()(erase)
+    app.add_typer(group, name="tags")
+
+
+def make(
+    records: Annotated[Path, typer.Argument(metavar="RECORDS", help=RECORDS)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Where to write the tag table.")],
+    salts: Annotated[
+        Path, typer.Option("--salts", metavar="FILE", help="Where to write the salts. Keep them from others.")
+    ],
+    authority: Annotated[
+        str | None, typer.Option("--authority", metavar="NAME", help="Who vouches for records that do not say it.")
+    ] = None,
+) -> None:
+    """Make a tag table and its salts from records. Nobody believes it before it is signed."""
+    from explorer.provenance.salts import Salts, write_salts
+    from explorer.provenance.tag_records import read_records, tag_records
+    from explorer.provenance.tags_parquet import write_table
+
+    for path in (out, salts):
+        if path.exists():
+            raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
+    made = bytearray()
+    number = write_table(out, tag_records(read_records(records, authority=authority), made))
+    try:
+        write_salts(salts, Salts(content=bytes(made)))
+    except BaseException:
+        out.unlink()  # without its salts the table commits to nothing that anybody could show
+        raise
+    print(f"{out}: {number} tags; {salts}: their salts, mode 0600")
+    print("next: explorer tags sign")
+
+
+def sign(
+    table: Table,
+    taxonomy: TaxonomyFile,
+    key: KeyFile,
+    trust: TrustFile,
+    out: SignedOut,
+    description: Annotated[
+        Path | None, typer.Option("--description", metavar="FILE", help="What the dataset is (YAML).")
+    ] = None,
+    attestation: Annotated[
+        Path | None, typer.Option("--attestation", metavar="FILE", help="Add a signature to what others have signed.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help=f"Default: {DAYS} days from now.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Vouch for a tag table, with a key of data governance; with --attestation, join others who do."""
+    from explorer.document import read_document
+    from explorer.provenance.attestation import add_signature, attest, read_attestation, still_to_sign
+    from explorer.provenance.description import read_description
+    from explorer.provenance.times import format_time
+    from explorer.provenance.trust import read_trust
+    from explorer.rundir import write_bytes
+
+    if (description is None) == (attestation is None):
+        raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
+    now, believed = clock(), read_trust(trust)
+    classes = _signed_taxonomy(taxonomy, trust)
+    keys = [load_key(key, passphrase_file)]
+    if description is not None:
+        envelope = attest(
+            table,
+            taxonomy=classes,
+            description=read_description(read_document(description)),
+            issued=format_time(now),
+            expires=format_time(now + DAYS * 86_400) if expires is None else expires,
+            keys=keys,
+            trust=believed,
+            now=now,
+        )
+    else:
+        assert attestation is not None
+        if expires is not None:
+            raise ProvenanceError("--expires: the attestation that you join says already when it expires")
+        envelope = add_signature(
+            table,
+            read_attestation(attestation),
+            taxonomy=classes,
+            keys=keys,
+            trust=believed,
+            now=now,
+            where=str(attestation),
+        )
+    write_bytes(out, envelope.content)
+    print(f"{out}: {len(envelope.signatures)} signature{'s' if len(envelope.signatures) > 1 else ''}")
+    for name in still_to_sign(envelope, trust=believed, where=str(out)):
+        print(f"still to sign: {name}, with explorer tags sign --attestation {out}")
+
+
+def verify(
+    table: Table,
+    attestation: Annotated[Path, typer.Option("--attestation", metavar="FILE", help="The signed attestation.")],
+    taxonomy: TaxonomyFile,
+    trust: TrustFile,
+    records: Annotated[
+        Path | None, typer.Option("--records", metavar="FILE", help="The records, to check that they are these.")
+    ] = None,
+    salts: Annotated[Path | None, typer.Option("--salts", metavar="FILE", help="Their salts.")] = None,
+    json: Json = False,
+) -> None:
+    """Check a tag table: exit status 0 only if every tag in it is believed now."""
+    from explorer.provenance.attestation import read_attestation, verify_tags
+    from explorer.provenance.trust import read_trust
+
+    if (records is None) != (salts is None):
+        raise ProvenanceError("records are checked with their salts: give both --records and --salts, or neither")
+    verified = verify_tags(
+        table,
+        read_attestation(attestation),
+        taxonomy=_signed_taxonomy(taxonomy, trust),
+        trust=read_trust(trust),
+        now=clock(),
+        where=str(attestation),
+    )
+    checked = None if records is None or salts is None else _check_records(verified, records, salts)
+    if json:
+        print_json(_summary(verified, checked))
+    else:
+        _print(table, verified, checked)
+
+
+def erase(
+    salts: Annotated[Path, typer.Argument(metavar="SALTS", help="The salt file of a tag table.")],
+    slot: Annotated[int, typer.Option("--slot", metavar="N", help="The slot of the record, counted from 0.")],
+) -> None:
+    """Destroy the salt of one record: nobody can link it to its tag any more. The table and every proof still hold."""
+    from explorer.provenance.salts import destroy_salt
+
+    destroy_salt(salts, slot)
+    print(f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both")
+
+
+def _signed_taxonomy(path: Path, trust: Path) -> "Taxonomy":
+    from explorer.provenance.taxonomy import TAXONOMY
+
+    opened = open_believed(path, TAXONOMY, trust)
+    if opened.draft is not None:
+        raise ProvenanceError(f"{path}: an unsigned draft; tags are signed for a taxonomy that is signed")
+    return opened.value
+
+
+def _check_records(verified: "VerifiedTags", records: Path, salts: Path) -> "Checked":
+    from explorer.provenance.salts import read_salts
+    from explorer.provenance.tag_records import check_records, read_records
+
+    given = read_records(records, authority="")
+    return check_records(given, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
+
+
+def _summary(verified: "VerifiedTags", checked: "Checked | None") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from explorer.schema import to_json
+
+    return {
+        "root": verified.root,
+        "file": verified.file,
+        "attestation": verified.attestation,
+        "taxonomy": verified.table.taxonomy,
+        "issued": verified.table.issued,
+        "expires": verified.table.expires,
+        "signed_by": [one.name for one in verified.authorities],
+        "records": verified.table.records,
+        "histogram": verified.table.histogram,
+        "vouchers": to_json(verified.table)["vouchers"],
+        "description": to_json(verified.table.description),
+        "checked": None if checked is None else asdict(checked),
+    }
+
+
+def _print(path: Path, verified: "VerifiedTags", checked: "Checked | None") -> None:
+    table = verified.table
+    print(
+        f"{path}: {table.records} tags, all believed: signed by {', '.join(one.name for one in verified.authorities)}"
+    )
+    print(f"root      {verified.root}")
+    print(f"dataset   {table.description.title} ({table.description.issuer})")
+    print(f"issued    {table.issued}, expires {table.expires}\n")
+    rows = [
+        (path, count.records, f"{count.records / table.records:.1%}", voucher.authority)
+        for voucher in table.vouchers
+        for path, count in sorted(voucher.classes.items())
+    ]
+    print_table(("class", "records", "share", "vouched for by"), rows, right=("records", "share"))
+    if checked is not None:
+        gone = f", {checked.destroyed} whose salts were destroyed" if checked.destroyed else ""
+        print(f"records   {checked.matching} are those of their tags{gone}")

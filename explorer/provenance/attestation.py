@@ -1,0 +1,259 @@
+"""The attestation of a tag table: one in-toto statement in a DSSE envelope, signed by those who vouch for its tags.
+
+    subject    the table's file, by its SHA-256, and the Merkle root over its rows (tags.py), in this order
+    predicate  the taxonomy's digest; how many records; who vouches for how many of which class, and where the first of
+               them stands; the description of the dataset; issued and expires (tag_table.py)
+
+The list of authorities in the predicate gives them the numbers that stand in the tags, so that every tag is bound to a
+class of that taxonomy and to a name. The trust file is not pinned: whom to believe is for whoever checks to say.
+
+A table is believed if
+
+1.  somebody whom the trust file lists has signed the envelope, and the statement is of this form;
+2.  it was made for the taxonomy at hand, and every class in it is one of that taxonomy's;
+3.  every authority named for a tag has signed, has the role `data-governance`, may vouch for the classes of its tags
+    and was not revoked, and so many such authorities have signed as the trust file's quorum asks for;
+4.  the file has the digest that was signed; only then is it parsed;
+5.  the root and the counts that follow from its rows are those that were signed.
+
+Anyone may put a record into the quarantine, which never trains. Everything else that does not hold is refused, with the
+slot of a tag that it is about and the reason.
+"""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.description import Description
+from explorer.provenance.envelope import MAX_BYTES, Envelope, add_signatures, parse_envelope
+from explorer.provenance.keys import public_bytes
+from explorer.provenance.require import check_signed, check_signer, require
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, parse_statement
+from explorer.provenance.tag_table import TagTable, Voucher, difference
+from explorer.provenance.tags import Tags, count, read_authorities, read_tags
+from explorer.provenance.tags_parquet import TagFile
+from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
+from explorer.provenance.trust import Authority, Quorum, Role, Trust
+from explorer.schema import from_json, to_json
+
+PREDICATE_TYPE = "https://explorer.example/tag-table/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerifiedTags:
+    """A tag table that is believed: what may train, class by class, and on whose word."""
+
+    tags: Tags  # arrays by slot
+    codes: dict[str, int]  # the number of every class of the taxonomy
+    table: TagTable
+    authorities: tuple[Authority, ...]  # who signed, entitled to all they are named for
+    attestation: str  # SHA-256 of the statement, in hexadecimal
+    file: str  # SHA-256 of the table's file
+
+    @property
+    def root(self) -> str:
+        """The Merkle root over the rows, in hexadecimal."""
+        return self.tags.root.hex()
+
+
+def read_attestation(path: Path) -> bytes:
+    """The content of an attestation's file. Raises `ProvenanceError` if it cannot be read or is too large."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > MAX_BYTES:
+        raise ProvenanceError(f"{path}: too large: at most {MAX_BYTES} bytes are read")
+    return content
+
+
+def attest(
+    path: Path,
+    *,
+    taxonomy: Taxonomy,
+    description: Description,
+    issued: str,
+    expires: str,
+    keys: Collection[Ed25519PrivateKey],
+    trust: Trust,
+    now: int,
+) -> Envelope:
+    """Sign a table with keys that may vouch for it now. Raises `ProvenanceError` for a table that is none, for unknown
+    classes, and for a key that may not sign for the tags that name its authority."""
+    with TagFile(path) as file:
+        names = read_authorities(file)
+        tags = read_tags(file, codes=taxonomy.codes, authorities=names)
+        digest = file.sha256()
+    table = TagTable(
+        taxonomy=taxonomy.digest,
+        records=len(tags),
+        vouchers=count(tags, authorities=names, codes=taxonomy.codes),
+        description=description,
+        issued=issued,
+        expires=expires,
+    )
+    table = from_json(TagTable, to_json(table), where=str(path), error=ProvenanceError)
+    statement = make_statement(
+        [Subject(name=path.name, sha256=digest), Subject(name=f"{path.name}#rows", sha256=tags.root.hex())],
+        predicate_type=PREDICATE_TYPE,
+        predicate=to_json(table),
+    )
+    unsigned = Envelope(payload=statement.payload, payload_type=PAYLOAD_TYPE, signatures=())
+    return _sign(unsigned, table, keys, trust=trust, now=now, where=str(path))
+
+
+def add_signature(
+    path: Path,
+    attestation: bytes,
+    *,
+    taxonomy: Taxonomy,
+    keys: Collection[Ed25519PrivateKey],
+    trust: Trust,
+    now: int,
+    where: str,
+) -> Envelope:
+    """Add signatures to an attestation that others have signed, once the table is what it says. Raises
+    `ProvenanceError` as `attest` does."""
+    envelope = parse_envelope(attestation, where=where)
+    check_signed(envelope, trust=trust, where=where)
+    statement, table = _read(envelope, where)
+    _check_classes(table, taxonomy, where)
+    _check_table(path, statement, table, taxonomy)
+    return _sign(envelope, table, keys, trust=trust, now=now, where=where)
+
+
+def still_to_sign(envelope: Envelope, *, trust: Trust, where: str) -> tuple[str, ...]:
+    """The authorities that a tag names and that have not signed."""
+    signed = check_signed(envelope, trust=trust, where=where)
+    _, table = _read(envelope, where)
+    done = {owner[0].name for owner in map(trust.owner, signed) if owner}
+    return tuple(name for name in table.authorities if name not in done)
+
+
+def verify_tags(
+    path: Path, attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, now: int, where: str
+) -> VerifiedTags:
+    """Check a table against its attestation, as the module says. `where` names the attestation in messages.
+
+    Raises `ProvenanceError` with the reason, and with the slot of a tag that it is about where it is about tags.
+    """
+    envelope = parse_envelope(attestation, where=where)
+    check_signed(envelope, trust=trust, where=where)
+    statement, table = _read(envelope, where)
+    _check_classes(table, taxonomy, where)
+    authorities = _vouched(envelope, table, trust=trust, now=now, where=where)
+    tags = _check_table(path, statement, table, taxonomy)
+    return VerifiedTags(
+        tags=tags,
+        codes=taxonomy.codes,
+        table=table,
+        authorities=authorities,
+        attestation=hashlib.sha256(envelope.payload).hexdigest(),
+        file=statement.subjects[0].sha256,
+    )
+
+
+def _read(envelope: Envelope, where: str) -> tuple[Statement, TagTable]:
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
+    statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=where)
+    if len(statement.subjects) != 2:
+        raise ProvenanceError(f"{where}: {len(statement.subjects)} subjects; expected a file and the root of its rows")
+    table = from_json(TagTable, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
+    if list(table.authorities) != sorted(set(table.authorities)):
+        raise ProvenanceError(f"{where}: predicate: vouchers: expected each authority once, in the order of the names")
+    return statement, table
+
+
+def _check_classes(table: TagTable, taxonomy: Taxonomy, where: str) -> None:
+    """The taxonomy is the one that was signed, and has every class of the table."""
+    codes = taxonomy.codes
+    for voucher in table.vouchers:
+        for path, counted in voucher.classes.items():
+            if path not in codes:
+                raise ProvenanceError(f"{where}: the tag of slot {counted.first}: {unknown('class', path, codes)}")
+    if table.taxonomy != taxonomy.digest:
+        raise ProvenanceError(
+            f"{where}: made for the taxonomy with digest {table.taxonomy}; the one at hand, {taxonomy.name} version "
+            f"{taxonomy.version}, has {taxonomy.digest}"
+        )
+
+
+def _vouched(envelope: Envelope, table: TagTable, *, trust: Trust, now: int, where: str) -> tuple[Authority, ...]:
+    """The authorities that signed for what they are named for. Raises `ProvenanceError` if one of them may not."""
+    signed = check_signed(envelope, trust=trust, where=where)
+    found: dict[str, Authority] = {}
+    for voucher in table.vouchers:
+        authority, classes, here = _named(voucher, trust, where)
+        if signed.isdisjoint(key.raw for key in authority.keys):
+            raise ProvenanceError(f"{here}: {authority.name} has not signed, or its signature does not match")
+        one_will_do = Quorum(documents={Role.DATA_GOVERNANCE: 1}, checkpoints={})
+        alone = replace(trust, authorities=(authority,), quorum=one_will_do)
+        for believed in (alone, trust):  # first the one that is named, then as many as it takes
+            vouching = require(
+                envelope,
+                trust=believed,
+                role=Role.DATA_GOVERNANCE,
+                issued=table.issued,
+                expires=table.expires,
+                now=now,
+                branches=classes,
+                where=here,
+            )
+            found.update((one.name, one) for one in vouching)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _named(voucher: Voucher, trust: Trust, where: str) -> tuple[Authority, tuple[str, ...], str]:
+    """Who that is, for which classes it has to be entitled, and the words for a tag that it has to be entitled to."""
+    classes = tuple(path for path in voucher.classes if path != QUARANTINE)
+    authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
+    foreign = [path for path in classes if authority is not None and not authority.vouches_for(path)]
+    path = (foreign or classes or (QUARANTINE,))[0]
+    here = f"{where}: the tag of slot {voucher.classes[path].first} ({path}, by {voucher.authority})"
+    if authority is None:
+        raise ProvenanceError(f"{here}: {unknown('authority', voucher.authority, (o.name for o in trust.authorities))}")
+    return authority, classes, here
+
+
+def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Taxonomy) -> Tags:
+    """The table that was signed. Raises `ProvenanceError` for any other."""
+    signed_file, signed_root = (subject.sha256 for subject in statement.subjects)
+    with TagFile(path) as file:
+        if (found := file.sha256()) != signed_file:
+            raise ProvenanceError(
+                f"{path}: not the file that was signed: its SHA-256 is {found}, signed is {signed_file}"
+            )
+        tags = read_tags(file, codes=taxonomy.codes, authorities=table.authorities)
+    if tags.root.hex() != signed_root:
+        raise ProvenanceError(f"{path}: the root of its rows is {tags.root.hex()}, signed is {signed_root}")
+    fault = difference(count(tags, authorities=table.authorities, codes=taxonomy.codes), table)
+    if fault:
+        raise ProvenanceError(f"{path}: {fault}")
+    return tags
+
+
+def _sign(
+    envelope: Envelope, table: TagTable, keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int, where: str
+) -> Envelope:
+    """Add signatures of keys that may vouch for the tags that name their authority, or else for all of them."""
+    named = {voucher.authority: _named(voucher, trust, where) for voucher in table.vouchers}
+    everything = tuple(path for path in table.histogram if path != QUARANTINE)
+    for key in keys:
+        owner = trust.owner(public_bytes(key))
+        _, classes, here = named.get(owner[0].name if owner else "", (None, everything, where))
+        check_signer(
+            public_bytes(key),
+            trust=trust,
+            role=Role.DATA_GOVERNANCE,
+            issued=table.issued,
+            now=now,
+            branches=classes,
+            where=here,
+        )
+    return add_signatures(envelope, keys)

@@ -1,0 +1,135 @@
+"""Records to be tagged: a file of JSON lines, a record in each.
+
+    {"text": "the content itself", "class": "open/mit", "source": "example 1.0"}
+    {"file": "articles/0001.txt", "class": "licensed/news", "source": "news.example.com", "authority": "example.com/dg"}
+
+The content is `text` in UTF-8, or a file below the directory of the records. `authority` may be left out where the
+whole table has the same one.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.commitments import check_commitment, commit, new_salt
+from explorer.provenance.salts import Salts
+from explorer.provenance.tags import Tags
+from explorer.provenance.tags_parquet import Row
+from explorer.schema import parse_json
+
+MAX_LINE = 16 * 2**20
+MAX_CONTENT = 2**28
+_KEYS = ("text", "file", "class", "source", "authority")
+
+
+class Record(NamedTuple):
+    """One record: what it is, and what is said about it."""
+
+    content: bytes
+    class_path: str
+    source: str
+    authority: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """How many records belong to their tags, and of how many nobody can tell any more."""
+
+    matching: int
+    destroyed: int  # their salts are gone
+
+
+def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record]:
+    """The records of a file, in order. Raises `ProvenanceError` that names file, line and fault."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+    with file:
+        number = 0
+        while line := file.readline(MAX_LINE + 1):
+            number += 1
+            yield _record(line, path, f"{path}:{number}", authority)
+
+
+def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
+    """The rows of a table, each with a new salt, which is added to `salts`."""
+    for record in records:
+        salt = new_salt()
+        salts += salt
+        yield Row(commit(salt, record.content), record.class_path, record.source, record.authority)
+
+
+def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes: dict[str, int]) -> Checked:
+    """Check that these are the records of a table, slot by slot, with the classes that it gives them.
+
+    Raises `ProvenanceError` with the first slot that is not so, and where there are more or fewer of them.
+    """
+    if len(salts) != len(tags):
+        raise ProvenanceError(f"{len(salts)} salts, and the table has {len(tags)} tags; they belong to another table")
+    slot, destroyed = -1, 0
+    for slot, record in enumerate(records):
+        where = f"the record of slot {slot}"
+        if slot >= len(tags):
+            raise ProvenanceError(f"{where}: the table ends before it, with {len(tags)} tags")
+        if codes.get(record.class_path) != tags.classes[slot]:
+            found = next(path for path, code in codes.items() if code == tags.classes[slot])
+            raise ProvenanceError(f"{where}: class {record.class_path!r}, and its tag says {found!r}")
+        salt = salts.of(slot)
+        if salt is None:
+            destroyed += 1
+        else:
+            check_commitment(tags.commitments[slot].tobytes(), salt=salt, content=record.content, where=where)
+    if slot + 1 != len(tags):
+        raise ProvenanceError(f"{slot + 1} records, and the table has {len(tags)} tags")
+    return Checked(matching=len(tags) - destroyed, destroyed=destroyed)
+
+
+def _record(line: bytes, path: Path, where: str, authority: str | None) -> Record:
+    value = parse_json(line, where=where, error=ProvenanceError, max_bytes=MAX_LINE)
+    if not isinstance(value, dict):
+        raise ProvenanceError(f"{where}: expected a JSON object with text or file, class and source")
+    for key in value:
+        if key not in _KEYS:
+            raise ProvenanceError(f"{where}: {unknown('key', key, _KEYS)}")
+    if ("text" in value) == ("file" in value):
+        raise ProvenanceError(f"{where}: expected text or file, one of the two")
+    if authority is not None:
+        value.setdefault("authority", authority)
+    class_path, source, who = (_text(value, key, where) for key in ("class", "source", "authority"))
+    if "text" in value:
+        content = _text(value, "text", where).encode()
+    else:
+        content = _content(path.parent, _text(value, "file", where), where)
+    return Record(content, class_path, source, who)
+
+
+def _text(value: dict[str, Any], key: str, where: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        raise ProvenanceError(f"{where}: {key}: expected text" if key in value else f"{where}: {key} is missing")
+    try:
+        found.encode()
+    except UnicodeEncodeError as error:
+        raise ProvenanceError(f"{where}: {key}: holds a lone surrogate") from error
+    return found
+
+
+def _content(directory: Path, name: str, where: str) -> bytes:
+    """The content of a file below the directory, all links followed."""
+    root = os.path.realpath(directory)
+    try:
+        real = os.path.realpath(directory / name)
+        if os.path.commonpath([root, real]) != root:
+            raise ProvenanceError(f"{where}: file: {name!r} is not below {directory}")
+        with Path(real).open("rb") as file:
+            content = file.read(MAX_CONTENT + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ProvenanceError(f"{where}: file: cannot read {name!r}: {reason}") from error
+    if len(content) > MAX_CONTENT:
+        raise ProvenanceError(f"{where}: file: {name!r} is too large; at most {MAX_CONTENT} bytes are read")
+    return content

@@ -1,0 +1,142 @@
+"""Tags: for every example its class, who vouches for that, where it came from, and a commitment to what it is.
+
+They stand in a Parquet file (tags_parquet.py), an example in each row; its slot is the number of the row. In a Merkle
+tree (RFC 6962) every row is one leaf. Its first part is the tag, 40 bytes; numbers are big-endian:
+
+    tag  = class u32 || authority u16 || flags u16 || commitment
+    leaf = SHA-256(0x00 || slot u64 || tag || source)                 the source as UTF-8, up to the end
+
+`class` is the class's number in the taxonomy, `authority` the place of the name among all names of the table, in order;
+`flags` is 0. Slot 5 with a zero tag and no source has the leaf
+
+    3babad1e0b76fa115b356314a9e861bb6eb8d9a82b0ca02d8c57120e09d743a3
+
+Whoever knows the root, the taxonomy and the list of authorities therefore knows every value of every column.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from explorer import merkle
+from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.tag_table import ClassCount, Voucher
+from explorer.provenance.tags_parquet import Batch, Column, TagFile
+
+MAX_AUTHORITIES = 2**16
+_SUBTREE = 2**16  # leaves; a power of two
+_SHOWN = 40  # known names in a message
+
+_LEAF = np.dtype(
+    [("mark", "u1"), ("slot", ">u8"), ("class", ">u4"), ("authority", ">u2"), ("flags", ">u2"), ("commitment", "V32")]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tags:
+    """All tags of a table as arrays by slot, which cannot be written to, and their root."""
+
+    root: bytes
+    leaves: npt.NDArray[np.uint8]  # rows x 32
+    classes: npt.NDArray[np.uint32]  # numbers of the taxonomy
+    authorities: npt.NDArray[np.uint16]
+    commitments: npt.NDArray[np.uint8]  # rows x 32
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+def tag(class_code: int, authority: int, commitment: bytes) -> bytes:
+    """A tag, 40 bytes."""
+    return class_code.to_bytes(4, "big") + authority.to_bytes(2, "big") + bytes(2) + commitment
+
+
+def leaf(slot: int, tag: bytes, source: str = "") -> bytes:
+    """The leaf hash of a row."""
+    return merkle.leaf_hash(slot.to_bytes(8, "big") + tag + source.encode())
+
+
+def read_authorities(file: TagFile) -> tuple[str, ...]:
+    """All names of authorities in a table, in the order of their numbers."""
+    names: set[str] = set()
+    for batch in file.batches():
+        names |= {batch.authorities.values[at] for at in np.unique(batch.authorities.index)}
+        if len(names) > MAX_AUTHORITIES:
+            raise ProvenanceError(f"{file.path}: more than {MAX_AUTHORITIES} authorities")
+    return tuple(sorted(names))
+
+
+def read_tags(file: TagFile, *, codes: Mapping[str, int], authorities: Sequence[str]) -> Tags:
+    """All tags of a table and their root, by the numbers of a taxonomy's classes and a list of authorities.
+
+    Raises `ProvenanceError` with slot and reason for a class or an authority that is not among these.
+    """
+    rows = file.rows()
+    numbers = {name: number for number, name in enumerate(authorities)}
+    classes, owners = np.empty(rows, np.uint32), np.empty(rows, np.uint16)
+    leaves, commitments = np.empty((rows, 32), np.uint8), np.empty((rows, 32), np.uint8)
+    for batch in file.batches():
+        here = slice(batch.first, batch.first + len(batch.classes.index))
+        classes[here] = _numbers(file, batch, batch.classes, codes, "class")
+        owners[here] = _numbers(file, batch, batch.authorities, numbers, "authority")
+        commitments[here] = np.frombuffer(batch.commitments, np.uint8).reshape(-1, 32)
+        leaves[here] = _leaves(batch, classes[here], owners[here])
+    for array in (leaves, classes, owners, commitments):
+        array.flags.writeable = False
+    return Tags(root=_root(leaves), leaves=leaves, classes=classes, authorities=owners, commitments=commitments)
+
+
+def count(tags: Tags, *, authorities: Sequence[str], codes: Mapping[str, int]) -> tuple[Voucher, ...]:
+    """Who vouches for how many tags of which class, and where the first of them stands."""
+    paths = {code: path for path, code in codes.items()}
+    pairs = tags.authorities.astype(np.uint64) << np.uint64(32) | tags.classes
+    values, firsts, counts = np.unique(pairs, return_index=True, return_counts=True)
+    classes: list[dict[str, ClassCount]] = [{} for _ in authorities]
+    for value, first, records in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+        classes[value >> 32][paths[value & 0xFFFFFFFF]] = ClassCount(records=records, first=first)
+    return tuple(Voucher(authority=name, classes=mine) for name, mine in zip(authorities, classes, strict=True))
+
+
+def _numbers(file: TagFile, batch: Batch, column: Column, known: Mapping[str, int], what: str) -> npt.NDArray[np.int64]:
+    """The number of the value of every row."""
+    numbers = np.array([known.get(name, -1) for name in column.values], np.int64)[column.index]
+    strange = np.flatnonzero(numbers < 0)
+    if len(strange):
+        at = int(strange[0])
+        reason = unknown(what, column.values[column.index[at]], sorted(known)[:_SHOWN])
+        raise ProvenanceError(f"{file.path}: the tag of slot {batch.first + at}: {reason}")
+    return numbers
+
+
+def _leaves(
+    batch: Batch, classes: npt.NDArray[np.uint32], authorities: npt.NDArray[np.uint16]
+) -> npt.NDArray[np.uint8]:
+    """The leaf hashes of a batch, rows x 32."""
+    rows = np.zeros(len(classes), _LEAF)
+    rows["slot"] = np.arange(batch.first, batch.first + len(classes), dtype=np.uint64)
+    rows["class"], rows["authority"] = classes, authorities
+    rows["commitment"] = np.frombuffer(batch.commitments, "V32")
+    whole, size, sha256 = rows.tobytes(), _LEAF.itemsize, hashlib.sha256
+    sources = [value.encode() for value in batch.sources.values]
+    hashes = [
+        sha256(whole[at : at + size] + sources[source]).digest()
+        for at, source in zip(range(0, len(whole), size), batch.sources.index.tolist(), strict=True)
+    ]
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 32)
+
+
+def _root(leaves: npt.NDArray[np.uint8]) -> bytes:
+    """The root over leaf hashes: a tree over complete subtrees splits where the tree over their leaves does."""
+    return merkle.root_of(_subtree(leaves[at : at + _SUBTREE].tobytes()) for at in range(0, len(leaves), _SUBTREE))
+
+
+def _subtree(leaves: bytes) -> bytes:
+    """The root over one subtree, which only the last one of a table may leave incomplete."""
+    if len(leaves) < _SUBTREE * 32:
+        return merkle.root_of(leaves[at : at + 32] for at in range(0, len(leaves), 32))
+    while len(leaves) > 32:
+        leaves = merkle.parents(leaves)
+    return leaves

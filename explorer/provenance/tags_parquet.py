@@ -1,0 +1,235 @@
+"""Tag tables as Parquet files: what is demanded of one, how it is written, and how it is read in bounded batches.
+
+Four columns, in this order, no nulls and no compression, so that a small file cannot grow when it is read:
+
+    commitment  fixed_size_binary[32]   SHA-256(salt || content), commitments.py
+    class       string                  a class path of the taxonomy
+    source      string                  where the example came from, at most 500 bytes; may be empty
+    authority   string                  the authority that vouches for the row, by its name in the trust file
+
+A table cannot forget: whatever stands in `source` stays. It names a supplier, a file, a site, and never a person.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from explorer.errors import ProvenanceError, RunError
+from explorer.provenance.tag_table import MAX_ROWS
+from explorer.rundir import write_bytes
+
+MAX_BYTES = 2**31
+MAX_TEXT = 500  # bytes of a class, a source or an authority
+BATCH = 2**16  # rows that are held at a time
+_MAX_FOOTER = 2**24
+_BUFFER = 2**20  # bytes of a column that are read at a time
+_GROUP = 2**18  # rows that are written at a time
+
+_TEXT = ("class", "source", "authority")
+SCHEMA = pa.schema(
+    [
+        pa.field("commitment", pa.binary(32), nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in _TEXT),
+    ]
+)
+_EXPECTED = {field.name: str(field.type) for field in SCHEMA}
+_FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError)
+
+
+class Row(NamedTuple):
+    """One row of a table."""
+
+    commitment: bytes  # 32 bytes
+    class_path: str
+    source: str
+    authority: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column of text in a batch: its different values, and which of them each row has."""
+
+    values: tuple[str, ...]
+    index: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Some consecutive rows of a table."""
+
+    first: int  # the slot of the first one
+    commitments: bytes  # 32 bytes a row
+    classes: Column
+    sources: Column
+    authorities: Column
+
+
+def write_table(path: Path, rows: Iterable[Row]) -> int:
+    """Write a table whole or not at all; return the number of rows. Raises `ProvenanceError` for what is no table."""
+    sink = pa.BufferOutputStream()
+    number, left = 0, iter(rows)
+    options = {"compression": "none", "use_dictionary": list(_TEXT), "write_statistics": False, "store_schema": False}
+    try:
+        with pq.ParquetWriter(sink, SCHEMA, **options) as writer:
+            while chunk := list(islice(left, _GROUP)):
+                number += len(chunk)
+                if number > MAX_ROWS:
+                    raise ProvenanceError(f"{path}: more than {MAX_ROWS} rows; a larger dataset has several tables")
+                writer.write_table(_arrow(chunk, number - len(chunk)))
+    except _FAULTS as error:
+        raise ProvenanceError(f"{path}: not rows of a tag table: {error}") from error
+    if not number:
+        raise ProvenanceError(f"{path}: a tag table without rows")
+    try:
+        write_bytes(path, memoryview(sink.getvalue()).cast("B").tobytes())
+    except RunError as error:
+        raise ProvenanceError(str(error)) from error
+    return number
+
+
+def _arrow(rows: list[Row], first: int) -> pa.Table:
+    columns = list(zip(*rows, strict=True))
+    for at, commitment in enumerate(columns[0]):
+        if len(commitment) != 32:
+            raise ValueError(f"slot {first + at}: a commitment of {len(commitment)} bytes, expected 32")
+    for name, column in zip(_TEXT, columns[1:], strict=True):
+        for value in set(column):
+            _check_text(name, value)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+class TagFile:
+    """A table on disk, open. What it gives has the right form; whether it is true is for others to say."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `ProvenanceError` if there is no such file or it is too large."""
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+        self._file = os.fdopen(descriptor, "rb")
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            self._file.close()
+            fault = "too large" if stat.S_ISREG(status.st_mode) else "not a regular file"
+            raise ProvenanceError(f"{path}: {fault}; a tag table is a Parquet file of at most {MAX_BYTES} bytes")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def sha256(self) -> str:
+        """The digest of the file's bytes, in hexadecimal."""
+        self._file.seek(0)
+        return hashlib.file_digest(self._file, "sha256").hexdigest()
+
+    def rows(self) -> int:
+        """How many rows the file says it has."""
+        return self._parquet().metadata.num_rows
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows in order. Raises `ProvenanceError` that names the file and the fault."""
+        parquet = self._parquet()
+        found = parquet.iter_batches(batch_size=BATCH, use_threads=False)
+        first = 0
+        said = parquet.metadata.num_rows
+        while (batch := self._next(found, first)) is not None:
+            first += len(batch.classes.index)
+            if first > said:
+                break
+            yield batch
+        if first != said:
+            raise ProvenanceError(f"{self.path}: not a tag table: its footer says {said} rows, and it has others")
+
+    def _parquet(self) -> pq.ParquetFile:
+        try:
+            self._file.seek(0)
+            parquet = pq.ParquetFile(
+                self._file,
+                read_dictionary=list(_TEXT),
+                buffer_size=_BUFFER,
+                thrift_string_size_limit=_MAX_FOOTER,
+                thrift_container_size_limit=_MAX_FOOTER,
+            )
+            _check_shape(parquet, self.path)
+        except _FAULTS as error:
+            raise self._damaged(error) from error
+        return parquet
+
+    def _next(self, batches: Iterator[pa.RecordBatch], first: int) -> Batch | None:
+        try:
+            found = next(batches, None)
+            if found is None:
+                return None
+            found.validate(full=True)
+            return Batch(
+                first=first,
+                commitments=_commitments(found.column(0)),
+                classes=_column(found.column(1), "class"),
+                sources=_column(found.column(2), "source"),
+                authorities=_column(found.column(3), "authority"),
+            )
+        except _FAULTS as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: BaseException) -> ProvenanceError:
+        return ProvenanceError(f"{self.path}: not a tag table: {' '.join(str(error).split())[:300]}")
+
+
+def _check_shape(parquet: pq.ParquetFile, path: Path) -> None:
+    """Columns, sizes and compression, as the footer says them. Raises `ProvenanceError`."""
+    metadata, schema = parquet.metadata, parquet.schema_arrow
+    found = {field.name: str(_plain(field.type)) for field in schema}
+    if list(found.items()) != list(_EXPECTED.items()) or len(schema) != len(_EXPECTED):
+        raise ProvenanceError(f"{path}: not a tag table: found columns {found}, expected {_EXPECTED}")
+    if not 0 < metadata.num_rows <= MAX_ROWS:
+        raise ProvenanceError(f"{path}: {metadata.num_rows} rows; a tag table has 1 to {MAX_ROWS}")
+    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
+        for column in (group.column(number) for number in range(len(_EXPECTED))):
+            if column.compression != "UNCOMPRESSED":
+                raise ProvenanceError(f"{path}: compressed ({column.compression}); a tag table is not")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary with the index that we read."""
+    return kind.value_type if pa.types.is_dictionary(kind) and kind.index_type == pa.int32() else kind
+
+
+def _commitments(column: pa.Array) -> bytes:
+    if column.null_count:
+        raise ValueError("commitment: a row without value")
+    (_, buffer) = column.buffers()
+    start = column.offset * 32
+    return buffer.to_pybytes()[start : start + len(column) * 32]
+
+
+def _column(column: pa.DictionaryArray, name: str) -> Column:
+    if column.null_count or column.dictionary.null_count:
+        raise ValueError(f"{name}: a row without value")
+    values = tuple(column.dictionary.to_pylist())
+    for value in values:
+        _check_text(name, value)
+    return Column(values=values, index=column.indices.to_numpy())
+
+
+def _check_text(name: str, value: str) -> None:
+    if len(value.encode()) > MAX_TEXT or not value.isprintable():
+        raise ValueError(f"{name}: expected at most {MAX_TEXT} bytes of printable text, found {value!r:.80}")
