@@ -168,10 +168,11 @@ def _read_or_new(path: Path) -> "Trust":
 
 
 def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
-    from explorer.provenance.authorities import note_key
+    from explorer.provenance.authorities import cosigner
 
+    cosigns = cosigner(authority, key)
     print(f"  public key  {key.public_key}")
-    print(f"  ledger key  {note_key(authority, key).vkey}")
+    print(f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}")
     print(f"  may sign    from {key.not_before} until {key.not_after}")
     print(f"  branches    {', '.join(authority.branches) or 'none: it vouches for no class'}")
 
@@ -191,13 +192,14 @@ def _listing(trust: "Trust", now: int) -> dict[str, Any]:
 
 
 def _keys(authority: "Authority", now: int) -> Iterable[dict[str, Any]]:
-    from explorer.provenance.authorities import note_key
+    from explorer.provenance.authorities import cosigner
     from explorer.provenance.envelope import key_id
     from explorer.schema import to_json
 
     for key in authority.keys:
-        ledger_key = note_key(authority, key).vkey
-        yield {"id": key_id(key.raw), **to_json(key), "now": _state(key, now), "ledger_key": ledger_key}
+        cosigns = cosigner(authority, key)
+        vkey = None if cosigns is None else cosigns.vkey
+        yield {"id": key_id(key.raw), **to_json(key), "now": _state(key, now), "cosigner": vkey}
 
 
 def _id(key: "AuthorityKey") -> str:

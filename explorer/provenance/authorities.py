@@ -16,14 +16,14 @@ from explorer.note import Algorithm, Verifier
 from explorer.provenance.envelope import key_id
 from explorer.provenance.roles import Role
 from explorer.provenance.times import parse_time
-from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Revocation, Trust
+from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Revocation, Trust
 
 LEAST_ID = 4  # digits of a key id that are enough to name a key
 
 
 def new_trust(name: str) -> Trust:
     """A trust file without authorities: it refuses everything."""
-    return Trust(name=name, authorities=(), quorum=Quorum(documents={}, checkpoints={}))
+    return Trust(format=FORMAT, name=name, authorities=(), quorum=Quorum(documents={}, checkpoints={}))
 
 
 def with_key(trust: Trust, name: str, key: AuthorityKey, *, role: Role, branches: tuple[str, ...]) -> Trust:
@@ -72,11 +72,11 @@ def find(trust: Trust, name: str) -> Authority:
     raise ProvenanceError(unknown("authority", name, (one.name for one in trust.authorities)))
 
 
-def note_key(authority: Authority, key: AuthorityKey) -> Verifier:
-    """The key as ledgers know it: a trainer signs checkpoints, everybody else cosigns them."""
-    signs = authority.role is Role.TRAINER
-    algorithm = Algorithm.ED25519 if signs else Algorithm.COSIGNATURE
-    return Verifier(name=authority.name, algorithm=algorithm, public_key=key.raw)
+def cosigner(authority: Authority, key: AuthorityKey) -> Verifier | None:
+    """The key as cosigned checkpoints know it. A trainer has none: it signs, under the name of the ledger."""
+    if authority.role is Role.TRAINER:
+        return None
+    return Verifier(name=authority.name, algorithm=Algorithm.COSIGNATURE, public_key=key.raw)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from explorer.schema import parse_json
 MAX_BYTES = 16 * 2**20
 MAX_SIGNATURES = 32
 MAX_TYPE = 200
+MAX_KEY_ID = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,8 +143,8 @@ def _signature(value: Any, where: str) -> EnvelopeSignature:
     if not isinstance(value, dict):
         raise ProvenanceError(f"{where}: expected a JSON object with sig")
     hint = value.get("keyid")
-    if hint is not None and not isinstance(hint, str):
-        raise ProvenanceError(f"{where}: keyid: expected text")
+    if hint is not None and not (isinstance(hint, str) and len(hint) <= MAX_KEY_ID and hint.isprintable()):
+        raise ProvenanceError(f"{where}: keyid: expected at most {MAX_KEY_ID} printable characters")
     return EnvelopeSignature(keyid=hint or "", sig=_decode(value, "sig", where))
 
 

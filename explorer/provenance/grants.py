@@ -21,7 +21,6 @@ from explorer.provenance.trust import Name
 from explorer.schema import from_json, parse_json, record
 
 MAX_BYTES = 2**20
-FORMAT = "explorer/grant/v1"
 
 _MOST = 10_000  # entries of a list
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
@@ -40,7 +39,7 @@ class Grantee:
 class Grant:
     """What a grantee may read, and from when until when."""
 
-    format: Literal["explorer/grant/v1"] = FORMAT
+    format: Literal["explorer/grant/v1"]
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
     owner: Name  # the authority that grants
     grantee: Grantee

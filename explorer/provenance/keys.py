@@ -5,8 +5,6 @@ A key file can be read by its owner alone, from the moment it exists. It is writ
 
 import base64
 import binascii
-import os
-import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +21,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from explorer.errors import ProvenanceError
+from explorer.provenance.private import open_private, write_private
 
 PUBLIC_BYTES = 32
 MAX_FILE = 10_000
@@ -82,22 +81,7 @@ def write_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None) -> Non
     then nothing is left behind.
     """
     how = NoEncryption() if passphrase is None else BestAvailableEncryption(_checked_passphrase(passphrase))
-    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except FileExistsError as error:
-        raise ProvenanceError(f"{path}: there is a file already; a key is never written over another") from error
-    except OSError as error:
-        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        _flush_directory(path.parent)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
 
 
 def is_encrypted(path: Path) -> bool:
@@ -122,28 +106,13 @@ def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
         raise ProvenanceError(f"{path}: {fault}") from error
     if not isinstance(key, Ed25519PrivateKey):
         kind = type(key).__name__.removesuffix("PrivateKey").lstrip("_")
-        raise ProvenanceError(f"{path}: an {kind} key; expected Ed25519")
+        raise ProvenanceError(f"{path}: holds a key of kind {kind}; expected Ed25519")
     return key
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file that its owner alone can read, opened once, so that what is checked is what is read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if path.is_symlink():
-            raise ProvenanceError(f"{path}: a link; name the key file itself") from error
-        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ProvenanceError(f"{path}: not a regular file")
-        if status.st_mode & 0o077:
-            mode = stat.S_IMODE(status.st_mode)
-            raise ProvenanceError(f"{path}: others can read or write it (mode {mode:04o}); first: chmod 600 {path}")
-        content = file.read(MAX_FILE + 1)
-    if len(content) > MAX_FILE:
-        raise ProvenanceError(f"{path}: too large for a key: at most {MAX_FILE} bytes are read")
+    with open_private(path, max_bytes=MAX_FILE) as file:
+        content = file.read(MAX_FILE)
     if _PLAIN not in content and _ENCRYPTED not in content:
         raise ProvenanceError(f"{path}: not a key file; expected PKCS#8 PEM, which begins {_ENCRYPTED.decode()!r}")
     return content
@@ -157,14 +126,6 @@ def _checked_passphrase(passphrase: str) -> bytes:
     if not 0 < len(secret) <= MAX_PASSPHRASE:
         raise ProvenanceError(f"a passphrase has 1 to {MAX_PASSPHRASE} bytes, found {len(secret)}")
     return secret
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checked_public(text: str) -> str:

@@ -2,7 +2,8 @@
 
 A kind of document says which record it holds and which role signs it. Its payload type is
 `application/vnd.explorer.<kind>.v1+json`, so that one kind never passes for another. Every record of such a kind has
-`issued` and `expires`.
+`issued` and `expires`. A payload in any other form than the canonical one is refused: a document has one digest, and
+that is the SHA-256 of what was signed.
 """
 
 from collections.abc import Callable, Collection
@@ -113,5 +114,9 @@ def _payload(envelope: Envelope, kind: Kind[Document], where: str) -> Document:
         raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {kind.payload_type!r}")
     value = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
     document = from_json(kind.record, value, where=where, error=ProvenanceError)
+    if canonical(to_json(document)) != envelope.payload:
+        raise ProvenanceError(
+            f"{where}: not in canonical form (RFC 8785, every key written out), which its digest names"
+        )
     kind.check(document, where)
     return document

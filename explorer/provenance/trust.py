@@ -44,10 +44,11 @@ MAX_KEYS = 200  # in a whole file
 FORMAT = "explorer/trust/v1"
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", max_length=200)]
-"""The name of an authority and of its key in signed notes, such as `example.com/data-governance`."""
+"""The name of an authority and of the key that it cosigns with, such as `example.com/data-governance`."""
 
 Threshold = Annotated[int, Field(ge=1, le=MAX_KEYS)]
-Words = Annotated[str, Field(min_length=1, max_length=500)]
+Words = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]+$", max_length=500)]
+"""One line of text, without the characters that steer a terminal."""
 
 
 @record
@@ -110,7 +111,7 @@ class Quorum:
 class Trust:
     """A trust file."""
 
-    format: Literal["explorer/trust/v1"] = FORMAT
+    format: Literal["explorer/trust/v1"]
     name: Name
     authorities: tuple[Authority, ...]
     quorum: Quorum

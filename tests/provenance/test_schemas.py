@@ -1,0 +1,66 @@
+"""The published schemas: made from the records, in the package, and of one mind with the code."""
+
+import json
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+
+from explorer.errors import ProvenanceError
+from explorer.provenance import publish
+from explorer.schema import from_json, to_json
+from tests.provenance import test_grants, test_trust
+
+
+@pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
+def test_what_is_published_is_what_the_code_says(name: str) -> None:
+    """After a record has changed: `python -m explorer.provenance.publish`."""
+    assert publish.file_of(name).read_bytes() == publish.content_of(name)
+
+
+def test_nothing_else_is_published() -> None:
+    assert {path.name for path in publish.DIRECTORY.iterdir()} == {
+        publish.file_of(name).name for name in publish.SCHEMAS
+    }
+
+
+@pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
+def test_a_schema_says_which_it_is(name: str) -> None:
+    schema = json.loads(resources.files("explorer.provenance").joinpath(f"schemas/{name}.v1.json").read_bytes())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"https://explorer.example/schemas/provenance/{name}.v1.json"
+    assert schema["additionalProperties"] is False
+
+
+def agree(name: str, value: Any) -> bool:
+    """Whether a document is accepted; schema and code must say the same."""
+    try:
+        from_json(publish.SCHEMAS[name], value, where="d", error=ProvenanceError)
+    except ProvenanceError:
+        by_code = False
+    else:
+        by_code = True
+    by_schema = jsonschema.Draft202012Validator(json.loads(publish.content_of(name))).is_valid(value)
+    assert by_code == by_schema, value
+    return by_code
+
+
+def broken(value: Any) -> list[Any]:
+    """The value with one thing in it taken out or replaced, in every place."""
+    if isinstance(value, dict):
+        return [
+            *({k: v for k, v in value.items() if k != name} for name in value),
+            *(value | {name: other} for name in value for other in (None, 1, "", "?", [], {}, *broken(value[name]))),
+            value | {"more": 1},
+        ]
+    if isinstance(value, list):
+        return [[*value[:at], other, *value[at + 1 :]] for at, old in enumerate(value) for other in broken(old)]
+    return [-1, True, "\n"]
+
+
+@pytest.mark.parametrize(("name", "good"), [("trust", to_json(test_trust.LAB)), ("grant", test_grants.GOOD)])
+def test_schema_and_code_are_of_one_mind(name: str, good: Any) -> None:
+    assert agree(name, good)
+    verdicts = [agree(name, json.loads(json.dumps(value))) for value in broken(good)]
+    assert len(verdicts) > 50 and verdicts.count(False) > len(verdicts) / 2
