@@ -1,0 +1,306 @@
+"""`explorer authority`: what it writes, what it prints, what it never prints, and that it writes both files or none."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from explorer import rundir
+from explorer.cli import credentials
+from explorer.errors import ProvenanceError, RunError
+from explorer.note import Verifier
+from explorer.provenance.keys import is_encrypted, public_text, read_key
+from explorer.provenance.roles import Role
+from explorer.provenance.times import format_time, parse_time
+from explorer.provenance.trust import read_trust
+from tests.cli.command import Done, explorer, refused
+
+GOVERNANCE = "example.com/data-governance"
+TIMES = ("--not-before", "2026-01-01T00:00:00Z", "--not-after", "2027-01-01T00:00:00Z")
+NOW = parse_time("2026-06-01T00:00:00Z")
+SECRET = "a passphrase nobody sees"
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials.time, "time", lambda: NOW + 0.5)
+    monkeypatch.delenv(credentials.PASSPHRASE, raising=False)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def new(*more: str, name: str = GOVERNANCE, role: str = "data-governance", key: str = "dg.pem") -> tuple[str, ...]:
+    return ("authority", "new", name, "--role", role, "--key-file", key, "--trust", "trust.json", *more)
+
+
+def done(*arguments: str) -> Done:
+    found = explorer(*arguments)
+    assert found.returncode == 0, found.stderr
+    assert found.stderr == ""
+    return found
+
+
+def listed() -> dict[str, object]:
+    return json.loads(done("authority", "list", "trust.json", "--json").stdout)
+
+
+def test_a_first_authority(here: Path) -> None:
+    printed = done(*new("--branch", "open", "--branch", "licensed/news", "--unencrypted", *TIMES)).stdout
+    trust = read_trust(here / "trust.json")
+    (authority,) = trust.authorities
+    (key,) = authority.keys
+    assert (trust.name, authority.name, authority.role) == ("trust", GOVERNANCE, Role.DATA_GOVERNANCE)
+    assert authority.branches == ("open", "licensed/news")
+    assert (key.not_before, key.not_after, key.revoked) == (TIMES[1], TIMES[3], None)
+    assert trust.quorum.documents == {Role.DATA_GOVERNANCE: 1} == trust.quorum.checkpoints
+    assert key.public_key == public_text(read_key(here / "dg.pem", None))
+    assert stat.S_IMODE((here / "dg.pem").stat().st_mode) == 0o600
+    assert sorted(path.name for path in here.iterdir()) == ["dg.pem", "trust.json"]
+    assert f"public key  {key.public_key}" in printed
+    vkey = next(line.split()[-1] for line in printed.splitlines() if "in ledgers" in line)
+    assert (Verifier.parse(vkey).name, Verifier.parse(vkey).public_key) == (GOVERNANCE, key.raw)
+    assert "dg.pem (not encrypted)" in printed
+    assert "explorer taxonomy sign" in printed
+
+
+def test_the_span_begins_now_and_lasts_a_year(here: Path) -> None:
+    done(*new("--unencrypted"))
+    (key,) = read_trust(here / "trust.json").authorities[0].keys
+    assert (key.valid_from, key.valid_until) == (NOW, NOW + 365 * 86_400)
+    assert key.not_before == format_time(NOW)
+
+
+def test_rotation_adds_a_key_and_nothing_else(here: Path) -> None:
+    done(*new("--branch", "open", "--unencrypted", *TIMES))
+    done(*new("--unencrypted", key="dg2.pem"))
+    (authority,) = read_trust(here / "trust.json").authorities
+    assert authority.branches == ("open",)
+    assert [key.public_key for key in authority.keys] == [
+        public_text(read_key(here / name, None)) for name in ("dg.pem", "dg2.pem")
+    ]
+
+
+def from_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    (here / "secret").write_text(SECRET + "\n")
+    (here / "secret").chmod(0o600)
+    return ("--passphrase-file", "secret")
+
+
+def from_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    monkeypatch.setenv(credentials.PASSPHRASE, SECRET)
+    return ()
+
+
+def from_the_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(credentials.getpass, "getpass", lambda question: SECRET)
+    return ()
+
+
+@pytest.mark.parametrize("how", [from_file, from_environment, from_the_terminal])
+def test_a_passphrase_from_three_places(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: Callable[[Path, pytest.MonkeyPatch], tuple[str, ...]],
+) -> None:
+    printed = done(*new(*how(here, monkeypatch)))
+    assert SECRET not in printed.stdout
+    assert SECRET.encode() not in (here / "dg.pem").read_bytes() + (here / "trust.json").read_bytes()
+    assert is_encrypted(here / "dg.pem")
+    secret = here / "secret" if how is from_file else None
+    assert (
+        credentials.load_key(here / "dg.pem", secret).private_bytes_raw()
+        == read_key(here / "dg.pem", SECRET).private_bytes_raw()
+    )
+
+
+def test_a_passphrase_that_is_typed_is_typed_twice(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["one", "two"])
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(credentials.getpass, "getpass", lambda question: next(typed))
+    assert refused(*new()) == "explorer: the two passphrases differ; nothing was written"
+    assert list(here.iterdir()) == []
+
+
+def test_nobody_is_asked_where_nobody_sits(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    assert refused(*new()) == (
+        "explorer: a passphrase is needed: say --passphrase-file FILE or set EXPLORER_PASSPHRASE"
+    )
+    assert list(here.iterdir()) == []
+
+
+def test_no_option_takes_a_passphrase() -> None:
+    helped = explorer("authority", "new", "--help").stdout
+    assert "--passphrase-file" in helped and "--passphrase " not in helped
+
+
+@pytest.mark.parametrize(
+    ("mode", "content", "message"),
+    [
+        (0o644, SECRET.encode(), "others can read or write it (mode 0644); first: chmod 600 secret"),
+        (0o600, b"", "a passphrase has 1 to 1000 bytes, found 0"),
+        (0o600, b"\xff", "a passphrase is UTF-8 text"),
+        (0o600, b"x" * 10_001, "too large for a passphrase"),
+    ],
+)
+def test_a_passphrase_file_that_is_refused(here: Path, mode: int, content: bytes, message: str) -> None:
+    (here / "secret").write_bytes(content)
+    (here / "secret").chmod(mode)
+    assert message in refused(*new("--passphrase-file", "secret"))
+    assert [path.name for path in here.iterdir()] == ["secret"]
+
+
+def test_a_passphrase_comes_through_a_pipe(here: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, SECRET.encode())
+    os.close(write)
+    done(*new("--passphrase-file", f"/dev/fd/{read}"))
+    os.close(read)
+    assert read_key(here / "dg.pem", SECRET)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (new("--unencrypted"), "dg.pem: there is a file already"),
+        (new("--unencrypted", key="nowhere/x.pem"), "cannot write nowhere/x.pem"),
+        (new("--unencrypted", key="x.pem", role="trainer"), "has the role data-governance already"),
+        (new("--unencrypted", "--branch", "personal", key="x.pem"), "a further key does not change that"),
+        (new("--unencrypted", key="x.pem", name="a b"), "authorities[1].name: string should match pattern"),
+        (new("--unencrypted", "--branch", "a//b", key="x.pem", name="b"), "authorities[1].branches[0]: string should"),
+        (new("--unencrypted", "--not-before", "tomorrow", key="x.pem"), "not a time: 'tomorrow'"),
+        (new("--unencrypted", "--not-after", "2020-01-01T00:00:00Z", key="x.pem"), "is not before not_after"),
+    ],
+)
+def test_what_is_refused_changes_nothing(here: Path, arguments: tuple[str, ...], message: str) -> None:
+    done(*new("--branch", "open", "--unencrypted"))
+    before = {path.name: path.read_bytes() for path in here.iterdir()}
+    assert message in refused(*arguments)
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == before
+
+
+def test_a_damaged_trust_file_is_refused_and_kept(here: Path) -> None:
+    (here / "trust.json").write_text("{")
+    assert "trust.json: not JSON" in refused(*new("--unencrypted"))
+    assert (here / "trust.json").read_text() == "{"
+    assert not (here / "dg.pem").exists()
+
+
+def test_a_full_disk_leaves_neither_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise RunError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(rundir, "write_bytes", full)
+    assert "cannot write trust.json: No space left on device" in refused(*new("--unencrypted"))
+    assert list(here.iterdir()) == []
+
+
+def test_an_interruption_leaves_neither_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rundir, "write_bytes", interrupted)
+    assert explorer(*new("--unencrypted")).returncode == 130
+    assert list(here.iterdir()) == []
+
+
+def test_list(here: Path) -> None:
+    done(*new("--branch", "open", "--unencrypted", *TIMES))
+    done(*new("--unencrypted", "--not-before", "2026-12-01T00:00:00Z", key="dg2.pem"))
+    done(*new("--unencrypted", *TIMES, name="example.com/run", role="trainer", key="run.pem"))
+    table = done("authority", "list", "trust.json").stdout
+    trust = read_trust(here / "trust.json")
+    assert trust.digest in table
+    assert f"\n{GOVERNANCE}  data-governance  open\n" in table
+    assert "  from 2026-01-01T00:00:00Z until 2027-01-01T00:00:00Z  valid\n" in table
+    assert "  not yet valid\n" in table
+    assert "quorum of trainer: 1 for a document, 1 for a checkpoint\n" in table
+    found = listed()
+    assert (found["name"], found["digest"]) == ("trust", trust.digest)
+    first, second = found["authorities"]  # pyright: ignore[reportGeneralTypeIssues]
+    assert [key["now"] for key in first["keys"]] == ["valid", "not yet valid"]
+    assert first["keys"][0]["public_key"] == trust.authorities[0].keys[0].public_key
+    assert Verifier.parse(first["keys"][0]["cosigner"]).name == GOVERNANCE
+    assert second["keys"][0]["cosigner"] is None
+
+
+def test_the_list_of_nobody(here: Path) -> None:
+    nobody = {
+        "format": "explorer/trust/v1",
+        "name": "n",
+        "authorities": [],
+        "quorum": {"documents": {}, "checkpoints": {}},
+    }
+    (here / "trust.json").write_text(json.dumps(nobody))
+    assert "no authority: this trust file refuses everything" in done("authority", "list", "trust.json").stdout
+
+
+def test_revoke(here: Path) -> None:
+    done(*new("--unencrypted", *TIMES))
+    printed = done("authority", "revoke", GOVERNANCE, "--trust", "trust.json", "--reason", "stolen").stdout
+    assert f"revoked as of 2026-06-01T00:00:00Z: {GOVERNANCE} in trust.json" in printed
+    (key,) = read_trust(here / "trust.json").authorities[0].keys
+    assert key.revoked is not None and (key.revoked.at, key.revoked.reason) == ("2026-06-01T00:00:00Z", "stolen")
+    table = done("authority", "list", "trust.json").stdout
+    assert "2027-01-01T00:00:00Z  revoked\n" in table
+    assert "revoked as of 2026-06-01T00:00:00Z: stolen\n" in table
+
+
+def test_revoke_one_of_two_as_of_a_day(here: Path) -> None:
+    done(*new("--unencrypted", *TIMES))
+    done(*new("--unencrypted", *TIMES, key="dg2.pem"))
+    revoke = ("authority", "revoke", GOVERNANCE, "--trust", "trust.json", "--reason", "lost")
+    assert f"which key of {GOVERNANCE}? it has: " in refused(*revoke)
+    public = public_text(read_key(here / "dg2.pem", None))
+    done(*revoke, "--key", public, "--at", "2026-02-01T00:00:00Z")
+    first, second = read_trust(here / "trust.json").authorities[0].keys
+    assert first.revoked is None
+    assert second.revoked is not None and second.revoked.at == "2026-02-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("example.com/data-gouvernance",),
+            f"unknown authority 'example.com/data-gouvernance'; did you mean '{GOVERNANCE}'",
+        ),
+        ((GOVERNANCE, "--key", "ffff"), "key 'ffff' names 0 keys of"),
+        ((GOVERNANCE, "--at", "yesterday"), "not a time: 'yesterday'"),
+        ((GOVERNANCE, "--reason", "two\nlines"), "revoked.reason: string should match pattern"),
+    ],
+)
+def test_a_revocation_that_is_refused_changes_nothing(here: Path, arguments: tuple[str, ...], message: str) -> None:
+    done(*new("--unencrypted", *TIMES))
+    before = (here / "trust.json").read_bytes()
+    assert message in refused("authority", "revoke", "--trust", "trust.json", "--reason", "lost", *arguments)
+    assert (here / "trust.json").read_bytes() == before
+
+
+def test_quorum(here: Path) -> None:
+    done(*new("--unencrypted"))
+    printed = done("authority", "quorum", "data-governance", "--documents", "2", "--trust", "trust.json").stdout
+    assert printed == "quorum of data-governance in trust.json: 2 for a document, 1 for a checkpoint\n"
+    assert read_trust(here / "trust.json").quorum.documents == {Role.DATA_GOVERNANCE: 2}
+    assert "greater than or equal to 1" in refused(
+        "authority", "quorum", "data-governance", "--documents", "0", "--trust", "trust.json"
+    )
+
+
+def test_a_key_file_is_loaded_without_a_question_where_none_is_needed(here: Path) -> None:
+    done(*new("--unencrypted"))
+    assert credentials.load_key(here / "dg.pem", here / "no such file")
+    done(*new("--passphrase-file", *from_file(here, pytest.MonkeyPatch())[1:], key="dg2.pem"))
+    (here / "wrong").write_text("wrong")
+    (here / "wrong").chmod(0o600)
+    with pytest.raises(ProvenanceError, match="wrong passphrase, or a damaged file"):
+        credentials.load_key(here / "dg2.pem", here / "wrong")
