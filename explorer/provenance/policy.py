@@ -99,7 +99,7 @@ class Rule:
 class RoutingPolicy:
     """The rules and the sealed regions, with what they are about."""
 
-    format: Literal["explorer/policy/v1"] = FORMAT
+    format: Literal["explorer/policy/v1"]
     name: Name
     version: Version
     issued: Time

@@ -65,7 +65,7 @@ class TaxonomyClass:
 class Taxonomy:
     """The classes, as a tree without gaps."""
 
-    format: Literal["explorer/taxonomy/v1"] = FORMAT
+    format: Literal["explorer/taxonomy/v1"]
     name: Name
     version: Version
     issued: Time
