@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from explorer.document import Key, spell
 from explorer.provenance.branches import covers
-from explorer.provenance.layers import ADAPTER, matches
+from explorer.provenance.layers import ADAPTER, WILDCARD, matches
 from explorer.provenance.matrix import Matrix
 from explorer.provenance.routing import Routing
 from explorer.provenance.sealed import region_of
@@ -50,10 +50,10 @@ def _idle_conditions(routing: Routing) -> Iterator[Finding]:
 
 
 def _classes_without_rule(routing: Routing) -> Iterator[Finding]:
-    policy = routing.policy
+    named = {branch for rule in routing.policy.rules for branch in rule.classes}
+    named |= {region.branch for region in routing.policy.sealed}
     for path in sorted(routing.classes):
-        sealed = any(covers(region.branch, path) for region in policy.sealed)
-        if not sealed and not any(rule.holds_class(path) for rule in policy.rules):
+        if WILDCARD not in named and not any(covers(branch, path) for branch in named):
             yield Finding(key=("rules",), message=f"no rule names class {path}; it trains nothing")
 
 

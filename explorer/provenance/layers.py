@@ -19,6 +19,7 @@ WILDCARD = "*"
 ADAPTER = "@"
 NAME = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*"
 MAX_NAME = 300
+MAX_LAYERS = 100_000
 MAX_BYTES = 2**20
 
 LayerName = Annotated[str, Field(pattern=f"^{NAME}$", max_length=MAX_NAME)]
@@ -90,7 +91,9 @@ def parse_layers(content: bytes, *, where: str) -> tuple[str, ...]:
 
 
 def check_layers(names: Sequence[object], *, where: str) -> tuple[str, ...]:
-    """Check layer names: at least one, dotted, each once. Raises `ProvenanceError` that begins with `where`."""
+    """Check layer names: dotted, each once. Raises `ProvenanceError` that begins with `where`."""
+    if not 0 < len(names) <= MAX_LAYERS:
+        raise ProvenanceError(f"{where}: {len(names)} layer names; expected 1 to {MAX_LAYERS}")
     found: dict[str, None] = {}
     for index, name in enumerate(names):
         if not isinstance(name, str) or len(name) > MAX_NAME or not re.fullmatch(NAME, name):
@@ -100,6 +103,4 @@ def check_layers(names: Sequence[object], *, where: str) -> tuple[str, ...]:
         if name in found:
             raise ProvenanceError(f"{where}: [{index}]: {name!r} stands twice")
         found[name] = None
-    if not found:
-        raise ProvenanceError(f"{where}: no layer names in it")
     return tuple(found)

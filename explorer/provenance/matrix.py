@@ -14,7 +14,7 @@ from explorer.provenance.routing import Decision, Routing, weight
 from explorer.provenance.sealed import with_adapters
 
 MAX_CELLS = 500_000
-MAX_CHECKS = 50_000_000  # names and patterns compared; about a minute's work
+MAX_CHECKS = 50_000_000  # branches and patterns compared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,14 +37,10 @@ class Matrix:
 
 def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
     """Ask the policy for every phase, class and layer. Raises `ProvenanceError` when that is too much to write down."""
-    classes, all_layers, found = sorted(routing.classes), with_adapters(routing.policy.sealed, layers), []
-    stretches = phases(routing.policy)
-    cells = len(stretches) * len(classes) * len(all_layers)
-    if cells > MAX_CELLS or cells * _names(routing.policy) > MAX_CHECKS:
-        raise ProvenanceError(
-            f"{len(stretches)} phases, {len(classes)} classes and {len(all_layers)} layers under "
-            f"{len(routing.policy.rules)} rules are too many for a matrix; name fewer layers"
-        )
+    policy, classes, found = routing.policy, sorted(routing.classes), []
+    _check_size(policy, len(layers) * len(policy.sealed))
+    stretches, all_layers = phases(policy), with_adapters(policy.sealed, layers)
+    _check_size(policy, len(stretches) * len(classes) * len(all_layers))
     for phase in stretches:
         rows = tuple(_row(routing, phase, each, all_layers) for each in classes)
         found.append(Table(phase=phase, rows=rows))
@@ -59,7 +55,11 @@ def _row(routing: Routing, phase: Phase, class_: str, layers: Sequence[Layer]) -
     )
 
 
-def _names(policy: RoutingPolicy) -> int:
-    """How many branches and patterns a policy has, which is what one cell costs at worst."""
-    rules = sum(len(rule.classes) + len(rule.layers or ()) for rule in policy.rules)
-    return rules + sum(1 + len(region.layers or ()) for region in policy.sealed)
+def _check_size(policy: RoutingPolicy, cells: int) -> None:
+    """Check that the cells can be worked out. One costs at worst a look at every branch and pattern of the policy."""
+    names = sum(len(rule.classes) + len(rule.layers or ()) for rule in policy.rules)
+    names += sum(1 + len(region.layers or ()) for region in policy.sealed)
+    if cells > MAX_CELLS or cells * names > MAX_CHECKS:
+        raise ProvenanceError(
+            f"{cells} cells under {len(policy.rules)} rules are too many for a matrix; name fewer layers"
+        )

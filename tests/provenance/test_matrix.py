@@ -29,9 +29,11 @@ from tests.provenance.drafts_for_tests import (
     LAYERS,
     all_layers,
     example_taxonomy,
+    policy,
     routing,
     routings,
     rules,
+    taxonomy,
 )
 
 SUBSETS = [frozenset(on) for count in range(3) for on in itertools.combinations(CONDITIONS, count)]
@@ -274,11 +276,16 @@ def test_adapters_stand_after_the_model_and_not_in_modules_of_others() -> None:
 
 def test_what_is_too_much_to_write_down_is_refused() -> None:
     many = depths_of([f"layer{index}" for index in range(matrices.MAX_CELLS // len(CLASSES) + 1)])
-    with pytest.raises(ProvenanceError, match=r"1 phases, 6 classes and 83334 layers .* too many for a matrix"):
+    with pytest.raises(ProvenanceError, match="500004 cells under 0 rules are too many for a matrix"):
         matrix(routing(), many)
     dear = Rule(classes=("*",), layers=("*a*",) * 100, weight=1.0)
-    with pytest.raises(ProvenanceError, match="under 100 rules are too many for a matrix"):
+    with pytest.raises(ProvenanceError, match="6000 cells under 100 rules are too many for a matrix"):
         matrix(routing(*[dear] * 100), depths_of([f"layer{index}" for index in range(1000)]))
+    paths = [f"c{index}" for index in range(100)]
+    regions = tuple(SealedRegion(name=path, branch=path, layers=("*a*",) * 100, rank=1) for path in paths)
+    tree = taxonomy(*paths)
+    with pytest.raises(ProvenanceError, match="1000000 cells under 0 rules"):
+        matrix(bind_policy(policy(tree=tree, sealed=regions), tree, where="p"), depths_of(["x"] * 10_000))
 
 
 # Findings

@@ -196,8 +196,8 @@ def test_layer_names_come_from_lines_or_json(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "l: no layer names in it"),
-        (b"[]", "l: no layer names in it"),
+        (b"", "l: 0 layer names; expected 1 to 100000"),
+        (b"[]", "l: 0 layer names; expected 1 to 100000"),
         (b"a\nb\na", "l: [2]: 'a' stands twice"),
         (b"a b", "l: [0]: not a layer name: 'a b'"),
         (b"a..b", "l: [0]: not a layer name: 'a..b'"),
@@ -207,6 +207,7 @@ def test_layer_names_come_from_lines_or_json(tmp_path) -> None:
         (b"[", "l: not JSON: "),
         (b"a" * 301, "l: [0]: not a layer name: "),
         (b"a\n" * 2**20, "l: too large"),
+        (b"a\n" * 2**18, "l: 262144 layer names; expected 1 to 100000"),
     ],
 )
 def test_faulty_layer_names_are_refused(content: bytes, message: str) -> None:
