@@ -214,7 +214,7 @@ def _named(voucher: Voucher, trust: Trust, where: str) -> tuple[Authority, tuple
     classes = tuple(path for path in voucher.classes if path != QUARANTINE)
     authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
     foreign = [path for path in classes if authority is not None and not authority.vouches_for(path)]
-    path = (foreign or classes or (QUARANTINE,))[0]
+    path = min(foreign or classes or (QUARANTINE,), key=lambda path: voucher.classes[path].first)
     here = f"{where}: the tag of slot {voucher.classes[path].first} ({path}, by {voucher.authority})"
     if authority is None:
         raise ProvenanceError(f"{here}: {unknown('authority', voucher.authority, (o.name for o in trust.authorities))}")

@@ -3,6 +3,7 @@
 People write it as YAML, under these names; the attestation of a tag table carries it (attestation.py). The fields that
 the standards ask for only where they apply may be left out.
 
+    standards_version: 1.0.0
     title: Licensed news, first half of 2026
     identifier: urn:example:dataset:news-2026-1
     location: https://data.example.com/news-2026-1
@@ -30,7 +31,6 @@ from explorer.errors import SpecError
 from explorer.provenance.drafts import Line
 from explorer.schema import from_json, record
 
-VERSION = "1.0.0"
 Text = Annotated[Line, Field(max_length=2_000)]
 
 
@@ -63,7 +63,7 @@ class Description:
     """The description of a dataset."""
 
     # Source
-    standards_version: Literal["1.0.0"] = VERSION
+    standards_version: Literal["1.0.0"]
     title: Text
     identifier: Text  # unique
     location: Text  # where this description is published

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ SCHEMA = pa.schema(
         *(pa.field(name, pa.string(), nullable=False) for name in _TEXT),
     ]
 )
-_EXPECTED = {field.name: str(field.type) for field in SCHEMA}
+_EXPECTED = [(field.name, str(field.type)) for field in SCHEMA]
 _FAULTS = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError)
 
 
@@ -121,12 +121,12 @@ class TagFile:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
-        self._file = os.fdopen(descriptor, "rb")
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            self._file.close()
+            os.close(descriptor)
             fault = "too large" if stat.S_ISREG(status.st_mode) else "not a regular file"
             raise ProvenanceError(f"{path}: {fault}; a tag table is a Parquet file of at most {MAX_BYTES} bytes")
+        self._file = os.fdopen(descriptor, "rb")
 
     def __enter__(self) -> Self:
         return self
@@ -160,19 +160,13 @@ class TagFile:
             raise ProvenanceError(f"{self.path}: not a tag table: its footer says {said} rows, and it has others")
 
     def _parquet(self) -> pq.ParquetFile:
+        limits: dict[str, Any] = {"thrift_string_size_limit": _MAX_FOOTER, "thrift_container_size_limit": _MAX_FOOTER}
         try:
             self._file.seek(0)
-            parquet = pq.ParquetFile(
-                self._file,
-                read_dictionary=list(_TEXT),
-                buffer_size=_BUFFER,
-                thrift_string_size_limit=_MAX_FOOTER,
-                thrift_container_size_limit=_MAX_FOOTER,
-            )
-            _check_shape(parquet, self.path)
+            _check_shape(pq.ParquetFile(self._file, **limits), self.path)
+            return pq.ParquetFile(self._file, read_dictionary=list(_TEXT), buffer_size=_BUFFER, **limits)
         except _FAULTS as error:
             raise self._damaged(error) from error
-        return parquet
 
     def _next(self, batches: Iterator[pa.RecordBatch], first: int) -> Batch | None:
         try:
@@ -197,20 +191,16 @@ class TagFile:
 def _check_shape(parquet: pq.ParquetFile, path: Path) -> None:
     """Columns, sizes and compression, as the footer says them. Raises `ProvenanceError`."""
     metadata, schema = parquet.metadata, parquet.schema_arrow
-    found = {field.name: str(_plain(field.type)) for field in schema}
-    if list(found.items()) != list(_EXPECTED.items()) or len(schema) != len(_EXPECTED):
-        raise ProvenanceError(f"{path}: not a tag table: found columns {found}, expected {_EXPECTED}")
+    found = [(field.name, str(field.type)) for field in schema]
+    if found != _EXPECTED:
+        names = (", ".join(f"{name} {kind}" for name, kind in columns) for columns in (found[:20], _EXPECTED))
+        raise ProvenanceError(f"{path}: not a tag table: found columns {next(names):.500}, expected {next(names)}")
     if not 0 < metadata.num_rows <= MAX_ROWS:
         raise ProvenanceError(f"{path}: {metadata.num_rows} rows; a tag table has 1 to {MAX_ROWS}")
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
         for column in (group.column(number) for number in range(len(_EXPECTED))):
             if column.compression != "UNCOMPRESSED":
                 raise ProvenanceError(f"{path}: compressed ({column.compression}); a tag table is not")
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary with the index that we read."""
-    return kind.value_type if pa.types.is_dictionary(kind) and kind.index_type == pa.int32() else kind
 
 
 def _commitments(column: pa.Array) -> bytes:
