@@ -75,6 +75,8 @@ class Envelope:
 
 def parse_envelope(content: bytes, *, where: str) -> Envelope:
     """Read an envelope without checking any signature. Raises `ProvenanceError` for what is not one."""
+    if not content.strip():
+        raise ProvenanceError(f"{where}: empty; expected a signed envelope")
     value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
     if not isinstance(value, dict):
         raise ProvenanceError(f"{where}: not a signed envelope: expected a JSON object with payload and signatures")

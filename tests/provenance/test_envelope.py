@@ -191,13 +191,13 @@ def test_what_is_no_envelope(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not JSON"),
+        (b"", "empty; expected a signed envelope"),
         (b"[]", "not a signed envelope"),
         (b"\xff", "not JSON"),
         (b'{"payload": "aGk=", "payload": "aGk="}', "stands twice"),
         (b'{"payload": NaN}', "NaN is not JSON"),
         (b"[" * 100_000, "nested"),
-        (b" " * (MAX_BYTES + 1), "too large"),
+        (b"1" + b" " * MAX_BYTES, "too large"),
     ],
 )
 def test_what_is_not_even_json(content: bytes, message: str) -> None:
