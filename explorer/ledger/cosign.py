@@ -11,7 +11,6 @@ handed out: a crash in between costs a cosignature, which the next call hands ou
 """
 
 import hashlib
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,8 @@ from explorer.ledger.anchor import NONE, Anchor, utc
 from explorer.ledger.files import read_file
 from explorer.ledger.read import WITNESS
 from explorer.ledger.verify import Verification, read_checkpoint, verify
-from explorer.note import Algorithm, Note, Signer, Verifier
+from explorer.ledger.witnesses import note_name
+from explorer.note import Algorithm, Note, Signer
 from explorer.rundir import locked, write_bytes
 
 LATEST = "latest.note"
@@ -48,7 +48,7 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
     """
     if signer.algorithm is not Algorithm.COSIGNATURE:
         raise LedgerError(f"the key of {signer.name!r} is for plain signatures; cosigning needs a cosignature key (04)")
-    memory = state / _file_name(signer.verifier)
+    memory = state / note_name(signer.verifier).removesuffix(".note")
     with _locked(memory, signer):
         _check_clock(memory, signer, now)
         origin_file = _origin_file(read_checkpoint(directory)[1].origin)
@@ -60,7 +60,7 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
             held = note.with_signatures(found.note, [signer.sign(found.note.text, time=now)])
             _write(memory / LATEST, held)
             _write(memory / origin_file, held)
-        path = directory / WITNESS / f"{_file_name(signer.verifier)}.note"
+        path = directory / WITNESS / note_name(signer.verifier)
         _write(path, held)
         return Cosigning(verification=found, path=path, time=_time(held, signer))
 
@@ -106,11 +106,6 @@ def _time(cosigned: Note, signer: Signer) -> int:
 
 def _origin_file(origin: str) -> str:
     return f"{hashlib.sha256(origin.encode()).hexdigest()}.note"
-
-
-def _file_name(verifier: Verifier) -> str:
-    """A name that a file can have; the key id tells two names apart that become the same."""
-    return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}"
 
 
 def _write(path: Path, cosigned: Note) -> None:

@@ -24,8 +24,12 @@ class Findings:
 
     def add(self, path: str, message: str, *, expected: str | None = None, found: str | None = None) -> None:
         """Keep a fault, or count it where enough are kept."""
-        path = path if path.isprintable() else ascii(path)  # names are somebody else's bytes
         if len(self.kept) < MAX_FINDINGS:
-            self.kept.append(Finding(path=path, message=message, expected=expected, found=found))
+            self.conclude(path, message, expected=expected, found=found)
         else:
             self.more += 1
+
+    def conclude(self, path: str, message: str, *, expected: str | None = None, found: str | None = None) -> None:
+        """Keep a fault however many there are: what is wrong with the whole, not with one of many files."""
+        path = path if path.isprintable() else ascii(path)  # names are somebody else's bytes
+        self.kept.append(Finding(path=path, message=message, expected=expected, found=found))

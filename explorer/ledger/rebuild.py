@@ -29,7 +29,7 @@ from explorer.ledger.tiles import (
 )
 from explorer.merkle import EMPTY_ROOT, HASH_BYTES, Place
 
-MAX_HOLES = 10  # unreadable bundles after which no more is looked for: a forged size costs nothing
+MAX_HOLES = 5  # unreadable bundles after which no more is looked for: a forged size costs nothing
 
 Content = TypeVar("Content")
 
@@ -54,7 +54,7 @@ def rebuild(directory: Path, checkpoint: Checkpoint, *, sizes: Collection[int], 
     for bundle in bundles(checkpoint.size):
         tree.add(bundle)
         if tree.holes > MAX_HOLES:
-            findings.add("tile/entries", f"more than {MAX_HOLES} bundles cannot be read; no more was looked for")
+            findings.conclude("tile/entries", f"more than {MAX_HOLES} bundles cannot be read; no more was looked for")
             break
     else:
         tree.close()

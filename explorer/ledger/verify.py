@@ -113,13 +113,18 @@ def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
 def _judge(
     found: Note, seen: Sequence[Seen], unknown: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
 ) -> Judgement | None:
-    """The judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not believed."""
-    cosignatures = [signature for each in seen if each.note.text == found.text for signature in each.note.signatures]
+    """The judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not believed.
+
+    Of the witnesses' notes only cosignatures are taken: the log has to have signed the file `checkpoint` itself.
+    """
+    cosigners = {(each.key.verifier.name, each.key.verifier.key_id) for each in anchor.witnesses}
+    same = [signature for each in seen if each.note.text == found.text for signature in each.note.signatures]
+    cosignatures = [signature for signature in same if (signature.name, signature.key_id) in cosigners]
     try:
         return judge(note.with_signatures(found, cosignatures), anchor=anchor, now=now)
     except LedgerError as error:
-        ignored = f"; signed by no trusted key: {', '.join(unknown)}" if unknown else ""
-        findings.add(CHECKPOINT, f"{error}{ignored}")
+        others = f"; cosigned by nobody who is trusted: {', '.join(unknown)}" if unknown else ""
+        findings.conclude(CHECKPOINT, f"{error}{others}")
         return None
 
 
@@ -129,7 +134,7 @@ def _rebuild(directory: Path, checkpoint: Checkpoint, claims: Sequence[_Claim], 
     root = roots.get(checkpoint.size, checkpoint.root)
     if root != checkpoint.root:
         message = f"the {checkpoint.size} entries do not have the root that the checkpoint names"
-        findings.add(CHECKPOINT, message, expected=checkpoint.root.hex(), found=root.hex())
+        findings.conclude(CHECKPOINT, message, expected=checkpoint.root.hex(), found=root.hex())
     return roots
 
 
@@ -149,13 +154,13 @@ def _contradictions(
         size, root = claim.checkpoint.size, claim.checkpoint.root
         if size > checkpoint.size:
             message = f"rolled back: the checkpoint {claim.holder} is of size {size}, this one of {checkpoint.size}"
-            findings.add(claim.path, message)
+            findings.conclude(claim.path, message)
         elif size == checkpoint.size and root != checkpoint.root:
             message = f"a second tree of size {size}: the checkpoint {claim.holder} has another root"
-            findings.add(claim.path, message, expected=root.hex(), found=checkpoint.root.hex())
+            findings.conclude(claim.path, message, expected=root.hex(), found=checkpoint.root.hex())
         elif roots.get(size, root) != root:
             message = f"rewritten: the first {size} entries do not have the root in the checkpoint {claim.holder}"
-            findings.add(claim.path, message, expected=root.hex(), found=roots[size].hex())
+            findings.conclude(claim.path, message, expected=root.hex(), found=roots[size].hex())
         else:
             continue
         if evidence is None and _signed(found, anchor) and _signed(claim.note, anchor):
@@ -191,7 +196,7 @@ def _uncovered(judgement: Judgement | None, unknown: Sequence[str], inventory: I
     found = (
         [f"signature lines of unknown keys: {', '.join(judgement.ignored)}"] if judgement and judgement.ignored else []
     )
-    found += [f"{path}: signed by no trusted key" for path in unknown]
+    found += [f"{path}: cosigned by nobody who is trusted" for path in unknown]
     if inventory.beyond:
         found.append(
             f"{inventory.beyond} tiles and bundles beyond the checkpoint: of a writer at work, of one that was killed, "

@@ -1,8 +1,10 @@
 """The notes that witnesses left in a ledger's directory: `witness/<name>.note`, each the checkpoint that one cosigned.
 
 A note stays behind when the log grows; it then says what its witness saw at a smaller size, and the tree has to agree.
+Our own cosigners name their notes `<name>+<key id>.note`, so that it is known whose cosignature has to be in there.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.files import list_names, read_file
 from explorer.ledger.findings import Findings
 from explorer.ledger.read import MAX_WITNESSES, WITNESS
-from explorer.note import Note, Verified
+from explorer.note import Note, Verified, Verifier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,13 +25,18 @@ class Seen:
     path: str
     note: Note
     checkpoint: Checkpoint
-    cosigners: tuple[Verified, ...]  # those that the anchor knows; none where it knows only the log
+    cosigners: tuple[Verified, ...]  # those that the anchor knows; there may be none
+
+
+def note_name(verifier: Verifier) -> str:
+    """The name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
+    return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}.note"
 
 
 def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Findings) -> tuple[list[Seen], list[str]]:
-    """The notes that a known key has signed, and the paths of those that none has: these prove nothing.
+    """The notes that a known key has signed, and the paths of those that no known witness has: these vouch for nothing.
 
-    A note that is damaged, of another log or not signed by a log that the anchor knows is a finding.
+    A note that is damaged, of another log or without the signatures that it has to have is a finding.
     """
     seen: list[Seen] = []
     unknown: list[str] = []
@@ -46,10 +53,10 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
         except (LedgerError, NoteError) as error:
             findings.add(path, str(error).removeprefix(f"{directory / path}: "))
             continue
-        if found is None:
-            unknown.append(path)
-        else:
+        if found is not None:
             seen.append(found)
+        if found is None or not found.cosigners:
+            unknown.append(path)
     return seen, unknown
 
 
@@ -58,13 +65,17 @@ def _read(directory: Path, path: str, anchor: Anchor, origin: str) -> Seen | Non
     checkpoint = parse_checkpoint(found.text)
     logs = {key.verifier for key in anchor.logs}
     witnesses = {witness.key.verifier for witness in anchor.witnesses}
-    known = {(verifier.name, verifier.key_id) for verifier in logs | witnesses}
-    if not any((signature.name, signature.key_id) in known for signature in found.signatures):
+    by_key = {(verifier.name, verifier.key_id) for verifier in logs | witnesses}
+    known = any((signature.name, signature.key_id) in by_key for signature in found.signatures)
+    verified = note.verify(found, logs | witnesses) if known else ()
+    cosigners = tuple(each for each in verified if each.verifier in witnesses)
+    for owner in witnesses:
+        if path == f"{WITNESS}/{note_name(owner)}" and owner not in [each.verifier for each in cosigners]:
+            raise LedgerError(f"does not hold the cosignature of {owner.name}")
+    if not known:
         return None
-    verified = note.verify(found, logs | witnesses)
     if checkpoint.origin != origin:
         raise LedgerError(f"is of another log, {checkpoint.origin!r}")
     if not any(each.verifier in logs for each in verified):
         raise LedgerError("no trusted log has signed what it cosigns")
-    cosigners = tuple(each for each in verified if each.verifier in witnesses)
     return Seen(path=path, note=found, checkpoint=checkpoint, cosigners=cosigners)
