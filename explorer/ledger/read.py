@@ -93,23 +93,27 @@ class LedgerDirectory:
 
     def _widest(self, file: Tile | Bundle, max_bytes: int) -> tuple[str, bytes, int]:
         """The file, or else a wider one that begins with it: path, content and width."""
-        for other in (file, file._replace(width=TILE)):
-            content = read_file(self.path, other.path, max_bytes=max_bytes)
-            if content is not None:
-                return other.path, content, other.width
-        for other in self._wider(file):
+        for other in self._candidates(file):
             content = read_file(self.path, other.path, max_bytes=max_bytes)
             if content is not None:
                 return other.path, content, other.width
         raise LedgerError(f"{self.path / file.path}: missing")
 
+    def _candidates(self, file: Tile | Bundle) -> Iterator[Tile | Bundle]:
+        """Narrow ones first: the widest may be in the making, but not while no other is there.
+
+        Twice, since a writer may remove one and write another between our looking and reading.
+        """
+        for _ in range(2):
+            yield file
+            if file.width < TILE:
+                yield from self._wider(file)
+                yield file._replace(width=TILE)
+
     def _wider(self, file: Tile | Bundle) -> list[Tile | Bundle]:
         """The wider partials there are, narrowest first."""
-        if file.width == TILE:
-            return []
-        names = list_names(self.path, str(Path(file.path).parent))
-        wider = [file._replace(width=width) for width in range(file.width + 1, TILE)]
-        return [other for other in wider if Path(other.path).name in names]
+        names = set(list_names(self.path, file.path.rpartition("/")[0]))
+        return [file._replace(width=width) for width in range(file.width + 1, TILE) if str(width) in names]
 
     def _read_note(self, relative: str) -> Note:
         content = read_file(self.path, relative, max_bytes=MAX_NOTE)

@@ -1,7 +1,11 @@
 """Reading somebody's directory: older sizes out of newer files, and files that are hostile."""
 
 import os
+import random
 import resource
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +66,39 @@ def test_a_reader_is_not_disturbed_by_a_writer_that_goes_on(tmp_path: Path, late
     assert found.checkpoint() == checkpoint
     assert list(found.entries()) == [entry(number) for number in range(515)]
     assert merkle.root(515, found.read_hashes) == checkpoint.root
+
+
+def test_a_reader_beside_a_writer_at_work_always_finds_what_it_needs(tmp_path: Path) -> None:
+    """Partials come and go and tiles become full between a reader's checkpoint and its last file."""
+    found = written(tmp_path / "a", 200)
+    stop = threading.Event()
+
+    def keep_writing() -> None:
+        pick = random.Random(1)
+        with Log.open(tmp_path / "a", signer=signer()) as log:
+            while not stop.is_set():
+                log.append(entry(number) for number in range(log.size, log.size + pick.randint(1, 60)))
+                log.commit()
+
+    before, reads = sys.getswitchinterval(), 0
+    sys.setswitchinterval(1e-5)
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    try:
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            found = LedgerDirectory(tmp_path / "a")
+            size = found.checkpoint().size
+            time.sleep(reads % 3 / 200)
+            assert merkle.root(size, found.read_hashes) == found.checkpoint().root
+            start = size // 256 * 256
+            assert list(found.entries(start)) == [entry(number) for number in range(start, size)]
+            reads += 1
+    finally:
+        stop.set()
+        writer.join()
+        sys.setswitchinterval(before)
+    assert reads > 20 and LedgerDirectory(tmp_path / "a").checkpoint().size > 1_000
 
 
 def test_cosignatures_of_the_same_text_are_merged(tmp_path: Path) -> None:
