@@ -1,0 +1,259 @@
+"""Cosigning: verified first, remembered before it is handed out, and never two histories under one key."""
+
+import multiprocessing
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.errors import LedgerError, RunError
+from explorer.ledger import cosign as cosigning
+from explorer.ledger.anchor import anchor_of
+from explorer.ledger.cosign import Cosigning, cosign
+from explorer.ledger.log import Log
+from explorer.note import Algorithm, Note, Signer, parse, verify
+from tests.ledger.ledgers import DG, LOG, MR, NOW, both, check, grow, make, messages, note_of, policy
+from tests.ledger.signers import ORIGIN, entry, signer
+
+
+def attempt(directory: Path, state: Path, *, key: Signer = DG, now: int = NOW) -> Cosigning:
+    return cosign(directory, signer=key, state=state, anchor=both(), now=now)
+
+
+def remembered(state: Path) -> dict[str, Note]:
+    return {path.name: parse(path.read_bytes()) for path in state.glob("dg.example+*/*.note")}
+
+
+def test_a_cosignature_is_put_beside_the_ledger(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    done = attempt(directory, tmp_path / "state")
+    assert done.path is not None
+    assert done.path == directory / f"witness/dg.example+{DG.verifier.key_id.hex()}.note"
+    assert done.time == NOW
+    made = parse(done.path.read_bytes())
+    assert made.text == note_of(directory).text
+    assert [(each.verifier, each.time) for each in verify(made, [LOG.verifier, DG.verifier])] == [
+        (LOG.verifier, None),
+        (DG.verifier, NOW),
+    ]
+    attempt(directory, tmp_path / "state", key=MR)
+    assert check(directory, anchor=both()).ok
+
+
+def test_it_follows_a_ledger_that_grows(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    for size in (6, 300, 301):
+        attempt(directory, tmp_path / "state", now=NOW + size)
+        grow(directory, [entry(number) for number in range(check(directory).checkpoint.size, size)])
+    done = attempt(directory, tmp_path / "state", now=NOW + 1000)
+    assert done.time == NOW + 1000
+    assert done.verification.held and done.verification.held.size == 300
+
+
+def test_the_same_checkpoint_keeps_its_time(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    first = attempt(directory, tmp_path / "state")
+    assert first.path is not None
+    content = first.path.read_bytes()
+    first.path.unlink()
+    again = attempt(directory, tmp_path / "state", now=NOW + 60)
+    assert again.time == NOW
+    assert again.path and again.path.read_bytes() == content
+
+
+def test_a_ledger_that_does_not_verify_is_not_cosigned(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    (directory / "tile/0/000.p/5").write_bytes(bytes(160))
+    done = attempt(directory, tmp_path / "state")
+    assert (done.path, done.time) == (None, None)
+    assert "tile/0/000.p/5: hash 0 (and 4 more in this file) was altered" in messages(done.verification)[0]
+    assert not (directory / "witness").exists()
+    assert remembered(tmp_path / "state") == {}
+
+
+def test_a_ledger_of_an_unknown_key_is_not_cosigned(tmp_path: Path) -> None:
+    done = attempt(make(tmp_path / "ledger", 5, key=signer(7)), tmp_path / "state")
+    assert done.path is None
+    assert "no trusted key has signed" in messages(done.verification)[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (3, "rolled back: the checkpoint you hold is of size 5, this one of 3"),
+        (5, "a second tree of size 5"),
+        (600, "rewritten: the first 5 entries do not have the root in the checkpoint you hold"),
+    ],
+)
+def test_another_history_is_never_cosigned(tmp_path: Path, size: int, said: str) -> None:
+    attempt(make(tmp_path / "ledger", 5), tmp_path / "state")
+    before = remembered(tmp_path / "state")
+    other = tmp_path / "other"
+    with Log.create(other, origin=ORIGIN, signer=LOG) as log:
+        log.append(b"other %d" % number for number in range(size))
+    done = attempt(other, tmp_path / "state", now=NOW + 1)
+    assert done.path is None
+    assert said in messages(done.verification)[0]
+    assert done.verification.evidence is not None
+    assert not (other / "witness").exists()
+    assert remembered(tmp_path / "state") == before
+    assert attempt(other, tmp_path / "another state", now=NOW + 1).path, "only the memory tells"
+
+
+def test_a_smaller_tree_of_the_same_history_is_not_cosigned_either(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    shutil.copytree(directory, tmp_path / "earlier")
+    grow(directory, [b"more"])
+    attempt(directory, tmp_path / "state")
+    done = attempt(tmp_path / "earlier", tmp_path / "state", now=NOW + 1)
+    assert done.path is None
+
+
+def test_logs_are_remembered_apart(tmp_path: Path) -> None:
+    attempt(make(tmp_path / "ledger", 5), tmp_path / "state")
+    other = signer(1, name="example.com/other")
+    with Log.create(tmp_path / "other", origin=other.name, signer=other) as log:
+        log.append([b"first"])
+    done = cosign(
+        tmp_path / "other", signer=DG, state=tmp_path / "state", anchor=anchor_of([other.verifier.vkey]), now=NOW + 1
+    )
+    assert done.path is not None
+    assert len(remembered(tmp_path / "state")) == 3, "one of each log, and the latest"
+
+
+def test_a_clock_that_was_set_back_is_an_error(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    attempt(directory, tmp_path / "state")
+    before = remembered(tmp_path / "state")
+    with pytest.raises(LedgerError, match="the clock was set back: it says 2023-11-14T22:13:19Z, and 'dg"):
+        attempt(directory, tmp_path / "state", now=NOW - 1)
+    fresh = make(tmp_path / "fresh", 2)
+    with pytest.raises(LedgerError, match="the clock was set back"):
+        attempt(fresh, tmp_path / "state", now=NOW - 1)
+    assert remembered(tmp_path / "state") == before
+    assert attempt(directory, tmp_path / "state", key=MR, now=NOW - 1).path, "each key has its own clock"
+
+
+def test_a_plain_key_cannot_cosign(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="is for plain signatures"):
+        attempt(make(tmp_path / "ledger", 5), tmp_path / "state", key=signer(2, name="dg.example"))
+
+
+@pytest.mark.parametrize("flip", [0, -3])
+def test_a_damaged_memory_is_an_error_and_nothing_is_signed(tmp_path: Path, flip: int) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    attempt(directory, tmp_path / "state")
+    shutil.rmtree(directory / "witness")
+    for file in (tmp_path / "state").glob("*/*.note"):
+        content = bytearray(file.read_bytes())
+        content[flip] ^= 4
+        file.write_bytes(content)
+        with pytest.raises(LedgerError, match=r"the memory of 'dg\.example' was damaged"):
+            attempt(directory, tmp_path / "state", now=NOW + 1)
+        content[flip] ^= 4
+        file.write_bytes(content)
+    assert not (directory / "witness").exists()
+
+
+def test_what_is_handed_out_was_remembered_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash before the hand-out: the next call hands out what was remembered, with its time."""
+    directory = make(tmp_path / "ledger", 5)
+    write = cosigning.write_bytes
+
+    def crash(path: Path, content: bytes) -> None:
+        if "witness" in path.parts:
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(cosigning, "write_bytes", crash)
+    with pytest.raises(KeyboardInterrupt):
+        attempt(directory, tmp_path / "state")
+    assert not (directory / "witness").exists()
+    assert len(remembered(tmp_path / "state")) == 2
+    monkeypatch.undo()
+    assert attempt(directory, tmp_path / "state", now=NOW + 5).time == NOW
+
+
+def test_where_nothing_can_be_written_nothing_is_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    (tmp_path / "file").touch()
+    with pytest.raises(LedgerError, match="cannot lock"):
+        attempt(directory, tmp_path / "file")
+
+    def refuse(path: Path, content: bytes) -> None:
+        raise RunError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(cosigning, "write_bytes", refuse)
+    with pytest.raises(LedgerError, match="No space left on device"):
+        attempt(directory, tmp_path / "state")
+    assert not (directory / "witness").exists()
+
+
+def test_names_become_file_names(tmp_path: Path) -> None:
+    directory = make(tmp_path / "ledger", 5)
+    for seed, name in ((11, "../../escape"), (12, "witness.example/a"), (13, "witness.example/b"), (14, "\u4f8b/x")):
+        key = signer(seed, name=name, algorithm=Algorithm.COSIGNATURE)
+        done = cosign(directory, signer=key, state=tmp_path / "state", anchor=policy(), now=NOW)
+        assert done.path and done.path.parent == directory / "witness"
+    assert len(list((directory / "witness").iterdir())) == 4
+    assert len(list((tmp_path / "state").iterdir())) == 4
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_nothing_is_signed_between_looking_and_remembering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: bool
+) -> None:
+    """In the middle of cosigning one history the key is asked for another; without the lock it would sign both."""
+    directory, other = make(tmp_path / "ledger", 5), tmp_path / "other"
+    with Log.create(other, origin=ORIGIN, signer=LOG) as log:
+        log.append([b"another history"])
+    check_it, asked = cosigning.verify, []
+
+    def interrupted(path: Path, **rest: Any) -> Any:
+        found = check_it(path, **rest)
+        if not asked:
+            asked.append(path)
+            asked.append(attempt(other, tmp_path / "state").path)
+        return found
+
+    monkeypatch.setattr(cosigning, "verify", interrupted)
+    monkeypatch.setattr(cosigning, "PATIENCE", 0.05)
+    if locked:
+        with pytest.raises(LedgerError, match=r"the memory of cosigner 'dg\.example' is in use by process"):
+            attempt(directory, tmp_path / "state")
+        assert not (other / "witness").exists()
+    else:
+        monkeypatch.setattr(
+            cosigning, "_locked", lambda memory, signer: nullcontext(memory.mkdir(parents=True, exist_ok=True))
+        )
+        assert attempt(directory, tmp_path / "state").path
+        assert asked[1]
+
+
+def _race(directory: Path, state: Path, start: Any, results: Any) -> None:
+    start.wait()
+    results.put(attempt(directory, state).path is not None)
+
+
+def test_two_histories_at_the_same_moment_get_one_cosignature(tmp_path: Path) -> None:
+    """Looking into the memory and writing it is one step: of two contradicting ledgers only one is ever signed."""
+    context = multiprocessing.get_context("fork")
+    ledgers = []
+    for number in range(4):
+        with Log.create(tmp_path / f"ledger{number}", origin=ORIGIN, signer=LOG) as log:
+            log.append(b"%d of %d" % (each, number) for each in range(300))
+        ledgers.append(tmp_path / f"ledger{number}")
+    for trial in range(5):
+        start, results = context.Event(), context.Queue()
+        state = tmp_path / f"state{trial}"
+        racers = [context.Process(target=_race, args=(each, state, start, results)) for each in ledgers]
+        for racer in racers:
+            racer.start()
+        start.set()
+        assert sum(results.get(timeout=20) for _ in racers) == 1
+        for racer in racers:
+            racer.join()
+        for ledger in ledgers:
+            shutil.rmtree(ledger / "witness", ignore_errors=True)
