@@ -125,6 +125,8 @@ def _content(directory: Path, name: str, where: str) -> bytes:
         real = os.path.realpath(directory / name)
         if os.path.commonpath([root, real]) != root:
             raise ProvenanceError(f"{where}: file: {name!r} is not below {directory}")
+        if not Path(real).is_file():  # a pipe would be waited for
+            raise ProvenanceError(f"{where}: file: {name!r} is not a regular file")
         with Path(real).open("rb") as file:
             content = file.read(MAX_CONTENT + 1)
     except (OSError, ValueError) as error:
