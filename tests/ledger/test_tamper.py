@@ -3,12 +3,15 @@
 The bytes that nothing covers are those that `explorer.ledger` lists, and they are shown to be free.
 """
 
+import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import explorer.ledger
 from explorer.errors import LedgerError
 from explorer.ledger.anchor import Anchor
 from explorer.ledger.checkpoint import Checkpoint
@@ -97,36 +100,127 @@ def test_every_flipped_byte_of_a_ledger_with_full_tiles_is_detected(tmp_path: Pa
     assert "tile/1/000.p/1" in detected(_tiny(tmp_path / "ledger", 258), policy(), whole=False)
 
 
-def test_what_nothing_covers_is_what_the_package_says(tmp_path: Path) -> None:
-    """The counter-list: these bytes are free, and it is said of each that it is not covered."""
+def stranger_signs(directory: Path) -> None:
+    add_lines(directory / "checkpoint", STRANGER.sign(note_of(directory).text, time=1).line)
+
+
+def order_of_lines(directory: Path) -> None:
+    stranger_signs(directory)
+    head, *lines = (directory / "checkpoint").read_text().split("\u2014 ")
+    (directory / "checkpoint").write_text("\u2014 ".join([head, *reversed(lines)]))
+
+
+def line_twice(directory: Path) -> None:
+    add_lines(directory / "checkpoint", note_of(directory).signatures[0].line)
+
+
+def add_lines(file: Path, *lines: str) -> None:
+    file.write_text(file.read_text() + "".join(f"{line}\n" for line in lines))
+
+
+def unknown_witness(directory: Path) -> None:
+    line = STRANGER.sign(note_of(directory).text, time=1).line
+    (directory / "witness/stranger.note").write_text(f"{note_of(directory).text}\n{line}\n")
+
+
+def witness_renamed(directory: Path) -> None:
+    for file in (directory / "witness").iterdir():
+        file.rename(file.with_name(f"{len(file.name)}{file.name}"))
+
+
+def placed(path: str, content: bytes) -> Callable[[Path], None]:
+    def place(directory: Path) -> None:
+        file = directory / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    return place
+
+
+def blob_missing(directory: Path) -> None:
+    (file,) = (path for path in files(directory) if "blobs" in path.parts)
+    file.unlink()
+
+
+def blob_that_nothing_names(directory: Path) -> None:
+    digest = hashlib.sha256(b"more").hexdigest()
+    placed(f"blobs/sha256/{digest[:2]}/{digest}", b"more")(directory)
+
+
+def other_times_and_modes(directory: Path) -> None:
+    for file in files(directory):
+        file.chmod(0o400)
+        os.utime(file, (0, 0))
+
+
+FREE: dict[str, list[Callable[[Path], None]]] = {
+    "signature lines of keys that the verifier does not know": [stranger_signs, order_of_lines, line_twice],
+    "a note below witness/ that no known key has signed": [unknown_witness, witness_renamed],
+    "tiles and bundles beyond the size of the checkpoint": [
+        placed("tile/0/000.p/9", b"x" * 288),
+        placed("tile/entries/000", b"not a bundle"),
+        placed("unsigned/1/tile/0/000.p/9", b"whatever"),
+        placed(".checkpoint.1.tmp", b"whatever"),
+        placed(".lock", b"whatever"),
+    ],
+    "policy.tlog-policy": [placed("policy.tlog-policy", b"quorum everybody\n")],
+    "whether a blob that an entry names is there": [blob_missing, blob_that_nothing_names],
+    "owner, mode and times of files": [
+        other_times_and_modes,
+        lambda directory: (directory / "tile/7/x001").mkdir(parents=True),
+    ],
+}
+"""The beginning of each line of the list in the package docstring, and changes of that kind."""
+
+
+def listed() -> list[str]:
+    """What the package docstring lists as not covered."""
+    _, _, rest = (explorer.ledger.__doc__ or "").partition("No signature and no hash covers:\n\n")
+    return [line.strip().removeprefix("- ") for line in rest.partition("\n\n")[0].splitlines()]
+
+
+def test_the_list_of_what_is_not_covered_is_the_one_in_the_package() -> None:
+    assert len(listed()) == len(FREE)
+    for line, beginning in zip(listed(), FREE, strict=True):
+        assert line.startswith(beginning)
+
+
+@pytest.mark.parametrize("change", [change for changes in FREE.values() for change in changes])
+def test_what_nothing_covers_is_not_noticed(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """The honest counter-list to the flips: each of these changes passes, and the ledger still verifies."""
     directory = small(tmp_path)
-    stray = STRANGER.sign(note_of(directory).text, time=1)
-    checkpoint = directory / "checkpoint"
-    signed = checkpoint.read_bytes()
-    checkpoint.write_bytes(with_signatures(parse(signed), [stray]).content)
-    unknown = directory / "witness/stranger.note"
-    unknown.write_bytes(parse(signed).text.encode() + f"\n{stray.line}\n".encode())
-    for name in (".lock", ".checkpoint.1.tmp", "unsigned/1/tile/0/000.p/9"):
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(b"whatever")
-    beyond = directory / "tile/0/000.p/9"
-    beyond.write_bytes(b"x" * 288)
+    before = {path: path.read_bytes() for path in files(directory)}
+    change(directory)
+    assert outcome(directory, policy("dg.example")) is None
+    assert change is other_times_and_modes or list(directory.rglob("*")) != list(before)
+
+
+def test_what_could_be_noticed_and_is_not_covered_is_named(tmp_path: Path) -> None:
+    directory = small(tmp_path)
+    for change in (change for changes in FREE.values() for change in changes[:1]):
+        change(directory)
+    placed("unsigned/1/tile/0/000.p/9", b"")(directory)
+    placed(".checkpoint.1.tmp", b"")(directory)
+    beginnings = [
+        "signature lines of",
+        "witness/stranger.note: cos",
+        "1 tiles and bundles",
+        "unsigned/: ",
+        "1 temporary",
+    ]
     found = check(directory)
     assert found.ok, messages(found)
-    assert [words.split(":")[0].split(" ")[0] for words in found.uncovered] == [
-        "signature",
-        "witness/stranger.note",
-        "1",
-        "unsigned/",
-        "1",
-    ]
-    blob = parse(checkpoint.read_bytes()).signatures[-1]
-    line = blob.line.encode()
-    start = checkpoint.read_bytes().index(line)
-    free = {at for at in flips(checkpoint) if outcome(directory, policy()) is None}
-    assert free and free <= set(range(start, start + len(line)))
-    for file in (unknown, beyond, directory / ".lock"):
-        assert any(outcome(directory, policy()) is None for _ in flips(file))
+    assert [words[: len(start)] for words, start in zip(found.uncovered, beginnings, strict=True)] == beginnings
+
+
+def test_flips_in_the_signature_of_a_stranger_are_the_only_ones_that_pass(tmp_path: Path) -> None:
+    directory = small(tmp_path)
+    signed = (directory / "checkpoint").read_bytes()
+    stranger_signs(directory)
+    free = {at for at in flips(directory / "checkpoint") if outcome(directory, policy()) is None}
+    line = range(len(signed), len((directory / "checkpoint").read_bytes()))
+    assert len(free) > 50
+    assert free < set(line)
 
 
 def test_truncation_at_every_length_is_detected(tmp_path: Path) -> None:
