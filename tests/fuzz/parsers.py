@@ -1,0 +1,312 @@
+"""Every parser of the package that reads what others wrote, with good input to start from."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+
+from explorer import document, note, schema
+from explorer.canonical import canonical
+from explorer.entries import fields, kinds
+from explorer.errors import ExplorerError
+from explorer.ledger import checkpoint, proof, tiles, tlog_policy
+from explorer.ledger.proof import Proof
+from explorer.note import Algorithm
+from explorer.provenance import (
+    attestation,
+    description,
+    envelope,
+    grants,
+    keys,
+    layers,
+    policy,
+    salts,
+    signed,
+    statement,
+    tag_records,
+    tags,
+    tags_parquet,
+    taxonomy,
+    times,
+    trust,
+)
+from tests.entries.examples import EXAMPLES
+from tests.ledger.signers import ORIGIN, signer
+from tests.provenance import people
+
+ROOT = Path(__file__).parents[2]
+POLICIES = ROOT / "notebooks" / "policies"
+ROOT_HASH = bytes(range(32))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parser:
+    """Something that reads bytes from others, or a file of them."""
+
+    read: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+    reads: tuple[str, ...] = field(default=())  # the functions that this exercises, by their full names
+
+
+def text(content: bytes) -> str:
+    """Bytes as text, however hostile: what is not UTF-8 becomes lone surrogates."""
+    return content.decode("utf-8", errors="surrogateescape")
+
+
+def in_a_file(read: Callable[[Path], object], place: Path, mode: int = 0o600) -> Callable[[bytes], object]:
+    """A reader of files as a reader of bytes."""
+
+    def read_bytes(content: bytes) -> object:
+        place.unlink(missing_ok=True)
+        place.write_bytes(content)
+        place.chmod(mode)
+        return read(place)
+
+    return read_bytes
+
+
+def parsers(place: Path) -> dict[str, Parser]:
+    """All of them, by name. Those that read files use a file at `place`."""
+    return {**_plain(), **_signed(), **_files(place)}
+
+
+def _plain() -> dict[str, Parser]:
+    log, witness = signer(1), signer(2, name="example.com/witness", algorithm=Algorithm.COSIGNATURE)
+    body = checkpoint.Checkpoint(origin=ORIGIN, size=3, root=ROOT_HASH).text
+    note_ = note.with_signatures(note.sign(body, log), [witness.sign(body, time=1_700_000_000)])
+    verifiers = (log.verifier, witness.verifier)
+    entries = tuple(map(kinds.encode, EXAMPLES))
+    policy_file = (
+        f"log {log.verifier.vkey}\nwitness w {witness.verifier.vkey} https://w.example\n"
+        "# both\ngroup all-of all w\nquorum all-of\n"
+    )
+    proof_ = Proof(index=1, hashes=(ROOT_HASH, bytes(32)), checkpoint=note_, extra=b"entry")
+    bundle = tiles.encode_bundle([b"", b"a", b"{}" * 30])
+    public = people.public("a").public_key.encode()
+    floats = (b"0x1.8000000000000p+1", b"-0x0.0p+0", b"nan", b"-inf")
+    return {
+        "note": Parser(
+            read=lambda raw: note.verify(note.parse(raw), verifiers), seeds=(note_.content,), reads=("note.parse",)
+        ),
+        "verifier key": Parser(
+            read=lambda raw: note.Verifier.parse(text(raw)), seeds=tuple(v.vkey.encode() for v in verifiers)
+        ),
+        "checkpoint": Parser(
+            read=lambda raw: checkpoint.parse_checkpoint(text(raw)),
+            seeds=(body.encode(),),
+            reads=("ledger.checkpoint.parse_checkpoint",),
+        ),
+        "tlog-policy": Parser(
+            read=lambda raw: tlog_policy.parse_policy(raw, where="p"),
+            seeds=(policy_file.encode(),),
+            reads=("ledger.tlog_policy.parse_policy",),
+        ),
+        "tlog-proof": Parser(
+            read=lambda raw: proof.parse_proof(raw, where="p"),
+            seeds=(proof_.content,),
+            reads=("ledger.proof.parse_proof",),
+        ),
+        "entry bundle": Parser(
+            read=lambda raw: tiles.decode_bundle(raw, width=3, where="b"),
+            seeds=(bundle,),
+            reads=("ledger.tiles.decode_bundle",),
+        ),
+        "tile path": Parser(
+            read=lambda raw: tiles.parse_path(text(raw)),
+            seeds=(b"tile/0/x001/x234/067.p/112", b"tile/entries/000"),
+            reads=("ledger.tiles.parse_path",),
+        ),
+        "entry": Parser(read=kinds.decode, seeds=entries, reads=("entries.kinds.decode", "entries.envelope.read_head")),
+        "float": Parser(
+            read=lambda raw: fields.read_float(text(raw)), seeds=floats, reads=("entries.fields.read_float",)
+        ),
+        "time": Parser(
+            read=lambda raw: times.parse_time(text(raw)),
+            seeds=(b"2026-01-31T00:00:00Z",),
+            reads=("provenance.times.parse_time",),
+        ),
+        "public key": Parser(
+            read=lambda raw: keys.parse_public(text(raw)), seeds=(public,), reads=("provenance.keys.parse_public",)
+        ),
+        "JSON": Parser(
+            read=lambda raw: schema.parse_json(raw, where="j", error=ExplorerError, max_bytes=10_000),
+            seeds=(*entries, b'{"a": [1, 2.5, null, {"b": "\\u00e9"}]}'),
+            reads=("schema.parse_json",),
+        ),
+        "YAML": Parser(
+            read=lambda raw: document.parse_document(text(raw), where="y"),
+            seeds=tuple(path.read_bytes() for path in sorted(POLICIES.glob("*.yaml"))),
+            reads=("document.parse_document",),
+        ),
+        "taxonomy draft": Parser(
+            read=lambda raw: taxonomy.read_taxonomy(document.parse_document(text(raw), where="t")),
+            seeds=((POLICIES / "licences.taxonomy.yaml").read_bytes(),),
+            reads=("provenance.taxonomy.read_taxonomy", "provenance.drafts.read_draft"),
+        ),
+        "policy draft": Parser(
+            read=lambda raw: policy.read_policy(document.parse_document(text(raw), where="p")),
+            seeds=tuple(path.read_bytes() for path in sorted(POLICIES.glob("*.policy.yaml"))),
+            reads=("provenance.policy.read_policy",),
+        ),
+        "description": Parser(
+            read=lambda raw: description.read_description(document.parse_document(text(raw), where="d")),
+            seeds=(description_yaml(),),
+            reads=("provenance.description.read_description",),
+        ),
+        "layers": Parser(
+            read=lambda raw: layers.parse_layers(raw, where="l"),
+            seeds=(b"embed\nblock.0\nhead\n", b'["embed", "block.0"]'),
+            reads=("provenance.layers.parse_layers",),
+        ),
+    }
+
+
+def _signed() -> dict[str, Parser]:
+    """Documents in envelopes, and their payloads as a trusted key would have signed them, however damaged."""
+    lab = people.trust(people.governance(), people.risk())
+    claim = statement.make_statement(
+        [statement.Subject(name="table", sha256="a" * 64)] * 2,
+        predicate_type=attestation.PREDICATE_TYPE,
+        predicate={"records": 3},
+    )
+    policies = tuple(
+        policy.read_policy(document.read_document(path)) for path in sorted(POLICIES.glob("*.policy.yaml"))
+    )
+    tree = taxonomy.read_taxonomy(document.read_document(POLICIES / "licences.taxonomy.yaml"))
+    enveloped = envelope.sign_envelope(claim.payload, statement.PAYLOAD_TYPE, [people.private(people.GOVERNANCE)])
+
+    def opened(kind: signed.Kind[Any], seed: str) -> Callable[[bytes], object]:
+        def read(payload: bytes) -> object:
+            made = envelope.sign_envelope(payload, kind.payload_type, [people.private(seed)])
+            return signed.open_document(made.content, kind, trust=lab, now=people.NOW, where="d")
+
+        return read
+
+    return {
+        "envelope": Parser(
+            read=lambda raw: envelope.signers(envelope.parse_envelope(raw, where="e"), [people.public("a").raw]),
+            seeds=(enveloped.content,),
+            reads=("provenance.envelope.parse_envelope",),
+        ),
+        "trust file": Parser(
+            read=lambda raw: trust.parse_trust(raw, where="t"),
+            seeds=(canonical(schema.to_json(lab)),),
+            reads=("provenance.trust.parse_trust",),
+        ),
+        "grant": Parser(
+            read=lambda raw: grants.parse_grant(raw, where="g"),
+            seeds=(grant_json(),),
+            reads=("provenance.grants.parse_grant",),
+        ),
+        "statement": Parser(
+            read=lambda raw: statement.parse_statement(raw, predicate_type=attestation.PREDICATE_TYPE, where="s"),
+            seeds=(claim.payload,),
+            reads=("provenance.statement.parse_statement",),
+        ),
+        "signed taxonomy": Parser(
+            read=opened(taxonomy.TAXONOMY, people.GOVERNANCE),
+            seeds=(canonical(schema.to_json(tree)),),
+            reads=("provenance.signed.open_document",),
+        ),
+        "signed policy": Parser(
+            read=opened(policy.POLICY, people.RISK), seeds=tuple(canonical(schema.to_json(p)) for p in policies)
+        ),
+    }
+
+
+def _files(place: Path) -> dict[str, Parser]:
+    key = people.private("a")
+    pem = tuple(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
+        for how in (NoEncryption(), BestAvailableEncryption(b"secret"))
+    )
+    codes = {"quarantine": 0, "open/mit": 1}
+    records = b'{"text": "a", "class": "open/mit", "source": "s", "authority": "example.com/dg"}\n' * 3
+
+    def table(path: Path) -> object:
+        with tags_parquet.TagFile(path) as file:
+            return tags.read_tags(file, codes=codes, authorities=tags.read_authorities(file))
+
+    return {
+        "key file": Parser(
+            read=in_a_file(lambda path: keys.read_key(path, None), place),
+            seeds=pem,
+            reads=("provenance.keys.read_key",),
+        ),
+        "records": Parser(
+            read=in_a_file(lambda path: list(tag_records.read_records(path)), place),
+            seeds=(records,),
+            reads=("provenance.tag_records.read_records",),
+        ),
+        "salts": Parser(
+            read=in_a_file(salts.read_salts, place),
+            seeds=(b"explorer/salts/v1".ljust(24, b"\0") + (2).to_bytes(8, "big") + bytes(range(64)),),
+            reads=("provenance.salts.read_salts", "provenance.private.open_private"),
+        ),
+        "tag table": Parser(
+            read=in_a_file(table, place),
+            seeds=tag_tables(),
+            reads=("provenance.tags.read_tags", "provenance.tags.read_authorities"),
+        ),
+    }
+
+
+def tag_tables() -> tuple[bytes, ...]:
+    """A table as we write it, and one with statistics and compression, which is refused."""
+    rows = pa.table(
+        [
+            pa.array([bytes([n]) * 32 for n in range(5)], pa.binary(32)),
+            *(pa.array([value] * 5, pa.string()) for value in ("open/mit", "source", "example.com/dg")),
+        ],
+        schema=tags_parquet.SCHEMA,
+    )
+    found = []
+    for compression in ("none", "snappy"):
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, compression=compression, store_schema=False)
+        found.append(sink.getvalue())
+    return tuple(found)
+
+
+def grant_json() -> bytes:
+    return canonical(
+        {
+            "format": "explorer/grant/v1",
+            "id": "2026-0007",
+            "owner": people.GOVERNANCE,
+            "grantee": {"name": "example.com/auditor", "public_key": people.public("a").public_key},
+            "runs": ["resnet8-digits-fast-ssr0.5-s1-3f9c2a7d"],
+            "classes": ["licensed/news"],
+            "entries": ["step"],
+            "issued": people.ISSUED,
+            "expires": people.EXPIRES,
+        }
+    )
+
+
+def description_yaml() -> bytes:
+    """The example of the module's own docstring."""
+    words = (description.__doc__ or "").split("\n\n")[2]
+    return "\n".join(line.strip() for line in words.splitlines()).encode()
+
+
+NOT_PARSERS = frozenset(
+    {
+        "document.read_document",  # parse_document, after a bounded reading
+        "ledger.files.read_file",  # gives bytes as they are
+        "ledger.blobs.read_blob",  # gives bytes that have the digest asked for
+        "ledger.verify.read_checkpoint",  # note and checkpoint
+        "ledger.witnesses.read_witnesses",  # notes and checkpoints
+        "provenance.layers.read_layers",  # parse_layers
+        "provenance.trust.read_trust",  # parse_trust
+        "provenance.drafts.open_file",  # drafts and signed documents
+        "provenance.attestation.read_attestation",  # gives bytes as they are
+        "entries.envelope.read_head",
+    }
+)
+"""What is named like a parser and has nothing to read by itself."""
