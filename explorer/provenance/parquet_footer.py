@@ -1,8 +1,8 @@
 """The codecs that a Parquet file names, read without the library that reads the file.
 
-A Parquet file ends in its metadata, their length as u32, little-endian, and "PAR1"; the metadata are a struct in Thrift's
-compact protocol (github.com/apache/thrift, thrift-compact-protocol.md; github.com/apache/parquet-format). pyarrow ends
-the whole process when it is asked for a codec that it does not know, so what is asked of it first is looked at here.
+A Parquet file ends in its metadata, their length as u32, little-endian, and "PAR1"; the metadata are a struct in the
+compact protocol of Thrift (github.com/apache/thrift, thrift-compact-protocol.md; github.com/apache/parquet-format).
+pyarrow ends the whole process when it is asked for a codec that it does not know, so codecs are looked at here first.
 """
 
 from collections.abc import Iterator
