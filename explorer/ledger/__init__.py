@@ -88,6 +88,9 @@ partials that only the checkpoint before the last one needed. An entry is acknow
 An opening after no crash does the same and finds nothing. What is in `unsigned/` may be deleted once it is known why it
 is there: a crash is one reason, a checkpoint that somebody has replaced by an older one is another.
 
+The lock holds among the processes of one machine. Whoever copies the directory and goes on with both copies, or goes on
+with an older one, forks the log: the writer refuses to, as far as a note below `witness/` shows it, and cannot see more.
+
 What is authenticated
 ---------------------
 

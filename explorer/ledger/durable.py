@@ -66,9 +66,10 @@ class NewFiles:
         for file in self._open:
             try:
                 os.fsync(file.fileno())
+                file.close()
             except OSError as error:
                 raise _refused(Path(file.name), error) from error
-        self.close()
+        self._open.clear()
 
 
 def flush(path: Path) -> None:

@@ -13,10 +13,9 @@ from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger import blobs
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.durable import NewFiles, flush
-from explorer.ledger.edge import Edge
-from explorer.ledger.files import read_file
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
-from explorer.ledger.recovery import Recovered, recover
+from explorer.ledger.files import list_names, read_file
+from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.recovery import Recovered, load_edge, recover
 from explorer.ledger.tiles import TILE, Bundle, Tile, encode_bundle
 from explorer.note import Algorithm, Signer
 from explorer.rundir import locked, write_bytes
@@ -32,7 +31,8 @@ class Log:
     commits the rest; leaving it by an exception does not, since what was under way is not known to be wanted.
 
     Nothing that fails is tried again: after an error from the disk the object refuses further use, the directory is
-    at its last checkpoint, and opening it anew goes on from there.
+    at its last checkpoint, and opening it anew goes on from there. It is for one thread at a time, and of no use in a
+    forked child.
 
         with Log.create(directory, origin="example.com/run", signer=signer) as log:
             log.append([b"first", b"second"])
@@ -43,15 +43,15 @@ class Log:
         """Begin a ledger with a signed checkpoint of size 0. Raises `LedgerError` if there is one already."""
         if origin != signer.name:
             raise LedgerError(f"a ledger bears the name of its key: origin {origin!r}, the key is of {signer.name!r}")
-        fresh = [path.parent for path in (directory, *directory.parents) if not path.exists()]
+        directory = directory.absolute()
+        unnamed = _unnamed(directory)
         with _lock(directory, signer=signer, interval=interval) as held:
-            present = next((name for name in (CHECKPOINT, "tile") if (directory / name).exists()), None)
-            if present:
+            if present := {CHECKPOINT, "tile"} & set(list_names(directory, ".")):
                 raise LedgerError(
-                    f"{directory}: there is a ledger already ({present!r} exists); open it, or move it away"
+                    f"{directory}: there is a ledger already ({max(present)!r} exists); open it, or move it away"
                 )
             _publish(directory, Checkpoint(origin=origin, size=0, root=merkle.EMPTY_ROOT), signer)
-            for parent in fresh:
+            for parent in unnamed:
                 flush(parent)
             return cls(directory, signer=signer, interval=interval, held=held)
 
@@ -61,7 +61,8 @@ class Log:
 
         Raises `LedgerError` if it is of another key, damaged at its edge, rolled back or in use by another process.
         """
-        if not (directory / CHECKPOINT).exists():
+        directory = directory.absolute()
+        if CHECKPOINT not in list_names(directory, "."):  # before the lock, which would make the directory
             raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
         with _lock(directory, signer=signer, interval=interval) as held:
             return cls(directory, signer=signer, interval=interval, held=held)
@@ -75,7 +76,7 @@ class Log:
         self._owner = os.getpid()
         self._fault: str | None = None
         self._signed = found
-        self._edge, self._bundle = _load_edge(directory, found.checkpoint)
+        self._edge, self._bundle = load_edge(directory, found.checkpoint)
         self._partials = {file.path for file, _ in [*self._partial_bundle(), *self._edge.partial()]}
         self._files = NewFiles(directory)
         self._held = held.pop_all()  # last, so that the lock is released if any of this fails
@@ -123,8 +124,10 @@ class Log:
     def close(self) -> None:
         """Let others have the ledger. What was not committed is left out of it."""
         self._fault = self._fault or "it is closed"
-        self._files.close()
-        self._held.close()
+        try:
+            self._files.close()
+        finally:
+            self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -207,20 +210,12 @@ def _lock(directory: Path, *, signer: Signer, interval: int) -> Iterator[ExitSta
         yield held
 
 
-def _load_edge(directory: Path, checkpoint: Checkpoint) -> tuple[Edge, bytearray]:
-    """The right edge and the entries of the partial bundle, checked against the signed root."""
-    stored = LedgerDirectory(directory)
-    edge = Edge.load(checkpoint.size, stored.tile)
-    if (found := edge.root()) != checkpoint.root:
-        raise LedgerError(
-            f"{directory}: the tiles at the edge are damaged: they lead to root {found.hex()} at size "
-            f"{checkpoint.size}, signed is {checkpoint.root.hex()}"
-        )
-    number, width = divmod(checkpoint.size, TILE)
-    entries = stored.bundle(Bundle(number, width)) if width else []
-    if merkle.leaf_hashes(entries) != edge.leaves():
-        raise LedgerError(f"{directory / Bundle(number, width).path}: damaged: not the entries that were signed")
-    return edge, bytearray(encode_bundle(entries))
+def _unnamed(directory: Path) -> list[Path]:
+    """The directories that get a new name in them when this one is made."""
+    try:
+        return [path.parent for path in (directory, *directory.parents) if not path.exists()]
+    except OSError as error:
+        raise LedgerError(f"cannot write {directory}: {error.strerror or error}") from error
 
 
 def _publish(directory: Path, checkpoint: Checkpoint, signer: Signer) -> bytes:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from explorer import note
+from explorer import merkle, note
 from explorer.errors import LedgerError, NoteError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.durable import flush
+from explorer.ledger.edge import Edge
 from explorer.ledger.files import list_names, read_file
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
-from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, parse_path
+from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, encode_bundle, parse_path
 from explorer.note import Verifier
 
 UNSIGNED = "unsigned"
@@ -54,10 +55,27 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
     return Recovered(checkpoint=checkpoint, content=content, superseded=tuple(superseded))
 
 
+def load_edge(directory: Path, checkpoint: Checkpoint) -> tuple[Edge, bytearray]:
+    """The right edge and the entries of the partial bundle, checked against the signed root."""
+    stored = LedgerDirectory(directory)
+    edge = Edge.load(checkpoint.size, stored.tile)
+    if (found := edge.root()) != checkpoint.root:
+        raise LedgerError(
+            f"{directory}: the tiles at the edge are damaged: they lead to root {found.hex()} at size "
+            f"{checkpoint.size}, signed is {checkpoint.root.hex()}"
+        )
+    number, width = divmod(checkpoint.size, TILE)
+    entries = stored.bundle(Bundle(number, width)) if width else []
+    if merkle.leaf_hashes(entries) != edge.leaves():
+        raise LedgerError(f"{directory / Bundle(number, width).path}: damaged: not the entries that were signed")
+    return edge, bytearray(encode_bundle(entries))
+
+
 def _finish_signing(directory: Path, verifier: Verifier) -> None:
     """Put a later checkpoint in place whose writer died between signing it and renaming it.
 
-    Its tree is on the disk, as nothing is signed before that. Never is another tree of that size signed instead.
+    Its tree is on the disk, as nothing is signed before that; and never is another tree signed in its stead. The name
+    is the one that `rundir.write_bytes` gives a file before it renames it.
     """
     for name in list_names(directory, "."):
         if not (name.startswith(f".{CHECKPOINT}.") and name.endswith(".tmp")):
@@ -95,19 +113,21 @@ def _own_checkpoint(content: bytes, verifier: Verifier, *, where: str) -> Checkp
 
 
 def _refuse_rolled_back(directory: Path, checkpoint: Checkpoint, verifier: Verifier) -> None:
-    """Raise `LedgerError` if a witness holds a checkpoint of this key that the present one cannot have followed."""
-    for path, seen in LedgerDirectory(directory).witness_notes().items():
+    """Raise `LedgerError` if a witness holds a checkpoint of this key that the present one does not extend."""
+    stored = LedgerDirectory(directory)
+    for path, seen in stored.witness_notes().items():
         try:
             note.verify(seen, [verifier])
         except NoteError:
-            continue  # of another key: it says nothing about what this key has signed
+            continue  # not of this key: it says nothing about what this key has signed
         found = parse_checkpoint(seen.text)
-        if found.size > checkpoint.size or (found.size == checkpoint.size and found.root != checkpoint.root):
+        if found.size > checkpoint.size or merkle.root(found.size, stored.read_hashes) != found.root:
             raise LedgerError(
                 f"the ledger of {checkpoint.origin} was rolled back or rewritten\n"
                 f"  {directory / path}: size {found.size}  root {found.root.hex()}\n"
                 f"  {directory / CHECKPOINT}: size {checkpoint.size}  root {checkpoint.root.hex()}\n"
-                "  both are signed by this ledger's key; keep both notes: together they are the evidence"
+                "  the second does not extend the first, and this ledger's key has signed both\n"
+                "  keep both notes: together they are the evidence"
             )
 
 
