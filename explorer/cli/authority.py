@@ -9,6 +9,7 @@ import typer
 from explorer.cli.credentials import PassphraseFile, TrustFile, clock, new_passphrase
 from explorer.cli.output import print_json
 from explorer.cli.settings import Json
+from explorer.errors import ProvenanceError
 from explorer.provenance.roles import Role
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def new(
 
     A trust file that does not exist is made. The first authority of a role sets its quorum to one: one authority of
     the role signs a document, and one signs or cosigns a checkpoint (auditors are not waited for).
-    `explorer authority quorum` asks for more.
+    `explorer authority quorum` asks for more. Both files are written or none; a crash in between leaves a key file that
+    no trust file names.
     """
     from explorer.provenance import authorities, keys
     from explorer.provenance.times import format_time, parse_time
@@ -67,6 +69,8 @@ def new(
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     private = keys.new_key()
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
+    if key_file.resolve() == trust.resolve():
+        raise ProvenanceError(f"{key_file}: the key and the trust file are two files")
     with authorities.alone(trust):
         changed = authorities.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
         content = trust_content(changed, where=str(trust))
@@ -74,7 +78,8 @@ def new(
         try:
             write_bytes(trust, content)
         except BaseException:
-            key_file.unlink()  # a key that no trust file names helps nobody
+            if not _holds(trust, content):  # the disk can also refuse after the trust file was replaced
+                key_file.unlink()
             raise
     print(f"{name} ({role}) in {trust}")
     print(f"  key file    {key_file}{' (not encrypted)' if unencrypted else ''}")
@@ -165,6 +170,10 @@ def _read_or_new(path: Path) -> "Trust":
     from explorer.provenance.trust import read_trust
 
     return read_trust(path) if path.exists() else new_trust(path.stem)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.exists() and path.read_bytes() == content
 
 
 def _print_added(authority: "Authority", key: "AuthorityKey") -> None:

@@ -213,6 +213,23 @@ def test_an_interruption_leaves_neither_file(here: Path, monkeypatch: pytest.Mon
     assert list(here.iterdir()) == []
 
 
+def test_a_disk_that_fails_after_the_trust_file_is_there_leaves_both(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(directory: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(rundir, "_flush_directory", failing)
+    assert "cannot write trust.json: Input/output error" in refused(*new("--unencrypted"))
+    (key,) = read_trust(here / "trust.json").authorities[0].keys
+    assert key.public_key == public_text(read_key(here / "dg.pem", None))
+
+
+def test_key_and_trust_file_are_two_files(here: Path) -> None:
+    assert "the key and the trust file are two files" in refused(*new("--unencrypted", key="./trust.json"))
+    assert list(here.iterdir()) == []
+
+
 def test_list(here: Path) -> None:
     done(*new("--branch", "open", "--unencrypted", *TIMES))
     done(*new("--unencrypted", "--not-before", "2026-12-01T00:00:00Z", key="dg2.pem"))
