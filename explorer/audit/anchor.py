@@ -8,6 +8,7 @@ own names. Where an authority has several keys, any one of them is its cosignatu
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.anchor import NONE, Anchor, TrustedKey
 from explorer.note import Algorithm, Verifier
+from explorer.provenance.authorities import cosigner
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import Authority, AuthorityKey, Trust
 
@@ -30,7 +31,8 @@ def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
     for authority in trust.authorities:
         if authority.role is Role.TRAINER:
             for key in authority.keys:
-                anchor = anchor.with_log(_trusted(key, name=origin, algorithm=Algorithm.ED25519))
+                signer = Verifier(name=origin, algorithm=Algorithm.ED25519, public_key=key.raw)
+                anchor = anchor.with_log(_trusted(signer, key))
         else:
             anchor = _with_cosigner(anchor, authority)
     if not anchor.logs:
@@ -43,7 +45,8 @@ def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
 
 def _with_cosigner(anchor: Anchor, authority: Authority) -> Anchor:
     """One name for each authority: that of its key, or of the group of its keys."""
-    keys = [_trusted(key, name=authority.name, algorithm=Algorithm.COSIGNATURE) for key in authority.keys]
+    verifiers = [cosigner(authority, key) for key in authority.keys]
+    keys = [_trusted(verifier, key) for verifier, key in zip(verifiers, authority.keys, strict=True) if verifier]
     if len(keys) == 1:
         return anchor.with_witness(authority.name, keys[0])
     names = [f"{authority.name}+{key.verifier.key_id.hex()}" for key in keys]
@@ -63,6 +66,5 @@ def _with_quorum(anchor: Anchor, trust: Trust, quorum: dict[Role, int]) -> Ancho
     return anchor.with_group(CHECKPOINTS, len(groups), groups).with_quorum(CHECKPOINTS)
 
 
-def _trusted(key: AuthorityKey, *, name: str, algorithm: Algorithm) -> TrustedKey:
-    verifier = Verifier(name=name, algorithm=algorithm, public_key=key.raw)
+def _trusted(verifier: Verifier, key: AuthorityKey) -> TrustedKey:
     return TrustedKey(verifier=verifier, valid_from=key.valid_from, valid_until=key.valid_until)

@@ -53,23 +53,24 @@ def take_inventory(directory: Path, *, size: int, findings: Findings) -> Invento
 
 def _files(directory: Path, findings: Findings) -> Iterator[str]:
     """The paths of all regular files, and `unsigned` for what is in there; links and the like are findings."""
-    open_directories = [os.scandir(directory)]
-    while open_directories:
-        entry = next(open_directories[-1], None)
+    levels = [("", os.scandir(directory))]
+    while levels:
+        prefix, entries = levels[-1]
+        entry = next(entries, None)
         if entry is None:
-            open_directories.pop().close()
+            levels.pop()
             continue
-        path = os.path.relpath(entry.path, directory)
+        path = f"{prefix}{entry.name}"
         is_directory = entry.is_dir(follow_symlinks=False)
         if entry.is_file(follow_symlinks=False) or (path == UNSIGNED and is_directory):
             yield path
         elif not is_directory:
             findings.add(path, "a link" if entry.is_symlink() else "neither a file nor a directory")
-        elif len(open_directories) == DEEPEST:
+        elif len(levels) == DEEPEST:
             findings.add(path, "unexpected: no directory of a ledger lies so deep")
         else:
             try:
-                open_directories.append(os.scandir(entry.path))
+                levels.append((f"{path}/", os.scandir(entry.path)))
             except OSError as error:
                 findings.add(path, f"cannot be read: {error.strerror or error}")
 
