@@ -321,3 +321,50 @@ def test_a_key_file_is_loaded_without_a_question_where_none_is_needed(here: Path
     (here / "wrong").chmod(0o600)
     with pytest.raises(ProvenanceError, match="wrong passphrase, or a damaged file"):
         credentials.load_key(here / "dg2.pem", here / "wrong")
+
+
+DRAFT = """
+format: explorer/taxonomy/v1
+name: licences
+version: 1
+issued: 2026-05-01T00:00:00Z
+expires: 2026-12-01T00:00:00Z
+classes:
+  - {path: open, definition: Published under an open licence., personal_data: false, source: public}
+"""
+
+
+def test_rotation_and_revocation_as_people_meet_them(here: Path) -> None:
+    """What the old key signed holds until it expires; when it is stolen, only what it signed before still holds."""
+    (here / "draft.yaml").write_text(DRAFT)
+    trusting = ("--trust", "trust.json")
+    done(*new("--unencrypted", *TIMES))
+    done("taxonomy", "sign", "draft.yaml", "--key", "dg.pem", *trusting, "--out", "old.json")
+    done(*new("--unencrypted", "--not-before", "2026-05-01T00:00:00Z", key="dg2.pem"))
+    done("taxonomy", "sign", "draft.yaml", "--key", "dg2.pem", *trusting, "--out", "new.json")
+    for signed in ("old.json", "new.json"):
+        done("taxonomy", "verify", signed, *trusting)
+
+    old = public_text(read_key(here / "dg.pem", None))
+    revoke = ("authority", "revoke", GOVERNANCE, *trusting, "--reason", "stolen", "--key", old)
+    done(*revoke, "--at", "2026-05-15T00:00:00Z")
+    for signed in ("old.json", "new.json"):  # issued on 1 May
+        done("taxonomy", "verify", signed, *trusting)
+    message = refused("taxonomy", "sign", "draft.yaml", "--key", "dg.pem", *trusting, "--out", "late.json")
+    assert "revoked as of 2026-05-15T00:00:00Z (stolen)" in message
+    assert not (here / "late.json").exists()
+
+    done(*revoke, "--at", "2026-04-15T00:00:00Z")
+    assert "revoked as of 2026-04-15T00:00:00Z (stolen)" in refused("taxonomy", "verify", "old.json", *trusting)
+    done("taxonomy", "verify", "new.json", *trusting)
+
+
+def test_a_clock_set_back_signs_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "draft.yaml").write_text(DRAFT)
+    done(*new("--unencrypted", *TIMES))
+    sign = ("taxonomy", "sign", "draft.yaml", "--key", "dg.pem", "--trust", "trust.json", "--out", "signed.json")
+    monkeypatch.setattr(credentials.time, "time", lambda: parse_time("2025-06-01T00:00:00Z"))
+    assert "cannot sign at 2025-06-01T00:00:00Z: key not yet valid" in refused(*sign)
+    assert not (here / "signed.json").exists()
+    monkeypatch.setattr(credentials.time, "time", lambda: NOW)
+    done(*sign)
