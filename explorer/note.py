@@ -40,6 +40,7 @@ from explorer.errors import NoteError
 MAX_BYTES = 1_000_000
 MAX_SIGNATURES = 100
 MAX_NAME = 200
+MAX_NAMED = 5  # keys in one message
 MAX_TIME = 2**63 - 1
 _MARK = "\u2014 "
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
@@ -276,4 +277,6 @@ def _cosigned(text: str, time: int) -> bytes:
 
 
 def _names(keys: Iterable[tuple[str, bytes]]) -> str:
-    return ", ".join(f"{name} ({key_id.hex()})" for name, key_id in keys) or "none"
+    names = [f"{name} ({key_id.hex()})" for name, key_id in keys]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more if names else "none"

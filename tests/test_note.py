@@ -143,6 +143,10 @@ def test_unknown_keys_are_carried_along_and_prove_nothing() -> None:
         note.verify(found, [signer(4, "x.example").verifier])
     with pytest.raises(NoteError, match="trusted are none"):
         note.verify(found, [])
+    with pytest.raises(
+        NoteError, match=r"trusted are 1\.example \([0-9a-f]{8}\), .*, 5\.example \([0-9a-f]{8}\) and 3 more"
+    ):
+        note.verify(found, [signer(seed, f"{seed}.example").verifier for seed in range(1, 9)])
 
 
 def test_a_known_key_whose_signature_fails_spoils_the_note() -> None:

@@ -31,10 +31,10 @@ root over no entries SHA-256(""). A tree of n > 1 leaves splits at the largest p
 Entries and bundles
 -------------------
 
-An entry is 0 to 65,535 bytes. By convention it is RFC 8785 JSON, which `explorer.entries` defines; nothing here looks
-into it. Bundle n holds entries [n * 256, (n + 1) * 256), each as its length (2 bytes) and its bytes, with nothing
-before, between or behind. A tree of s entries has floor(s / 256) full bundles and, unless s mod 256 = 0, one partial
-bundle of width s mod 256.
+An entry is 0 to 65,535 bytes. By convention it is one JSON object in RFC 8785 form; nothing here looks into it. Bundle
+n holds entries [n * 256, (n + 1) * 256), each as its length (2 bytes) and its bytes, with nothing before, between or
+behind. A tree of s entries has floor(s / 256) full bundles and, unless s mod 256 = 0, one partial bundle of width s mod
+256.
 
 Tiles
 -----

@@ -12,6 +12,7 @@ import pytest
 
 from explorer import merkle, note
 from explorer.errors import LedgerError
+from explorer.ledger import blobs
 from explorer.ledger.blobs import blob_path, write_blob
 from explorer.ledger.log import Log
 from explorer.ledger.read import LedgerDirectory
@@ -230,6 +231,21 @@ def test_a_damaged_blob_is_named(tmp_path: Path) -> None:
     (tmp_path / blob_path(digest)).unlink()
     with pytest.raises(LedgerError, match=f"{digest}: the blob is missing"):
         LedgerDirectory(tmp_path).blob(digest)
+
+
+def test_a_blob_that_is_too_large_or_has_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "MAX_BLOB", 10)
+    digest = write_blob(tmp_path, b"0123456789")
+    with pytest.raises(LedgerError, match="a blob of 11 bytes; at most 10 are stored"):
+        write_blob(tmp_path, b"0123456789a")
+    with (tmp_path / blob_path(digest)).open("ab") as file:
+        file.write(b"a")
+    with pytest.raises(LedgerError, match="11 bytes, expected at most 10"):
+        LedgerDirectory(tmp_path).blob(digest)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/blobs").touch()
+    with pytest.raises(LedgerError, match="other/blobs/sha256/"):
+        write_blob(tmp_path / "other", b"content")
 
 
 @pytest.mark.parametrize("digest", ("", "../../etc/passwd", "e" * 63, "E" * 64, "e" * 64 + "\n", "é" * 64))
