@@ -1,9 +1,12 @@
 """What the entries of a ledger mean: their kinds, as frozen, versioned records with published schemas.
 
-A ledger carries bytes. Here those bytes are one JSON object in RFC 8785 form, at most 65,535 of them, with three keys
-that every kind has:
+A ledger carries bytes. Here those bytes are one JSON object in RFC 8785 form, at most 65,535 of them. This is one, here
+in two lines:
 
-    {"blobs":{},"kind":"end","outcome":"finished","result":"9f86...","state":{...},"step":1300,"version":1}
+    {"action":"re-execution","blobs":{},"evidence":{},"kind":"decision","layers":[],"parameters":{},
+    "rule":"other-bits","step":40,"subjects":[],"version":1}
+
+Three keys are in every kind:
 
     kind      what the entry is          version   of the kind's format, a whole number from 1
     blobs     {name: {"sha256", "size"}}: content too large for an entry, or content that can be destroyed later

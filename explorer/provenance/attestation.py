@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.description import Description
+from explorer.provenance.drafts import check_span
 from explorer.provenance.envelope import MAX_BYTES, Envelope, add_signatures, parse_envelope
 from explorer.provenance.keys import public_bytes
 from explorer.provenance.require import check_signed, check_signer, require
@@ -43,7 +44,7 @@ from explorer.schema import from_json, to_json
 PREDICATE_TYPE = "https://explorer.example/tag-table/v1"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class VerifiedTags:
     """A tag table that is believed: what may train, class by class, and on whose word."""
 
@@ -98,6 +99,7 @@ def attest(
         expires=expires,
     )
     table = from_json(TagTable, to_json(table), where=str(path), error=ProvenanceError)
+    check_span(table, str(path))
     statement = make_statement(
         [Subject(name=path.name, sha256=digest), Subject(name=f"{path.name}#rows", sha256=tags.root.hex())],
         predicate_type=PREDICATE_TYPE,

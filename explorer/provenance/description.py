@@ -1,23 +1,7 @@
 """What a dataset is, in the 22 fields of the Data Provenance Standards 1.0.0 (Data & Trust Alliance).
 
-People write it as YAML, under these names; the attestation of a tag table carries it (attestation.py). The fields that
-the standards ask for only where they apply may be left out.
-
-    standards_version: 1.0.0
-    title: Licensed news, first half of 2026
-    identifier: urn:example:dataset:news-2026-1
-    location: https://data.example.com/news-2026-1
-    issuer: example.com/data-governance
-    description: Articles licensed from two publishers, without comments.
-    origin_geography: EU
-    issue_date: 2026-07-01
-    generated: {first: 2026-01-01, last: 2026-06-30}
-    method: feeds of the publishers
-    format: Parquet, UTF-8 text
-    confidentiality: internal
-    licence: licence agreement 2025-17
-    intended_use: training of language models
-    proprietary: true
+People write it as YAML, as in `notebooks/policies/news.description.yaml`; the attestation of a tag table carries it
+(attestation.py). The fields that the standards ask for only where they apply may be left out.
 """
 
 from datetime import date

@@ -35,7 +35,7 @@ _LEAF = np.dtype(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tags:
     """All tags of a table as arrays by slot, which cannot be written to, and their root."""
 

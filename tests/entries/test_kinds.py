@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -10,10 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+import explorer.entries
 from explorer.entries.envelope import MAX_BYTES, Head, read_head, write_entry
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import KINDS, Entry, Unknown, decode, encode
-from explorer.entries.run import Step
+from explorer.entries.run import Decision, Step
 from explorer.entries.schema import entry_schema, schema_name
 from explorer.errors import ExplorerError, LedgerError
 from tests.entries.examples import EXAMPLES, mutants
@@ -119,6 +121,21 @@ def test_commitments_not_numbers() -> None:
     """Of a class, a step says how many examples there were and what became of them; no field is a fraction."""
     assert entry_schema(Step)["$defs"]["ClassStep"]["properties"].keys() == {"examples", "outcome", "commitment"}
     assert '"type": "number"' not in json.dumps([entry_schema(kind) for kind in KINDS.values()])
+
+
+def test_the_example_of_the_package() -> None:
+    example = re.search(r"    (\{.*)\n    (.*\})\n", explorer.entries.__doc__ or "")
+    entry = Decision(
+        step=40,
+        action="re-execution",
+        rule="other-bits",
+        parameters={},
+        subjects=(),
+        layers=(),
+        evidence={},
+        blobs={},
+    )
+    assert example and encode(entry).decode() == example[1] + example[2]
 
 
 def test_heads_are_frozen() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from explorer.document import parse_document
+from explorer.document import parse_document, read_document
 from explorer.errors import ProvenanceError, SpecError
 from explorer.provenance import tags_parquet
 from explorer.provenance.attestation import (
@@ -29,6 +29,7 @@ from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import Trust
 from explorer.schema import from_json, to_json
+from tests.provenance.drafts_for_tests import EXAMPLES
 from tests.provenance.people import (
     EXPIRES,
     GOVERNANCE,
@@ -330,6 +331,15 @@ def test_nobody_signs_what_would_not_be_believed(tmp_path: Path, name: str) -> N
         signed(table(tmp_path), private(who), trust=believed)
 
 
+def test_a_time_to_live_ends_after_it_begins(tmp_path: Path) -> None:
+    for expires, message in (
+        (ISSUED, "is not after issued"),
+        ("2026-13-01T00:00:00Z", "expires: expected a moment in UTC"),
+    ):
+        with pytest.raises(ProvenanceError, match=message):
+            signed(table(tmp_path), expires=expires)
+
+
 def test_the_quarantine_is_open_to_all_and_to_nothing_else(tmp_path: Path) -> None:
     path = table(tmp_path, row(0, "quarantine"), row(1, "quarantine"))
     narrow = trust(authority(GOVERNANCE, Role.DATA_GOVERNANCE))
@@ -362,10 +372,10 @@ def test_a_description_is_written_as_yaml_and_faults_have_their_line() -> None:
             read_description(parse_document(text.replace(old, new), where="d.yaml"))
 
 
-def test_the_22_fields_are_there() -> None:
-    schema = TagTable.__dataclass_fields__["description"].type
-    assert schema is type(DESCRIPTION)
-    assert len(dataclasses.fields(DESCRIPTION)) == 22
+def test_the_example_has_all_of_the_22_fields() -> None:
+    example = read_description(read_document(EXAMPLES / "news.description.yaml"))
+    values = {field.name: getattr(example, field.name) for field in dataclasses.fields(example)}
+    assert len(values) == 22 and None not in values.values()
 
 
 def test_what_is_no_attestation(tmp_path: Path) -> None:
