@@ -27,5 +27,5 @@ the same reason: with all classes but one they give the last one away.
 
 `schemas/<kind>.v<version>.json` are the published JSON Schemas, made from the records by
 
-    python -m explorer.entries.schema
+    python -m explorer.entries.publish
 """

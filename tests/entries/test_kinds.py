@@ -15,8 +15,8 @@ import explorer.entries
 from explorer.entries.envelope import MAX_BYTES, Head, read_head, write_entry
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import KINDS, Entry, Unknown, decode, encode
+from explorer.entries.publish import entry_schema, schema_name
 from explorer.entries.run import Decision, Step
-from explorer.entries.schema import entry_schema, schema_name
 from explorer.errors import ExplorerError, LedgerError
 from tests.entries.examples import EXAMPLES, mutants
 
@@ -36,7 +36,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 def test_the_published_schemas_are_those_of_the_records() -> None:
-    """If this fails: python -m explorer.entries.schema"""
+    """If this fails: python -m explorer.entries.publish"""
     published = {path.name: json.loads(path.read_text()) for path in SCHEMAS.iterdir()}
     assert published == {schema_name(kind): entry_schema(kind) for kind in KINDS.values()}
     for schema in published.values():

@@ -1,7 +1,8 @@
-"""The published JSON Schemas of the entries, made from the records."""
+"""The published JSON Schemas of the entries: `schemas/<kind>.v<version>.json` beside this file, made from the records.
 
-import sys
-from importlib.resources import files
+After a record has changed, `python -m explorer.entries.publish` writes them anew; a test compares the two.
+"""
+
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from explorer.entries.envelope import MAX_BYTES
 from explorer.entries.kinds import KINDS, Entry
 from explorer.rundir import write_json
 from explorer.schema import json_schema
+
+DIRECTORY = Path(__file__).parent / "schemas"
 
 
 def schema_name(kind: type[Entry]) -> str:
@@ -18,7 +21,7 @@ def schema_name(kind: type[Entry]) -> str:
 
 def entry_schema(kind: type[Entry]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of an entry of this kind. It says nothing of canonical form and of size."""
-    made = json_schema(kind, id=f"https://explorer.example/entries/{schema_name(kind)}")
+    made = json_schema(kind, id=f"https://explorer.example/schemas/entries/{schema_name(kind)}")
     head = {"kind": {"const": kind.KIND}, "version": {"const": kind.VERSION}}
     return {
         **made,
@@ -29,10 +32,9 @@ def entry_schema(kind: type[Entry]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the schema files of the package, or into a directory named on the command line."""
-    directory = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(str(files("explorer.entries"))) / "schemas"
+    """Write the schema files of the package."""
     for kind in KINDS.values():
-        write_json(directory / schema_name(kind), entry_schema(kind))
+        write_json(DIRECTORY / schema_name(kind), entry_schema(kind))
 
 
 if __name__ == "__main__":
