@@ -55,9 +55,10 @@ def verify(
     evidence: Evidence = None,
     json: Json = False,
 ) -> None:
-    """Rebuild a ledger from its entries and check every file, signature and cosignature against your trust anchor.
+    """Check a ledger: files, signatures, quorum.
 
-    The exit status is 0 only if all of it holds and somebody whom you trust has signed.
+    The tree is rebuilt from the entries, and every file is compared with it. The exit status is 0 only if all of it
+    holds and those whom you trust have signed.
     """
     from explorer.cli.verification import print_verification, verification_json
     from explorer.ledger import verify as verifier
@@ -81,9 +82,10 @@ def show(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Print entries, a line each: index, kind, version, content. With --json a JSON object on each line.
+    """Print entries, one a line.
 
-    Nothing is verified here; `explorer ledger verify` does that.
+    The line is index, kind, version and content; with --json a JSON object. A kind or version that is not known here
+    is marked and not left out. Nothing is verified here; `explorer ledger verify` does that.
     """
     from explorer.cli.entries import print_entries
     from explorer.ledger.read import LedgerDirectory
@@ -96,9 +98,10 @@ def prove(
     index: Annotated[int, typer.Argument(metavar="INDEX", help="The number of the entry, from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as entry.tlog-proof.")],
 ) -> None:
-    """Write a proof file (C2SP tlog-proof) that one entry is in the ledger, with the entry and the checkpoint.
+    """Write a proof that an entry is there.
 
-    Whoever has it needs neither this machine nor the rest of the ledger: `explorer ledger check` reads it.
+    The file (C2SP tlog-proof) holds the entry and the checkpoint too. Whoever has it needs neither this machine nor the
+    rest of the ledger: `explorer ledger check` reads it.
     """
     from explorer.ledger.proof import make_proof
     from explorer.ledger.read import LedgerDirectory
@@ -120,7 +123,10 @@ def check(
     vkey: Vkeys = None,
     json: Json = False,
 ) -> None:
-    """Check that an entry is in a ledger that somebody whom you trust has signed. Needs the proof file alone."""
+    """Check a proof, anywhere.
+
+    It says that the entry is in a ledger that those whom you trust have signed. Only the proof file is needed.
+    """
     from explorer.cli.verification import judgement_lines, proof_json
     from explorer.ledger.checkpoint import parse_checkpoint
     from explorer.ledger.proof import MAX_BYTES, check_proof, parse_proof
@@ -158,9 +164,10 @@ def cosign(
     evidence: Evidence = None,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Verify a ledger and cosign its checkpoint: this is what I saw, at this time, and it extends what I saw before.
+    """Verify a ledger and cosign it.
 
-    Refuses a ledger that does not verify, and one that contradicts what this key has cosigned.
+    A cosignature says: this is what I saw, at this time, and it extends what I saw before. The command refuses a ledger
+    that does not verify, and one that contradicts what this key has cosigned.
     """
     from explorer.cli.verification import print_verification
     from explorer.ledger import cosign as cosigning
@@ -251,6 +258,6 @@ def _conclude(found: "Verification", evidence: Path | None) -> None:
     if found.evidence is not None:
         directory = evidence or Path(found.evidence.name)
         found.evidence.keep(directory)
-        print(f"  the evidence is kept in {directory}/", file=sys.stderr)
+        print(f"  they are kept in {directory}/", file=sys.stderr)
     if not found.ok:
         raise typer.Exit(1)

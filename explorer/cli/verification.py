@@ -43,10 +43,12 @@ def print_verification(found: Verification, directory: Path, *, anchored: bool) 
                 print(f"    {name:<9} {value}", file=sys.stderr)
     if found.more:
         print(f"  and {found.more} more", file=sys.stderr)
+    if not anchored:
+        print(NOBODY, file=sys.stderr)
+    if anchored or len(found.findings) > 1:
+        print(KEEP, file=sys.stderr)
     if found.evidence:
         print(found.evidence.statement, file=sys.stderr)
-    alone = not anchored and len(found.findings) == 1
-    print(KEEP if anchored else NOBODY if alone else f"{NOBODY}\n{KEEP}", file=sys.stderr)
 
 
 def verification_json(found: Verification, directory: Path) -> dict[str, Any]:

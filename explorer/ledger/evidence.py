@@ -21,6 +21,8 @@ class Evidence:
     held: Note
     found: Note
     holder: str  # "you hold", or whose file it is
+    held_signers: tuple[str, ...]  # keys of the log that have signed the one and the other
+    found_signers: tuple[str, ...]
     root_then: bytes | None  # of the entries that the ledger has now, at the held size; None where there are fewer
     proof: tuple[bytes, ...] = ()  # of consistency, from `root_then` to the root of `found`
 
@@ -32,8 +34,8 @@ class Evidence:
         return "\n".join(
             [
                 f"the ledger of {found.origin} was {done}",
-                _line(f"checkpoint {self.holder}:", held, self.held),
-                _line("checkpoint on disk:", found, self.found),
+                _line(f"checkpoint {self.holder}:", held, self.held_signers),
+                _line("checkpoint on disk:", found, self.found_signers),
                 f"  {self._why(held, found)}",
                 "  keep both notes: together they are the evidence",
             ]
@@ -58,7 +60,8 @@ class Evidence:
 
     def _why(self, held: Checkpoint, found: Checkpoint) -> str:
         if held.size > found.size:
-            return f"entries {found.size} to {held.size - 1} are gone"
+            gone = held.size - found.size
+            return f"entry {found.size} is gone" if gone == 1 else f"{gone} entries are gone, from {found.size} on"
         if held.size == found.size:
             return "one log has signed two trees of the same size"
         if self.root_then is None:
@@ -74,7 +77,6 @@ class Evidence:
         return f"old {parse_checkpoint(self.held.text).size}\n{hashes}\n".encode() + self.found.content
 
 
-def _line(what: str, checkpoint: Checkpoint, signed: Note) -> str:
+def _line(what: str, checkpoint: Checkpoint, signers: tuple[str, ...]) -> str:
     root = base64.b64encode(checkpoint.root).decode()
-    names = ", ".join(dict.fromkeys(signature.name for signature in signed.signatures))
-    return f"  {what:<22} size {checkpoint.size}  root {root}  signed by {names}"
+    return f"  {what:<22} size {checkpoint.size}  root {root}  signed by {', '.join(signers)}"

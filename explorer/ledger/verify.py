@@ -163,33 +163,46 @@ def _contradictions(
             findings.conclude(claim.path, message, expected=root.hex(), found=roots[size].hex())
         else:
             continue
-        if evidence is None and _signed(found, anchor) and _signed(claim.note, anchor):
-            evidence = _evidence(directory, claim, found, checkpoint, roots.get(size))
+        if evidence is None:
+            evidence = _evidence(directory, claim, found, checkpoint, root_then=roots.get(size), anchor=anchor)
     return evidence
 
 
-def _signed(found: Note, anchor: Anchor) -> bool:
-    """Whether a log that the anchor knows has signed, whenever that was."""
+def _evidence(
+    directory: Path, claim: _Claim, found: Note, checkpoint: Checkpoint, *, root_then: bytes | None, anchor: Anchor
+) -> Evidence | None:
+    """Both notes, and the proof that the tree on disk extends another one at the earlier size, if it can be made.
+
+    None unless a log that the anchor knows has signed both: otherwise one of them is somebody else's forgery.
+    """
+    signers = [_signers(each, anchor) for each in (claim.note, found)]
+    if not all(signers):
+        return None
+    proof: tuple[bytes, ...] = ()
+    if root_then is not None:
+        old, new = claim.checkpoint.size, checkpoint.size
+        try:
+            proof = merkle.prove_consistency(old, new, stored_hashes(directory, new))
+            merkle.check_consistency(proof, old_size=old, old_root=root_then, new_size=new, new_root=checkpoint.root)
+        except LedgerError:
+            proof = ()  # the tiles are damaged too, which the findings say
+    return Evidence(
+        held=claim.note,
+        found=found,
+        holder=claim.holder,
+        held_signers=signers[0],
+        found_signers=signers[1],
+        root_then=root_then,
+        proof=proof,
+    )
+
+
+def _signers(found: Note, anchor: Anchor) -> tuple[str, ...]:
+    """The names of the logs that have signed, whenever that was."""
     try:
-        return bool(note.verify(found, [key.verifier for key in anchor.logs]))
+        return tuple(each.verifier.name for each in note.verify(found, [key.verifier for key in anchor.logs]))
     except NoteError:
-        return False
-
-
-def _evidence(directory: Path, claim: _Claim, found: Note, checkpoint: Checkpoint, root_then: bytes | None) -> Evidence:
-    """Both notes, and the proof that the tree on disk extends another one at the earlier size, if it can be made."""
-    made = Evidence(held=claim.note, found=found, holder=claim.holder, root_then=root_then)
-    if root_then is None:
-        return made
-    size = claim.checkpoint.size
-    try:
-        proof = merkle.prove_consistency(size, checkpoint.size, stored_hashes(directory, checkpoint.size))
-        merkle.check_consistency(
-            proof, old_size=size, old_root=root_then, new_size=checkpoint.size, new_root=checkpoint.root
-        )
-    except LedgerError:
-        return made  # the tiles are damaged too, which the findings say
-    return Evidence(held=claim.note, found=found, holder=claim.holder, root_then=root_then, proof=proof)
+        return ()
 
 
 def _uncovered(judgement: Judgement | None, unknown: Sequence[str], inventory: Inventory) -> list[str]:

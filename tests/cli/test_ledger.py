@@ -175,7 +175,7 @@ def test_a_held_checkpoint_and_a_fork(ledger: Path, tmp_path: Path) -> None:
     other = make(tmp_path / "other", 6)
     said = refused("ledger", "verify", other, "--vkey", VKEY, "--held", held, cwd=tmp_path)
     assert "the ledger of example.com/run was rewritten\n  checkpoint you hold:   size 5  root " in said
-    assert said.endswith("/") and "the evidence is kept in ledger-evidence-" in said
+    assert said.endswith("/") and "  they are kept in ledger-evidence-" in said
     (kept,) = tmp_path.glob("ledger-evidence-*")
     assert (kept / "held.note").read_bytes() == held.read_bytes()
     assert (kept / "found.note").read_bytes() == (other / "checkpoint").read_bytes()
