@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def new(
     name: Name,
     role: Annotated[Role, typer.Option("--role", help="What it may sign.")],
-    key_file: Annotated[Path, typer.Option("--key-file", metavar="FILE", help="Where to write the new key.")],
+    key_file: Annotated[Path, typer.Option("--key", metavar="FILE", help="Where to write the new key.")],
     trust: TrustFile,
     branch: Annotated[
         list[str] | None,

@@ -38,7 +38,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def new(*more: str, name: str = GOVERNANCE, role: str = "data-governance", key: str = "dg.pem") -> tuple[str, ...]:
-    return ("authority", "new", name, "--role", role, "--key-file", key, "--trust", "trust.json", *more)
+    return ("authority", "new", name, "--role", role, "--key", key, "--trust", "trust.json", *more)
 
 
 def done(*arguments: str) -> Done:

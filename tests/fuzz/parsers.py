@@ -155,7 +155,7 @@ def _plain() -> dict[str, Parser]:
         ),
         "description": Parser(
             read=lambda raw: description.read_description(document.parse_document(text(raw), where="d")),
-            seeds=(description_yaml(),),
+            seeds=((POLICIES / "news.description.yaml").read_bytes(),),
             reads=("provenance.description.read_description",),
         ),
         "layers": Parser(
@@ -287,12 +287,6 @@ def grant_json() -> bytes:
             "expires": people.EXPIRES,
         }
     )
-
-
-def description_yaml() -> bytes:
-    """The example of the module's own docstring."""
-    words = (description.__doc__ or "").split("\n\n")[2]
-    return "\n".join(line.strip() for line in words.splitlines()).encode()
 
 
 NOT_PARSERS = frozenset(
