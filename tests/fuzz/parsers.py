@@ -37,7 +37,7 @@ from explorer.provenance import (
 )
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
-from tests.provenance import drafts_for_tests, people
+from tests.provenance import people
 
 ROOT = Path(__file__).parents[2]
 POLICIES = ROOT / "notebooks" / "policies"
