@@ -294,6 +294,7 @@ NOT_PARSERS = frozenset(
         "document.read_document",  # parse_document, after a bounded reading
         "ledger.files.read_file",  # gives bytes as they are
         "ledger.blobs.read_blob",  # gives bytes that have the digest asked for
+        "ledger.recovery.load_edge",  # tiles and a bundle, checked against a signed root
         "ledger.verify.read_checkpoint",  # note and checkpoint
         "ledger.witnesses.read_witnesses",  # notes and checkpoints
         "provenance.layers.read_layers",  # parse_layers
