@@ -77,7 +77,7 @@ def prepare(records: int) -> None:
             said = {"class": CLASSES[number % len(CLASSES)], "source": f"example-{number % SOURCES} 1.0"}
             file.write(json.dumps({"text": f"record {number}", **said}) + "\n")
     trust = ("--trust", "trust.json")
-    key = ("--key-file", "key.pem", "--unencrypted", "--branch", "open")
+    key = ("--key", "key.pem", "--unencrypted", "--branch", "open")
     measure("authority", "new", AUTHORITY, "--role", "data-governance", *key, *trust)
     issued = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     Path("draft.yaml").write_text(json.dumps({**TAXONOMY, "issued": issued}))
