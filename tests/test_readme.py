@@ -1,13 +1,17 @@
 """The README, held against the code."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from explorer.document import parse_document
 from explorer.recipes import catalogue
 from explorer.sweep.spec import read_spec
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def test_the_table_of_methods_is_the_generated_one() -> None:
@@ -28,11 +32,38 @@ def test_the_specification_shown_is_valid() -> None:
 
 
 def test_every_picture_and_page_it_names_is_there() -> None:
-    root = Path(__file__).parents[1]
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):
-        assert (root / target).exists(), target
+        assert (ROOT / target).exists(), target
+
+
+def section(heading: str) -> str:
+    return README.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
 
 
 def test_the_python_shown_imports() -> None:
-    for block in re.findall(r"```python\n(.*?)```", README, re.S):
-        exec(compile(block, "README.md", "exec"), {})
+    (block,) = blocks(section("What you can do with it"), "python")
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_walk_from_keys_to_a_proof_works_as_it_stands(tmp_path: Path) -> None:
+    text = section("Say who may vouch for what, and prove it")
+    claims, ledger = blocks(text, "sh")
+    (python,), (matrix,) = blocks(text, "python"), blocks(text, "text")
+    shutil.copytree(ROOT / "notebooks" / "policies", tmp_path / "notebooks" / "policies")
+    (tmp_path / "ledger.py").write_text(python)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    done = subprocess.run(
+        ["sh", "-euc", f"{claims}\npython ledger.py\n{ledger}"],
+        cwd=tmp_path,
+        env={"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "COLUMNS": "120", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in matrix.splitlines() if line not in done.stdout] == []
+    assert "cosigned by  example.com/model-risk" in done.stdout and "hello" in done.stdout
