@@ -31,5 +31,9 @@ class Findings:
 
     def conclude(self, path: str, message: str, *, expected: str | None = None, found: str | None = None) -> None:
         """Keep a fault however many there are: what is wrong with the whole, not with one of many files."""
-        path = path if path.isprintable() else ascii(path)  # names are somebody else's bytes
-        self.kept.append(Finding(path=path, message=message, expected=expected, found=found))
+        self.kept.append(Finding(path=printable(path), message=message, expected=expected, found=found))
+
+
+def printable(path: str) -> str:
+    """A path as it can be shown: the names of files are somebody else's bytes."""
+    return path if path.isprintable() else ascii(path)

@@ -71,6 +71,8 @@ def _files(directory: Path, findings: Findings) -> Iterator[str]:
         else:
             try:
                 levels.append((f"{path}/", os.scandir(entry.path)))
+            except FileNotFoundError:
+                continue  # a writer at work removes directories of partials
             except OSError as error:
                 findings.add(path, f"cannot be read: {error.strerror or error}")
 

@@ -13,7 +13,7 @@ from explorer.errors import LedgerError, NoteError
 from explorer.ledger.anchor import Anchor
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.files import list_names, read_file
-from explorer.ledger.findings import Findings
+from explorer.ledger.findings import Findings, printable
 from explorer.ledger.read import MAX_WITNESSES, WITNESS
 from explorer.note import Note, Verified, Verifier
 
@@ -22,7 +22,7 @@ from explorer.note import Note, Verified, Verifier
 class Seen:
     """A checkpoint that the log's key signed and that somebody cosigned."""
 
-    path: str
+    path: str  # below the ledger's directory, for messages
     note: Note
     checkpoint: Checkpoint
     cosigners: tuple[Verified, ...]  # those that the anchor knows; there may be none
@@ -56,7 +56,7 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
         if found is not None:
             seen.append(found)
         if found is None or not found.cosigners:
-            unknown.append(path)
+            unknown.append(printable(path))
     return seen, unknown
 
 
@@ -78,4 +78,4 @@ def _read(directory: Path, path: str, anchor: Anchor, origin: str) -> Seen | Non
         raise LedgerError(f"is of another log, {checkpoint.origin!r}")
     if not any(each.verifier in logs for each in verified):
         raise LedgerError("no trusted log has signed what it cosigns")
-    return Seen(path=path, note=found, checkpoint=checkpoint, cosigners=cosigners)
+    return Seen(path=printable(path), note=found, checkpoint=checkpoint, cosigners=cosigners)

@@ -1,9 +1,10 @@
 """Cosigning: verified first, remembered before it is handed out, and never two histories under one key."""
 
-import multiprocessing
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -232,28 +233,20 @@ def test_nothing_is_signed_between_looking_and_remembering(
         assert asked[1]
 
 
-def _race(directory: Path, state: Path, start: Any, results: Any) -> None:
-    start.wait()
-    results.put(attempt(directory, state).path is not None)
-
-
 def test_two_histories_at_the_same_moment_get_one_cosignature(tmp_path: Path) -> None:
-    """Looking into the memory and writing it is one step: of two contradicting ledgers only one is ever signed."""
-    context = multiprocessing.get_context("fork")
-    ledgers = []
-    for number in range(4):
-        with Log.create(tmp_path / f"ledger{number}", origin=ORIGIN, signer=LOG) as log:
+    """Looking into the memory and writing it is one step: of contradicting ledgers only one is ever signed."""
+    ledgers = [tmp_path / f"ledger{number}" for number in range(4)]
+    for number, ledger in enumerate(ledgers):
+        with Log.create(ledger, origin=ORIGIN, signer=LOG) as log:
             log.append(b"%d of %d" % (each, number) for each in range(300))
-        ledgers.append(tmp_path / f"ledger{number}")
     for trial in range(5):
-        start, results = context.Event(), context.Queue()
-        state = tmp_path / f"state{trial}"
-        racers = [context.Process(target=_race, args=(each, state, start, results)) for each in ledgers]
-        for racer in racers:
-            racer.start()
-        start.set()
-        assert sum(results.get(timeout=20) for _ in racers) == 1
-        for racer in racers:
-            racer.join()
+        state, together = tmp_path / f"state{trial}", Barrier(len(ledgers))
+
+        def race(ledger: Path, state: Path = state, together: Barrier = together) -> bool:
+            together.wait()
+            return attempt(ledger, state).path is not None
+
+        with ThreadPoolExecutor(len(ledgers)) as pool:
+            assert sum(pool.map(race, ledgers)) == 1
         for ledger in ledgers:
             shutil.rmtree(ledger / "witness", ignore_errors=True)

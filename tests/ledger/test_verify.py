@@ -1,10 +1,12 @@
 """Verification of sound ledgers, of living ones and of those that a crash has left; what is reported of each."""
 
+import multiprocessing
 import os
 import shutil
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,6 +270,44 @@ def test_a_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
     (directory / "\x1b[2Jgone\n").touch()
     (directory / os.fsdecode(b"\xff")).touch()
     assert sorted(finding.path for finding in check(directory).findings) == [r"'\udcff'", r"'\x1b[2Jgone\n'"]
+
+
+def test_a_note_with_a_strange_name_is_shown_as_text(tmp_path: Path) -> None:
+    directory = cosigned(make(tmp_path / "ledger", 5), tmp_path / "state", DG)
+    (note,) = (directory / "witness").iterdir()
+    note.rename(note.with_name(os.fsdecode(b"\x1b\xff.note")))
+    assert check(directory).ok
+    (words,) = check(directory, anchor=policy(witnesses=[MR])).uncovered
+    assert words == r"'witness/\x1b\udcff.note': cosigned by nobody who is trusted"
+    grow(directory, [b"more"])
+    (directory / "checkpoint").write_bytes(sign(Checkpoint(origin=ORIGIN, size=6, root=bytes(32)).text, LOG).content)
+    assert all(message.isprintable() for message in messages(check(directory)))
+
+
+def _write_on(directory: Path, stop: Any) -> None:
+    with Log.open(directory, signer=LOG) as log:
+        while not stop.is_set():
+            log.append(entry(number) for number in range(log.size, log.size + 37))
+            log.commit()
+            log.write_blob(b"%d" % log.size)
+
+
+def test_a_ledger_verifies_at_any_moment_beside_its_writer(tmp_path: Path) -> None:
+    make(tmp_path, 1)
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    writer = context.Process(target=_write_on, args=(tmp_path, stop))
+    writer.start()
+    try:
+        held, size = note_of(tmp_path), 0
+        while size < 1500 and writer.is_alive():
+            found = check(tmp_path, held=held)
+            assert found.ok, messages(found)
+            held, size = found.note, found.checkpoint.size
+    finally:
+        stop.set()
+        writer.join()
+    assert writer.exitcode == 0
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
