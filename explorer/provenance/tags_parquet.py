@@ -13,7 +13,7 @@ A table cannot forget: whatever stands in `source` stays. It names a supplier, a
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -86,7 +86,7 @@ def write_table(path: Path, rows: Iterable[Row]) -> int:
                 number += len(chunk)
                 if number > MAX_ROWS:
                     raise ProvenanceError(f"{path}: more than {MAX_ROWS} rows; a larger dataset has several tables")
-                writer.write_table(_arrow(chunk, number - len(chunk)))
+                writer.write_batch(_arrow(chunk, number - len(chunk)))
     except _FAULTS as error:
         raise ProvenanceError(f"{path}: not rows of a tag table: {error}") from error
     if not number:
@@ -98,17 +98,23 @@ def write_table(path: Path, rows: Iterable[Row]) -> int:
     return number
 
 
-def _arrow(rows: list[Row], first: int) -> pa.Table:
-    columns = list(zip(*rows, strict=True))
-    for at, commitment in enumerate(columns[0]):
+def _arrow(rows: list[Row], first: int) -> pa.RecordBatch:
+    """The rows as Arrow has them, made from bytes: `pa.array` would load pandas."""
+    commitments, *texts = zip(*rows, strict=True)
+    for at, commitment in enumerate(commitments):
         if len(commitment) != 32:
             raise ValueError(f"slot {first + at}: a commitment of {len(commitment)} bytes, expected 32")
-    for name, column in zip(_TEXT, columns[1:], strict=True):
-        for value in set(column):
-            _check_text(name, value)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
+    fixed = pa.Array.from_buffers(pa.binary(32), len(rows), [None, pa.py_buffer(b"".join(commitments))])
+    columns = [_strings(name, column) for name, column in zip(_TEXT, texts, strict=True)]
+    return pa.RecordBatch.from_arrays([fixed, *columns], schema=SCHEMA)
+
+
+def _strings(name: str, column: Sequence[str]) -> pa.Array:
+    for value in set(column):
+        _check_text(name, value)
+    encoded = [value.encode() for value in column]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(encoded)))
 
 
 class TagFile:
@@ -223,7 +229,9 @@ def _column(column: pa.DictionaryArray, name: str) -> Column:
     values = tuple(column.dictionary.to_pylist())
     for value in values:
         _check_text(name, value)
-    return Column(values=values, index=column.indices.to_numpy())
+    index = column.indices
+    numbers = np.frombuffer(index.buffers()[1], np.int32, len(index), index.offset * 4)  # to_numpy() loads pandas
+    return Column(values=values, index=numbers)
 
 
 def _check_text(name: str, value: str) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.provenance.attestation import attest
+from explorer.provenance.attestation import VerifiedTags, attest, verify_tags
 from explorer.provenance.description import Days, Description
 from explorer.provenance.envelope import Envelope
 from explorer.provenance.tags_parquet import Row, write_table
 from explorer.provenance.taxonomy import FORMAT, Source, Taxonomy, TaxonomyClass
+from explorer.provenance.trust import Trust
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, YEAR_BEGINS, YEAR_ENDS, governance, private, trust
 from tests.provenance.people import NOW as NOW
 
@@ -83,6 +84,11 @@ def signed(path: Path, *keys: Ed25519PrivateKey, **changes: Any) -> Envelope:
         "now": NOW,
     }
     return attest(path, keys=keys or (private(GOVERNANCE),), **{**usual, **changes})
+
+
+def verified(path: Path, envelope: Envelope, *, trust: Trust) -> VerifiedTags:
+    """The table, if these people are believed."""
+    return verify_tags(path, envelope.content, taxonomy=TAXONOMY, trust=trust, now=NOW, where="train.json")
 
 
 def with_class(taxonomy: Taxonomy, path: str) -> Taxonomy:

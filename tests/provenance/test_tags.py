@@ -1,6 +1,8 @@
 """Tags, their leaves and their root; tables of them as files, and what is refused of one."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,6 +191,18 @@ def test_a_table_by_another_writer_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(arrow(), path, compression="none", row_group_size=2, use_dictionary=False)
     assert read(path).root == expected_root(ROWS)
+
+
+def test_neither_writing_nor_reading_loads_pandas(tmp_path: Path) -> None:
+    """pyarrow loads it when it may, which takes longer than all the rest."""
+    code = (
+        "import sys; from pathlib import Path; from tests.provenance.tables import TRUST, signed, table, verified\n"
+        "path = table(Path(sys.argv[1]))\n"
+        "verified(path, signed(path), trust=TRUST)\n"
+        "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=root, timeout=60)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
