@@ -5,6 +5,7 @@ The bytes that nothing covers are those that `explorer.ledger` lists, and they a
 
 import hashlib
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -344,6 +345,47 @@ def test_an_altered_entry_and_an_altered_hash_are_told_apart(tmp_path: Path) -> 
         assert messages(found)[0].startswith(expected)
         assert found.findings[0].expected != found.findings[0].found
         file.write_bytes(content)
+
+
+def _damage(generator: random.Random, file: Path, contents: list[bytes]) -> None:
+    """Do something to a file: other bytes, another length, another file's content, or nothing left of it."""
+    content = bytearray(file.read_bytes())
+    match generator.randrange(6):
+        case 0:
+            file.unlink()
+        case 1:
+            file.write_bytes(generator.choice(contents))
+        case 2:
+            file.write_bytes(content[: generator.randrange(len(content) + 1)])
+        case 3:
+            file.write_bytes(content + generator.randbytes(generator.randint(1, 40)))
+        case 4:
+            file.write_bytes(generator.randbytes(len(content)))
+        case _:
+            for _ in range(generator.randint(1, 4)):
+                content[generator.randrange(len(content))] = generator.randrange(256)
+            file.write_bytes(content)
+
+
+def test_random_damage_is_noticed_exactly_where_it_is_covered(tmp_path: Path) -> None:
+    directory = small(tmp_path)
+    before = {path: path.read_bytes() for path in files(directory)}
+    may_go = {path for path in before if path.name == "3" or path.name.startswith("mr.") or "blobs" in path.parts}
+    assert len(may_go) == 4
+    swaps = [was for path, was in before.items() if "tile" in path.parts]  # a note may stand for another of its text
+    generator = random.Random(20260101)
+    verdicts = set()
+    for _ in range(300):
+        for file in generator.sample(list(before), generator.randint(1, 3)):
+            _damage(generator, file, swaps)
+        changed = {path for path, was in before.items() if path.exists() and path.read_bytes() != was}
+        missing = {path for path in before if not path.exists()}
+        said = outcome(directory, policy("dg.example"))
+        assert (said is None) is (not changed and missing <= may_go), (changed, missing, said)
+        verdicts.add(said is None)
+        for path, was in before.items():
+            path.write_bytes(was)
+    assert verdicts == {True, False}
 
 
 def test_a_rolled_back_ledger_is_seen_only_by_who_knows_more(tmp_path: Path) -> None:
