@@ -16,13 +16,13 @@ A table is believed if
 4.  the file has the digest that was signed; only then is it parsed;
 5.  the root and the counts that follow from its rows are those that were signed.
 
-Anyone may put a record into the quarantine, which never trains. Everything else that does not hold is refused, with the
-slot of a tag that it is about and the reason.
+What does not hold is refused, with the slot of a tag that it is about and the reason. Every byte of the table is under
+the digest of its file; of the attestation, only what no signature of an envelope covers can be changed (envelope.py).
 """
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,15 +30,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.description import Description
 from explorer.provenance.drafts import check_span
-from explorer.provenance.envelope import MAX_BYTES, Envelope, add_signatures, parse_envelope
-from explorer.provenance.keys import public_bytes
-from explorer.provenance.require import check_signed, check_signer, require
+from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope
+from explorer.provenance.require import check_signed
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, parse_statement
-from explorer.provenance.tag_table import TagTable, Voucher, difference
+from explorer.provenance.tag_table import TagTable, difference
 from explorer.provenance.tags import Tags, count, read_authorities, read_tags
 from explorer.provenance.tags_parquet import TagFile
-from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
-from explorer.provenance.trust import Authority, Quorum, Role, Trust
+from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.trust import Authority, Trust
+from explorer.provenance.vouching import check_vouchers, sign_for
 from explorer.schema import from_json, to_json
 
 PREDICATE_TYPE = "https://explorer.example/tag-table/v1"
@@ -106,7 +106,7 @@ def attest(
         predicate=to_json(table),
     )
     unsigned = Envelope(payload=statement.payload, payload_type=PAYLOAD_TYPE, signatures=())
-    return _sign(unsigned, table, keys, trust=trust, now=now, where=str(path))
+    return sign_for(unsigned, table, keys, trust=trust, now=now, where=str(path))
 
 
 def add_signature(
@@ -126,7 +126,7 @@ def add_signature(
     statement, table = _read(envelope, where)
     _check_classes(table, taxonomy, where)
     _check_table(path, statement, table, taxonomy)
-    return _sign(envelope, table, keys, trust=trust, now=now, where=where)
+    return sign_for(envelope, table, keys, trust=trust, now=now, where=where)
 
 
 def still_to_sign(envelope: Envelope, *, trust: Trust, where: str) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def verify_tags(
     check_signed(envelope, trust=trust, where=where)
     statement, table = _read(envelope, where)
     _check_classes(table, taxonomy, where)
-    authorities = _vouched(envelope, table, trust=trust, now=now, where=where)
+    authorities = check_vouchers(envelope, table, trust=trust, now=now, where=where)
     tags = _check_table(path, statement, table, taxonomy)
     return VerifiedTags(
         tags=tags,
@@ -186,43 +186,6 @@ def _check_classes(table: TagTable, taxonomy: Taxonomy, where: str) -> None:
         )
 
 
-def _vouched(envelope: Envelope, table: TagTable, *, trust: Trust, now: int, where: str) -> tuple[Authority, ...]:
-    """The authorities that signed for what they are named for. Raises `ProvenanceError` if one of them may not."""
-    signed = check_signed(envelope, trust=trust, where=where)
-    found: dict[str, Authority] = {}
-    for voucher in table.vouchers:
-        authority, classes, here = _named(voucher, trust, where)
-        if signed.isdisjoint(key.raw for key in authority.keys):
-            raise ProvenanceError(f"{here}: {authority.name} has not signed, or its signature does not match")
-        one_will_do = Quorum(documents={Role.DATA_GOVERNANCE: 1}, checkpoints={})
-        alone = replace(trust, authorities=(authority,), quorum=one_will_do)
-        for believed in (alone, trust):  # first the one that is named, then as many as it takes
-            vouching = require(
-                envelope,
-                trust=believed,
-                role=Role.DATA_GOVERNANCE,
-                issued=table.issued,
-                expires=table.expires,
-                now=now,
-                branches=classes,
-                where=here,
-            )
-            found.update((one.name, one) for one in vouching)
-    return tuple(found[name] for name in sorted(found))
-
-
-def _named(voucher: Voucher, trust: Trust, where: str) -> tuple[Authority, tuple[str, ...], str]:
-    """Who that is, for which classes it has to be entitled, and the words for a tag that it has to be entitled to."""
-    classes = tuple(path for path in voucher.classes if path != QUARANTINE)
-    authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
-    foreign = [path for path in classes if authority is not None and not authority.vouches_for(path)]
-    path = min(foreign or classes or (QUARANTINE,), key=lambda path: voucher.classes[path].first)
-    here = f"{where}: the tag of slot {voucher.classes[path].first} ({path}, by {voucher.authority})"
-    if authority is None:
-        raise ProvenanceError(f"{here}: {unknown('authority', voucher.authority, (o.name for o in trust.authorities))}")
-    return authority, classes, here
-
-
 def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Taxonomy) -> Tags:
     """The table that was signed. Raises `ProvenanceError` for any other."""
     signed_file, signed_root = (subject.sha256 for subject in statement.subjects)
@@ -238,24 +201,3 @@ def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Ta
     if fault:
         raise ProvenanceError(f"{path}: {fault}")
     return tags
-
-
-def _sign(
-    envelope: Envelope, table: TagTable, keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int, where: str
-) -> Envelope:
-    """Add signatures of keys that may vouch for the tags that name their authority, or else for all of them."""
-    named = {voucher.authority: _named(voucher, trust, where) for voucher in table.vouchers}
-    everything = tuple(path for path in table.histogram if path != QUARANTINE)
-    for key in keys:
-        owner = trust.owner(public_bytes(key))
-        _, classes, here = named.get(owner[0].name if owner else "", (None, everything, where))
-        check_signer(
-            public_bytes(key),
-            trust=trust,
-            role=Role.DATA_GOVERNANCE,
-            issued=table.issued,
-            now=now,
-            branches=classes,
-            where=here,
-        )
-    return add_signatures(envelope, keys)
