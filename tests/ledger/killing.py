@@ -37,19 +37,20 @@ def append_for_ever(directory: Path, pipe: int, pick: random.Random) -> None:
             os.write(pipe, done.size.to_bytes(8, "big") + done.root)
 
 
-def killed_after(directory: Path, seconds: float, pick: random.Random) -> list[Seen]:
-    """Let a process append, kill it, and return what it told of."""
+def killed(directory: Path, pick: random.Random) -> list[Seen]:
+    """Let a process append, kill it some time after some of its commits, and return those that it told of."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         append_for_ever(directory, writing, pick)
         os._exit(1)
     os.close(writing)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL, "it was still appending"
     with os.fdopen(reading, "rb") as file:
-        told = file.read()
+        told = file.read(40 * pick.choice((0, 0, 1, 2, 5)))
+        time.sleep(pick.uniform(0, 0.02))
+        os.kill(child, signal.SIGKILL)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL, "it was still appending"
+        told += file.read()
     return [Seen(int.from_bytes(told[at : at + 8], "big"), told[at + 8 : at + 40]) for at in range(0, len(told), 40)]
 
 
@@ -84,7 +85,7 @@ def main(root: Path, rounds: int, seed: int) -> None:
         if number % RESTART == 0:
             directory, now = root / str(number), Seen(0, merkle.EMPTY_ROOT)
             Log.create(directory, origin=ORIGIN, signer=signer()).close()
-        acknowledged = killed_after(directory, pick.uniform(0, 0.1), pick)
+        acknowledged = killed(directory, pick)
         commits += len(acknowledged)
         now = check(directory, acknowledged, now)
         if number % RESTART == RESTART - 1 or number == rounds - 1:

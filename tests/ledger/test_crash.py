@@ -32,7 +32,7 @@ def test_a_killed_writer_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_writer_that_is_killed_200_times_loses_nothing(tmp_path: Path) -> None:
     commits, aside = kill(tmp_path, rounds=200, seed=2)
-    assert commits > 200 and aside > 20, "most kills came while something was written"
+    assert commits > 200 and aside > 20, "many kills came while something was written"
 
 
 def test_the_check_sees_what_is_lost(tmp_path: Path) -> None:

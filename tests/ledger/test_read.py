@@ -99,7 +99,7 @@ def test_a_reader_beside_a_writer_at_work_always_finds_what_it_needs(tmp_path: P
         stop.set()
         writer.join()
         sys.setswitchinterval(before)
-    assert reads > 20 and LedgerDirectory(tmp_path / "a").checkpoint().size > 1_000
+    assert reads > 5 and LedgerDirectory(tmp_path / "a").checkpoint().size > 500
 
 
 def test_cosignatures_of_the_same_text_are_merged(tmp_path: Path) -> None:
