@@ -68,6 +68,11 @@ class Anchor:
         """What is defined so far: witnesses, then groups."""
         return (*(witness.name for witness in self.witnesses), *(group.name for group in self.groups))
 
+    @property
+    def verifiers(self) -> tuple[Verifier, ...]:
+        """The keys of all logs and witnesses."""
+        return tuple(key.verifier for key in (*self.logs, *(witness.key for witness in self.witnesses)))
+
     def with_log(self, key: TrustedKey) -> Self:
         """A log that may sign."""
         self._refuse_twice(key)
@@ -135,14 +140,12 @@ class Anchor:
             raise LedgerError(f"the name {name!r} is taken")
 
     def _refuse_twice(self, key: TrustedKey) -> None:
-        known = (*self.logs, *(witness.key for witness in self.witnesses))
+        known = self.verifiers
         if len(known) >= MAX_KEYS:
             raise LedgerError(f"more than {MAX_KEYS} keys")
         for other in known:
-            if other.verifier.public_key == key.verifier.public_key:
-                raise LedgerError(
-                    f"the public key of {key.verifier.name!r} stands here twice ({other.verifier.name!r})"
-                )
+            if other.public_key == key.verifier.public_key:
+                raise LedgerError(f"the public key of {key.verifier.name!r} stands here twice ({other.name!r})")
 
 
 def anchor_of(vkeys: Sequence[str]) -> Anchor:

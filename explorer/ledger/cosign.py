@@ -18,12 +18,12 @@ from pathlib import Path
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError, RunError
-from explorer.ledger.anchor import NONE, Anchor, utc
+from explorer.ledger.anchor import NONE, Anchor, TrustedKey, utc
 from explorer.ledger.files import read_file
 from explorer.ledger.read import WITNESS
 from explorer.ledger.verify import Verification, read_checkpoint, verify
 from explorer.ledger.witnesses import note_name
-from explorer.note import Algorithm, Note, Signer
+from explorer.note import Algorithm, Note, Signature, Signer
 from explorer.rundir import locked, write_bytes
 
 LATEST = "latest.note"
@@ -51,17 +51,18 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
     memory = state / note_name(signer.verifier).removesuffix(".note")
     with _locked(memory, signer):
         _check_clock(memory, signer, now)
-        origin_file = _origin_file(read_checkpoint(directory)[1].origin)
-        held = _remembered(memory, origin_file, signer)
-        found = verify(directory, anchor=replace(anchor, quorum=NONE), held=held, now=now)
+        name = _origin_file(read_checkpoint(directory)[1].origin)
+        held = _remembered(memory, name, signer)
+        found = verify(directory, anchor=_believing(anchor, signer), held=held, now=now)
         if not found.ok:
             return Cosigning(verification=found, path=None, time=None)
         if held is None or held.text != found.note.text:
             held = note.with_signatures(found.note, [signer.sign(found.note.text, time=now)])
             _write(memory / LATEST, held)
-            _write(memory / origin_file, held)
+            _write(memory / name, held)
+        own = _own(held, signer)
         path = directory / WITNESS / note_name(signer.verifier)
-        _write(path, held)
+        _write(path, note.with_signatures(found.note, [own]))
         return Cosigning(verification=found, path=path, time=_time(held, signer))
 
 
@@ -73,6 +74,14 @@ def _locked(memory: Path, signer: Signer) -> Iterator[None]:
             yield
     except RunError as error:
         raise LedgerError(str(error)) from error
+
+
+def _believing(anchor: Anchor, signer: Signer) -> Anchor:
+    """The anchor without its quorum, and with the cosigner itself, who believes what it remembers."""
+    own = TrustedKey(verifier=signer.verifier)
+    if all(witness.key.verifier.public_key != own.verifier.public_key for witness in anchor.witnesses):
+        anchor = anchor.with_witness(signer.verifier.vkey, own)
+    return replace(anchor, quorum=NONE)
 
 
 def _check_clock(memory: Path, signer: Signer, now: int) -> None:
@@ -97,11 +106,17 @@ def _remembered(memory: Path, name: str, signer: Signer) -> Note | None:
     return found
 
 
+def _own(cosigned: Note, signer: Signer) -> Signature:
+    """The line of this key under a note that it has cosigned."""
+    key = signer.verifier
+    return next(each for each in cosigned.signatures if (each.name, each.key_id) == (key.name, key.key_id))
+
+
 def _time(cosigned: Note, signer: Signer) -> int:
-    """The time of this key's cosignature, which is under the note."""
-    (own,) = note.verify(cosigned, [signer.verifier])
-    assert own.time is not None
-    return own.time
+    """The time of this key's cosignature under a note."""
+    time = signer.verifier.check(cosigned.text, _own(cosigned, signer).blob)
+    assert time is not None
+    return time
 
 
 def _origin_file(origin: str) -> str:

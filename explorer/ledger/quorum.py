@@ -64,9 +64,8 @@ def judge(found: Note, *, anchor: Anchor, now: int) -> Judgement:
 
 
 def _verified(found: Note, anchor: Anchor) -> tuple[Verified, ...]:
-    keys = (*anchor.logs, *(witness.key for witness in anchor.witnesses))
     try:
-        return note.verify(found, [key.verifier for key in keys])
+        return note.verify(found, anchor.verifiers)
     except NoteError as error:
         raise LedgerError(str(error)) from error
 

@@ -98,11 +98,11 @@ class _Claim:
 
 
 def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
-    """The caller's checkpoint, which has to be signed by a log that the anchor knows, whenever that was."""
+    """The caller's checkpoint, which somebody whom the anchor knows has to have signed, whenever that was."""
     try:
         checkpoint = parse_checkpoint(held.text)
         if anchor.logs:
-            note.verify(held, [key.verifier for key in anchor.logs])
+            note.verify(held, anchor.verifiers)
     except (LedgerError, NoteError) as error:
         raise LedgerError(f"the checkpoint you hold: {error}") from error
     if checkpoint.origin != origin:

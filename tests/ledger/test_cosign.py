@@ -14,7 +14,7 @@ from explorer.ledger import cosign as cosigning
 from explorer.ledger.anchor import anchor_of
 from explorer.ledger.cosign import Cosigning, cosign
 from explorer.ledger.log import Log
-from explorer.note import Algorithm, Note, Signer, parse, verify
+from explorer.note import Algorithm, Note, Signer, parse, sign, verify
 from tests.ledger.ledgers import DG, LOG, MR, NOW, both, check, grow, make, messages, note_of, policy
 from tests.ledger.signers import ORIGIN, entry, signer
 
@@ -62,6 +62,20 @@ def test_the_same_checkpoint_keeps_its_time(tmp_path: Path) -> None:
     again = attempt(directory, tmp_path / "state", now=NOW + 60)
     assert again.time == NOW
     assert again.path and again.path.read_bytes() == content
+
+
+def test_a_log_that_has_another_key_now_is_still_held_to_what_was_cosigned(tmp_path: Path) -> None:
+    """The memory is believed by the cosigner's own signature, whoever signed the log then."""
+    directory, new = make(tmp_path / "ledger", 5), signer(6)
+    attempt(directory, tmp_path / "state")
+    (directory / "checkpoint").write_bytes(sign(note_of(directory).text, new).content)
+    rotated = anchor_of([new.verifier.vkey])
+    shutil.rmtree(directory / "witness")
+    again = cosign(directory, signer=DG, state=tmp_path / "state", anchor=rotated, now=NOW + 1)
+    assert again.time == NOW
+    assert check(directory, anchor=anchor_of([new.verifier.vkey, DG.verifier.vkey])).ok
+    other = make(tmp_path / "other", 4, key=new)
+    assert cosign(other, signer=DG, state=tmp_path / "state", anchor=rotated, now=NOW + 1).path is None
 
 
 def test_a_ledger_that_does_not_verify_is_not_cosigned(tmp_path: Path) -> None:
