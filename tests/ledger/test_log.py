@@ -23,13 +23,6 @@ from explorer.note import Algorithm
 from tests.ledger.signers import ORIGIN, entry, signer
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of what is written need not wait for the disk; what is flushed when has a test of its own."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(os, "sync", lambda: None)
-
-
 def create(directory: Path, size: int = 0, *, interval: int = 65_536) -> Log:
     """A new ledger, open, with this many entries in its checkpoint."""
     made = Log.create(directory, origin=ORIGIN, signer=signer(), interval=interval)
