@@ -1,0 +1,84 @@
+"""What the entries of a ledger come to, and what is wrong with them although every hash is right."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from explorer.audit.contents import Contents, examine_contents
+from explorer.entries.fields import Blob
+from explorer.entries.kinds import encode
+from explorer.entries.run import End, Genesis, Step
+from explorer.errors import LedgerError
+from explorer.ledger.blobs import blob_path
+from explorer.ledger.log import Log
+from explorer.ledger.read import LedgerDirectory
+from tests.entries.examples import EXAMPLES
+from tests.ledger.signers import ORIGIN, signer
+
+RUN = {type(entry): replace(entry, blobs={}) for entry in EXAMPLES}
+GENESIS, STEP, END = encode(RUN[Genesis]), encode(RUN[Step]), encode(RUN[End])
+
+
+def contents(directory: Path, leaves: Sequence[bytes]) -> Contents:
+    with Log.create(directory, origin=ORIGIN, signer=signer()) as log:
+        log.append(leaves)
+    return examine_contents(LedgerDirectory(directory))
+
+
+def test_a_finished_run(tmp_path: Path) -> None:
+    found = contents(tmp_path, [GENESIS, STEP, END])
+    assert found.order is not None and found.fault is None and found.missing == 0
+    assert (found.order.steps, found.order.finished, found.order.unknown) == (1, True, 0)
+
+
+def test_an_unfinished_run_and_an_empty_ledger(tmp_path: Path) -> None:
+    found = contents(tmp_path / "run", [GENESIS, STEP])
+    assert found.order is not None and not found.order.finished
+    assert contents(tmp_path / "empty", []).fault is None
+
+
+@pytest.mark.parametrize(
+    ("leaves", "fault"),
+    [
+        ([GENESIS, STEP, END, STEP], "entry 3: step after the end"),
+        ([GENESIS, END], "entry 1: end at 1 steps, and 0 were done; steps are missing"),
+        ([GENESIS, b"{}"], "entry 1: kind is missing"),
+        ([GENESIS, STEP.replace(b'{"', b'{ "', 1)], "entry 1: not in canonical form"),
+    ],
+)
+def test_a_fault_is_named_with_its_entry(tmp_path: Path, leaves: list[bytes], fault: str) -> None:
+    found = contents(tmp_path, leaves)
+    assert found.order is None and found.fault is not None and found.fault.startswith(fault)
+
+
+def test_nothing_is_said_about_somebody_elses_log(tmp_path: Path) -> None:
+    assert contents(tmp_path, [b"not ours", b"{}"]) == Contents(order=None, fault=None, missing=0)
+
+
+def test_unknown_kinds_are_counted_and_kept(tmp_path: Path) -> None:
+    found = contents(tmp_path, [GENESIS, b'{"blobs":{},"kind":"weather","version":3}', STEP])
+    assert found.order is not None and (found.order.unknown, found.order.entries) == (1, 3)
+
+
+def test_a_blob_that_is_named_and_not_there_is_counted(tmp_path: Path) -> None:
+    """Erasing takes a blob away and is no fault; that one is gone has to be seen all the same."""
+    with Log.create(tmp_path, origin=ORIGIN, signer=signer()) as log:
+        digest = log.write_blob(b"numbers")
+        named = {"numbers/open/mit": Blob(sha256=digest, size=7)}
+        log.append([GENESIS, encode(replace(RUN[Step], blobs=named))])
+    ledger = LedgerDirectory(tmp_path)
+    assert examine_contents(ledger).missing == 0
+    blob = tmp_path / blob_path(digest)
+    blob.write_bytes(b"number")
+    assert examine_contents(ledger).missing == 1
+    blob.unlink()
+    assert examine_contents(ledger).missing == 1
+    blob.symlink_to(tmp_path / "checkpoint")
+    assert examine_contents(ledger).missing == 1
+
+
+def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="checkpoint"):
+        examine_contents(LedgerDirectory(tmp_path))
