@@ -63,7 +63,8 @@ Cosignatures
 Of type 04: Ed25519 over "cosignature/v1\\n", "time <decimal>\\n" and the checkpoint's text. One says that this was the
 largest tree of the log that its key had seen at that time, and that it extended all it had seen before. Cosignatures
 stand in the notes below `witness/`, since the writer alone replaces `checkpoint`; those under the same text count as if
-they stood there. A note of a smaller size says what its witness saw then, and the tree has to agree with that too.
+they stood there. A note of a smaller size says what its witness saw then, and the tree has to agree with that too. The
+<name> of a note is that of the key, with _ for every character but letters, digits, full stops and hyphens.
 
 Blobs
 -----
