@@ -1,7 +1,7 @@
 """The errors a user can meet, as one tree. Every message says what was found, what was expected and what is allowed.
 
-The command line prints the message alone; `--debug` adds the traceback. Anything that is not an `ExplorerError`
-is a defect of ours and keeps its traceback.
+The command line prints the message alone; `--debug` adds the traceback. It does the same with what the system refuses
+(`OSError`), such as output to a full disk. Anything else is a defect of ours and keeps its traceback.
 """
 
 import difflib

@@ -1,13 +1,15 @@
 """The `explorer` command: its verbs, and what becomes of an error."""
 
+import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 import explorer
 from explorer.cli import authority, ledger, notebooks, policy, quickstart, results, sweep, tags, taxonomy, training
+from explorer.cli.output import visible
 from explorer.errors import ExplorerError
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
@@ -54,19 +56,42 @@ authority.register(app)
 
 def main() -> None:
     """Run the command line. Exit status 0 only when what was asked holds; errors go to standard error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that is not UTF-8, a terminal that knows ASCII alone
     try:
-        app()
+        _run()
     except ExplorerError as error:
-        if os.environ.get("EXPLORER_DEBUG"):
-            raise
-        print(f"explorer: {error}", file=sys.stderr)
-        sys.exit(1)
+        _fail(error)
     except KeyboardInterrupt:
         print(
             "explorer: interrupted; what is finished is kept, and the same command goes on from there", file=sys.stderr
         )
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read the output has gone, as `head` does. Python must not try to flush to it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has gone, as `head` does
+        _give_up_output()
         sys.exit(1)
+    except OSError as error:  # a full disk behind standard output, or what no part has put into words of its own
+        _give_up_output()
+        _fail(error)
+
+
+def _run() -> None:
+    try:
+        app()
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # now, while a fault can still be told
+
+
+def _fail(error: Exception) -> NoReturn:
+    """Say what an exception says, or show all of it where that was asked for."""
+    if os.environ.get("EXPLORER_DEBUG"):
+        raise error
+    print(f"explorer: {visible(str(error))}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _give_up_output() -> None:
+    """Keep Python from flushing to standard output again when it ends."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

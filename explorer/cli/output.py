@@ -9,8 +9,17 @@ GAP = 2  # spaces between columns
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, indented; keys stay in order."""
-    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=str))
+    """JSON on standard output, indented and in ASCII, so that no text steers the terminal; keys stay in order."""
+    print(json.dumps(value, indent=1, allow_nan=False, default=str))
+
+
+def visible(text: str) -> str:
+    """The text with every character written out that a terminal would obey instead of showing it, but newlines.
+
+    >>> visible("a\\x1b[31mb\\n")
+    'a\\\\x1b[31mb\\n'
+    """
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:

@@ -1,6 +1,7 @@
 """The command line as a process: what it prints, where, and its exit status."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import StoreError
+from explorer.provenance.authorities import new_trust
 from explorer.recipes.run import execute
-from tests.cli.command import explorer, refused
+from explorer.schema import to_json
+from tests.cli.command import Done, explorer, refused
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
 
 RECIPE = """
@@ -114,3 +117,40 @@ def test_a_closed_pipe_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def process(*arguments: str, encoding: str = "utf-8", stdout: int | None = subprocess.PIPE) -> Done:
+    """The command line in a process of its own, which has a standard output of its own."""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "1000"}
+    command = [sys.executable, "-m", "explorer", *arguments]
+    done = subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, env=environment, encoding="utf-8", check=False
+    )
+    return Done(returncode=done.returncode, stdout=done.stdout or "", stderr=done.stderr)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_to_a_full_disk_is_one_line_and_not_a_success() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = process("methods", "--json", stdout=full.fileno())
+    assert done.returncode == 1
+    assert done.stderr == "explorer: [Errno 28] No space left on device\n"
+
+
+def test_a_terminal_that_knows_ascii_alone_is_no_fault() -> None:
+    done = process("methods", encoding="ascii:strict")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u2500" in done.stdout
+
+
+def test_a_name_that_the_system_refuses_is_one_line(tmp_path: Path) -> None:
+    message = refused("authority", "list", tmp_path / ("n" * 300))
+    assert message.endswith("File name too long")
+
+
+def test_an_error_never_steers_the_terminal(tmp_path: Path) -> None:
+    trust = {**to_json(new_trust("lab")), "\x1b[31mred\u202e": 1}
+    (tmp_path / "trust.json").write_text(json.dumps(trust))
+    message = refused("authority", "list", "trust.json", cwd=tmp_path)
+    assert r"\x1b[31mred\u202e: unknown key" in message
+    assert message.isprintable()
