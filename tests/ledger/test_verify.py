@@ -20,7 +20,7 @@ from explorer.ledger.log import Log
 from explorer.ledger.quorum import SKEW
 from explorer.ledger.rebuild import rebuild
 from explorer.merkle import leaf_hash, root_of
-from explorer.note import sign
+from explorer.note import sign, with_signatures
 from tests.ledger.ledgers import AUDITOR, DG, LOG, MR, NOW, both, check, cosigned, grow, make, messages, note_of, policy
 from tests.ledger.signers import ORIGIN, entry, signer
 
@@ -121,6 +121,24 @@ def test_a_witness_that_the_anchor_does_not_know_proves_nothing_and_is_named(tmp
     found = check(directory)
     assert found.ok
     assert any("auditor.example" in words for words in found.uncovered)
+
+
+def test_a_cosignature_of_another_log_does_not_belong_here(tmp_path: Path) -> None:
+    directory = make(tmp_path, 5)
+    text = Checkpoint(origin="example.com/other", size=0, root=merkle.EMPTY_ROOT).text
+    (directory / "witness").mkdir()
+    (directory / "witness/dg.note").write_bytes(with_signatures(sign(text, LOG), [DG.sign(text, time=NOW)]).content)
+    assert messages(check(directory)) == ["witness/dg.note: is of another log, 'example.com/other'"]
+
+
+def test_where_entries_are_missing_nothing_is_said_about_their_root(tmp_path: Path) -> None:
+    directory = make(tmp_path, 600)
+    held = note_of(directory)
+    for path in ("tile/entries/001", "tile/0/001"):
+        (directory / path).unlink()
+    found = check(directory, held=held)
+    assert messages(found) == ["tile/0/001: missing", "tile/entries/001: missing"]
+    assert found.evidence is None
 
 
 def test_a_wrong_key_is_refused_by_name(tmp_path: Path) -> None:
