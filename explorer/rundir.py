@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from explorer.errors import RunError
+from explorer.errors import ExplorerError, RunError
 
 RUN = "run.json"
 RESULT = "result.json"
@@ -65,6 +65,18 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, whole or not at all. NaN and infinity are refused."""
     write_bytes(path, (json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode())
+
+
+def read_bytes(path: Path, *, max_bytes: int, error: type[ExplorerError]) -> bytes:
+    """The content of a file that may be anybody's. Raises `error` if it cannot be read or is larger than that."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as fault:
+        raise error(f"cannot read {path}: {fault.strerror or fault}") from fault
+    if len(content) > max_bytes:
+        raise error(f"{path}: too large: at most {max_bytes} bytes are read")
+    return content
 
 
 def read_json(path: Path) -> Any:

@@ -28,15 +28,14 @@ def open_believed(path: Path, kind: "Kind[Kept]", trust: Path | None) -> "Opened
 def sign_to(out: Path, source: Path, kind: "Kind[Any]", *, key: Path, passphrase_file: Path | None, trust: Path) -> str:
     """Sign a draft, or add a signature to a signed file, and write it. Returns what was done, in words."""
     from explorer.provenance.drafts import sign_file
-    from explorer.provenance.envelope import key_id
+    from explorer.provenance.envelope import key_id, write_envelope
     from explorer.provenance.keys import public_bytes
     from explorer.provenance.trust import read_trust
-    from explorer.rundir import write_bytes
 
     believed, now = read_trust(trust), clock()
     signing = load_key(key, passphrase_file)
     envelope = sign_file(source, kind, [signing], trust=believed, now=now)
-    write_bytes(out, envelope.content)
+    write_envelope(out, envelope)
     return f"{out}: signed with key {key_id(public_bytes(signing))[:16]}"
 
 

@@ -19,6 +19,7 @@ from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope
 from explorer.provenance.signed import Dated, Kind, cosign_document, open_document, sign_document
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import Authority, Trust
+from explorer.rundir import read_bytes
 from explorer.schema import from_json
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
@@ -42,7 +43,9 @@ def open_file(path: Path, kind: Kind[Kept], *, trust: Trust | None, now: int) ->
 
     Raises `ProvenanceError` or `SpecError` for a faulty document, and for a signed one that cannot be checked.
     """
-    content = _read(path)
+    content = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+    if not content.strip():
+        raise ProvenanceError(f"{path}: empty; expected a {kind.name}, a draft (YAML) or a signed file")
     if not _looks_signed(content):
         draft = read_document(path)
         return Opened(value=read_draft(kind, draft), where=str(path), draft=draft)
@@ -57,7 +60,7 @@ def sign_file(path: Path, kind: Kind[Any], keys: Collection[Ed25519PrivateKey], 
 
     Raises `ProvenanceError` or `SpecError` for a faulty document and for keys that may not sign it.
     """
-    content, where = _read(path), str(path)
+    content, where = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), str(path)
     if _looks_signed(content):
         envelope = parse_envelope(content, where=where)
         return cosign_document(envelope, kind, keys, trust=trust, now=now, where=where)
@@ -81,17 +84,6 @@ def check_span(document: Dated, where: str) -> None:
     """Check that a document is issued before it expires. Raises `ProvenanceError`."""
     if parse_time(document.issued) >= parse_time(document.expires):
         raise ProvenanceError(f"{where}: expires: {document.expires} is not after issued, {document.issued}")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(content) > MAX_BYTES:
-        raise ProvenanceError(f"{path}: too large: at most {MAX_BYTES} bytes are read")
-    return content
 
 
 def _looks_signed(content: bytes) -> bool:

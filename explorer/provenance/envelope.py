@@ -18,8 +18,10 @@ read a signature without id, nor two under one. Here the answer to "who signed" 
 
 import base64
 import binascii
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -27,6 +29,7 @@ from securesystemslib import dsse
 from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
 from securesystemslib.signer import CryptoSigner, Signature, SSlibKey  # pyright: ignore[reportPrivateImportUsage]
 
+from explorer import rundir
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
 from explorer.schema import parse_json
@@ -121,9 +124,32 @@ def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes
     )
 
 
+def write_envelope(path: Path, envelope: Envelope) -> None:
+    """Write an envelope whole or not at all. It replaces one of the same type and nothing else, such as a key.
+
+    Raises `ProvenanceError` for another file that is there already, `RunError` if the disk refuses.
+    """
+    if os.path.lexists(path) and _type_at(path) != envelope.payload_type:
+        raise ProvenanceError(
+            f"{path}: there is a file already, and it does not hold {envelope.payload_type!r}; it is not replaced"
+        )
+    rundir.write_bytes(path, envelope.content)
+
+
 def key_id(public_key: bytes) -> str:
     """The id under which a key signs: 64 hexadecimal digits, as `securesystemslib` derives it from the public key."""
     return _library_key(public_key).keyid
+
+
+def _type_at(path: Path) -> str | None:
+    """The type of the envelope that stands there; None for anything else."""
+    if not path.is_file():
+        return None
+    try:
+        content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+        return parse_envelope(content, where=str(path)).payload_type
+    except ProvenanceError:
+        return None
 
 
 def _library_key(public_key: bytes) -> SSlibKey:

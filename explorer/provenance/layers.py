@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from explorer.errors import ProvenanceError
+from explorer.rundir import read_bytes
 from explorer.schema import parse_json
 
 WILDCARD = "*"
@@ -71,12 +72,7 @@ def read_layers(path: Path) -> tuple[str, ...]:
 
     Raises `ProvenanceError` that names the file and the fault.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
-    return parse_layers(content, where=str(path))
+    return parse_layers(read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), where=str(path))
 
 
 def parse_layers(content: bytes, *, where: str) -> tuple[str, ...]:

@@ -129,12 +129,7 @@ class Trust:
 
 def read_trust(path: Path) -> Trust:
     """Read a trust file. Raises `ProvenanceError` that names the file, the key and the fault."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
-    return parse_trust(content, where=str(path))
+    return parse_trust(rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), where=str(path))
 
 
 def parse_trust(content: bytes, *, where: str) -> Trust:

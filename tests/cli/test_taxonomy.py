@@ -99,3 +99,18 @@ def test_a_fault_in_a_draft_is_named_with_its_line(desk: Path) -> None:
     assert message == (
         "explorer: bad.yaml:29: classes[5].path: 'closed/copyleft' lies below 'closed', which is not defined"
     )
+
+
+@pytest.mark.parametrize("name", ["governance.pem", "trust.json"])
+def test_a_signed_file_is_not_written_over_a_key_or_a_trust_file(desk: Path, name: str) -> None:
+    before = (desk / name).read_bytes()
+    asked = ("taxonomy", "sign", DRAFT, "--key", "governance.pem", "--trust", "trust.json", "--out", name)
+    assert "there is a file already" in refused(*asked, cwd=desk)
+    assert (desk / name).read_bytes() == before
+
+
+def test_an_empty_file_is_said_to_be_empty(desk: Path) -> None:
+    (desk / "empty.yaml").write_text("\n")
+    assert "empty.yaml: empty; expected a taxonomy, a draft (YAML) or a signed file" in refused(
+        "taxonomy", "show", "empty.yaml", cwd=desk
+    )

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from explorer.provenance.envelope import (
     parse_envelope,
     sign_envelope,
     signers,
+    write_envelope,
 )
 from explorer.provenance.keys import public_bytes
 from tests.provenance.people import private
@@ -227,3 +229,33 @@ def test_anything_is_an_envelope_or_refused(content: bytes) -> None:
     else:
         assert parse_envelope(envelope.content, where="again") == envelope
         assert signers(envelope, BOTH) == set()
+
+
+def test_an_envelope_is_written_over_one_of_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "e.json"
+    write_envelope(path, SIGNED)
+    both = add_signatures(SIGNED, [BOB])
+    write_envelope(path, both)
+    assert path.read_bytes() == both.content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"-----BEGIN PRIVATE KEY-----", b"", sign_envelope(b"hello world", "http://example.com/other", [ANN]).content],
+    ids=["a key", "an empty file", "an envelope of another type"],
+)
+def test_an_envelope_is_written_over_nothing_else(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "e.json"
+    path.write_bytes(content)
+    with pytest.raises(ProvenanceError, match="there is a file already, and it does not hold 'http:"):
+        write_envelope(path, SIGNED)
+    assert path.read_bytes() == content
+
+
+def test_an_envelope_replaces_no_directory_and_no_link_into_the_void(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("directory", "link"):
+        with pytest.raises(ProvenanceError, match="there is a file already"):
+            write_envelope(tmp_path / name, SIGNED)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "link"]
