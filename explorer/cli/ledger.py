@@ -12,6 +12,7 @@ from explorer.cli.settings import Json
 from explorer.errors import LedgerError
 
 if TYPE_CHECKING:
+    from explorer.audit.contents import Contents
     from explorer.ledger.anchor import Anchor
     from explorer.ledger.verify import Verification
     from explorer.note import Note, Signer
@@ -52,6 +53,10 @@ def verify(
         Path | None,
         typer.Option("--held", metavar="NOTE", help="A checkpoint of this ledger that you kept; it must extend it."),
     ] = None,
+    contents: Annotated[
+        bool,
+        typer.Option("--contents", help="Also read every entry: can they stand in this order, are their blobs there?"),
+    ] = False,
     evidence: Evidence = None,
     json: Json = False,
 ) -> None:
@@ -60,17 +65,22 @@ def verify(
     The tree is rebuilt from the entries, and every file is compared with it. The exit status is 0 only if all of it
     holds and those whom you trust have signed.
     """
-    from explorer.cli.verification import print_verification, verification_json
+    from explorer.cli.verification import contents_json, print_contents, print_verification, verification_json
     from explorer.ledger import verify as verifier
 
     anchor = _anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
     found = verifier.verify(directory, anchor=anchor, held=kept, now=clock())
+    read = _contents(directory) if contents and found.ok else None
+    ok = found.ok and not (read and read.fault)
     if json:
-        print_json(verification_json(found, directory))
+        print_json({**verification_json(found, directory), "ok": ok, "contents": contents_json(read)})
     else:
         print_verification(found, directory, anchored=bool(anchor.logs))
+        print_contents(read)
     _conclude(found, evidence)
+    if not ok:
+        raise typer.Exit(1)
 
 
 def show(
@@ -253,8 +263,15 @@ def _content(path: Path, max_bytes: int) -> bytes:
     return content
 
 
+def _contents(directory: Path) -> "Contents":
+    from explorer.audit.contents import examine_contents
+    from explorer.ledger.read import LedgerDirectory
+
+    return examine_contents(LedgerDirectory(directory))
+
+
 def _conclude(found: "Verification", evidence: Path | None) -> None:
-    """Keep the evidence of a fork; exit status 1 unless everything holds."""
+    """Keep the evidence of a fork; exit with status 1 unless the ledger verifies."""
     if found.evidence is not None:
         directory = evidence or Path(found.evidence.name)
         found.evidence.keep(directory)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from explorer.entries.envelope import read_head
 from explorer.errors import LedgerError
@@ -14,6 +14,9 @@ from explorer.ledger.quorum import Judgement
 from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.verify import Verification
 from explorer.note import Verifier
+
+if TYPE_CHECKING:
+    from explorer.audit.contents import Contents
 
 ROLL_BACK = """\
 A ledger that was rolled back to an earlier checkpoint would look like this too: only who holds a later one can tell.
@@ -73,6 +76,30 @@ def verification_json(found: Verification, directory: Path) -> dict[str, Any]:
         "not_covered": list(found.uncovered),
         "fork": found.evidence.statement if found.evidence else None,
     }
+
+
+def print_contents(contents: "Contents | None") -> None:
+    """What the entries come to, if they were read; on standard error where they cannot stand in their order."""
+    if contents is None:
+        return
+    if contents.fault:
+        print(f"explorer: the files are sound, and their entries cannot be: {contents.fault}", file=sys.stderr)
+    elif contents.order is None:
+        print("entries: not Explorer's; nothing is known of their order")
+    else:
+        order = contents.order
+        steps = "" if order.steps is None else f"{order.steps} step{'s' * (order.steps != 1)}, "
+        print(f"entries: {order.entries} in an order that can be, {steps}{order.unknown} of kinds not known here")
+    if contents.missing:
+        print(f"blobs: {contents.missing} that entries name are not here: erased, left behind, or lost")
+
+
+def contents_json(contents: "Contents | None") -> dict[str, Any] | None:
+    """The same for programs."""
+    if contents is None:
+        return None
+    order = None if contents.order is None else asdict(contents.order)
+    return {"order": order, "fault": contents.fault, "missing_blobs": contents.missing}
 
 
 def proof_json(judgement: Judgement) -> dict[str, Any]:

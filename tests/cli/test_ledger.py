@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from explorer.entries.envelope import write_entry
+from explorer.entries.kinds import encode
 from explorer.ledger.log import Log
 from explorer.provenance.keys import public_text, write_key
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Trust, write_trust
 from tests.cli.command import explorer, refused
+from tests.entries.examples import EXAMPLES
 from tests.ledger.ledgers import DG, LOG, MR, grow, make
 from tests.ledger.signers import ORIGIN, signer
 
@@ -80,6 +82,32 @@ def test_a_ledger_without_end_is_unfinished(ledger: Path) -> None:
     assert "unfinished: its last entry is not 'end'" in explorer("ledger", "verify", ledger, "--vkey", VKEY).stdout
     grow(ledger, [b"something else"])
     assert "nothing is known of an end" in explorer("ledger", "verify", ledger, "--vkey", VKEY).stdout
+
+
+def test_contents_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
+    genesis, step, end = (
+        encode(next(each for each in EXAMPLES if kind == each.KIND)) for kind in ("genesis", "step", "end")
+    )
+    at_zero = write_entry({**json.loads(step), "step": 0})
+    done_once = write_entry({**json.loads(end), "step": 1})
+    with Log.create(tmp_path, origin=ORIGIN, signer=LOG) as log:
+        log.append([genesis, at_zero, done_once])
+    done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
+    assert done.returncode == 0
+    assert "entries: 3 in an order that can be, 1 step, 0 of kinds not known here\n" in done.stdout
+    assert "that entries name are not here" in done.stdout
+    grow(tmp_path, [at_zero])
+    assert explorer("ledger", "verify", tmp_path, "--vkey", VKEY).returncode == 0
+    done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
+    assert done.returncode == 1
+    assert "the files are sound, and their entries cannot be: entry 3: step after the end" in done.stderr
+    said = json.loads(explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents", "--json").stdout)
+    assert said["ok"] is False
+    assert said["contents"]["fault"] == "entry 3: step after the end"
+    foreign = make(tmp_path / "foreign", 3)
+    done = explorer("ledger", "verify", foreign, "--vkey", VKEY, "--contents")
+    assert done.returncode == 0
+    assert "entries: not Explorer's" in done.stdout
 
 
 def test_without_an_anchor_nothing_is_said_to_hold(ledger: Path) -> None:
