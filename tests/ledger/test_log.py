@@ -175,16 +175,15 @@ def test_another_origin_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_second_writer_is_refused_by_name(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from tests.ledger.signers import signer; from explorer.ledger.log import Log\n"
+        f"Log.open(Path({str(tmp_path / 'a')!r}), signer=signer())"
+    )
     with create(tmp_path / "a", 5):
-        with pytest.raises(LedgerError, match=f"'{ORIGIN}' is in use by process {os.getpid()}: wait"):
-            reopen(tmp_path / "a")
-        code = (
-            "from pathlib import Path; from tests.ledger.signers import signer; from explorer.ledger.log import Log\n"
-            f"Log.open(Path({str(tmp_path / 'a')!r}), signer=signer())"
-        )
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        assert f"LedgerError: the ledger '{ORIGIN}' is in use by process {os.getpid()}" in found.stderr
-    reopen(tmp_path / "a").close()
+    assert f"LedgerError: the ledger '{ORIGIN}' is in use by process {os.getpid()}: wait" in found.stderr
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0, again.stderr
 
 
 def test_a_failed_opening_releases_the_lock(tmp_path: Path) -> None:
@@ -443,7 +442,7 @@ def test_whatever_the_disk_refuses_nothing_is_lost(tmp_path: Path, monkeypatch: 
             failing = Failing(patch, after)
             try:
                 writer = reopen(directory)
-                for size in (260, 270, 600, 601):
+                for size in (260, 600, 601):
                     writer.append(entry(number) for number in range(writer.size, size))
                     acknowledged = writer.commit().size
             except LedgerError as error:
@@ -461,7 +460,7 @@ def test_whatever_the_disk_refuses_nothing_is_lost(tmp_path: Path, monkeypatch: 
         assert acknowledged <= size <= 601
         check(directory, size)
         with reopen(directory) as writer:
-            assert writer.size in (size, 260, 270, 600, 601), "as it was, or what was signed and not yet in place"
+            assert writer.size in (size, 260, 600, 601), "as it was, or what was signed and not yet in place"
             assert writer.size >= size
             writer.append(entry(number) for number in range(writer.size, 602))
         check(directory, 602)
