@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from explorer.cli.output import visible
 from explorer.entries.envelope import read_head
 from explorer.errors import LedgerError
 from explorer.ledger.anchor import utc
@@ -40,7 +41,7 @@ def print_verification(found: Verification, directory: Path, *, anchored: bool) 
         return
     print(f"explorer: {directory}: not verified", file=sys.stderr)
     for finding in found.findings:
-        print(f"  {finding.path}: {finding.message}", file=sys.stderr)
+        print(visible(f"  {finding.path}: {finding.message}"), file=sys.stderr)
         for name, value in (("expected", finding.expected), ("found", finding.found)):
             if value is not None:
                 print(f"    {name:<9} {value}", file=sys.stderr)
