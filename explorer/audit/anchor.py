@@ -5,6 +5,8 @@ origin of the very checkpoint that is checked, so that one trust file covers eve
 own names. Where an authority has several keys, any one of them is its cosignature.
 """
 
+from collections.abc import Iterable
+
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.anchor import NONE, Anchor, TrustedKey
 from explorer.note import Algorithm, Verifier
@@ -27,20 +29,24 @@ def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
             f"{where} asks for {trainers} trainers to sign a checkpoint and so refuses every one: "
             "a ledger is signed by one, and others cosign it"
         )
-    anchor = Anchor()
-    for authority in trust.authorities:
+    try:
+        anchor = _with_authorities(Anchor(), trust.authorities, origin)
+        if not anchor.logs:
+            raise ProvenanceError(f"{where} lists no trainer and so refuses every checkpoint")
+        return _with_quorum(anchor, trust, quorum)
+    except LedgerError as error:
+        raise ProvenanceError(f"{where} refuses every checkpoint: {error}") from error
+
+
+def _with_authorities(anchor: Anchor, authorities: Iterable[Authority], origin: str) -> Anchor:
+    for authority in authorities:
         if authority.role is Role.TRAINER:
             for key in authority.keys:
                 signer = Verifier(name=origin, algorithm=Algorithm.ED25519, public_key=key.raw)
                 anchor = anchor.with_log(_trusted(signer, key))
         else:
             anchor = _with_cosigner(anchor, authority)
-    if not anchor.logs:
-        raise ProvenanceError(f"{where} lists no trainer and so refuses every checkpoint")
-    try:
-        return _with_quorum(anchor, trust, quorum)
-    except LedgerError as error:
-        raise ProvenanceError(f"{where} refuses every checkpoint: {error}") from error
+    return anchor
 
 
 def _with_cosigner(anchor: Anchor, authority: Authority) -> Anchor:

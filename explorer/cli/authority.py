@@ -1,5 +1,6 @@
 """`explorer authority`: keys, and the trust file that says which of them are believed."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,7 +70,7 @@ def new(
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     private = keys.new_key()
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
-    if key_file.resolve() == trust.resolve():
+    if os.path.realpath(key_file) == os.path.realpath(trust):
         raise ProvenanceError(f"{key_file}: the key and the trust file are two files")
     with authorities.alone(trust):
         changed = authorities.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))

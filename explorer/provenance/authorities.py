@@ -6,6 +6,7 @@ checkpoints too unless it is an auditor, who reads and may cosign but is not wai
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,8 @@ LEAST_ID = 4  # digits of a key id that are enough to name a key
 
 
 def new_trust(name: str) -> Trust:
-    """A trust file without authorities: it refuses everything."""
+    """A trust file without authorities: it refuses everything. What a name cannot have becomes a hyphen."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "trust"
     return Trust(format=FORMAT, name=name, authorities=(), quorum=Quorum(documents={}, checkpoints={}))
 
 
@@ -81,7 +83,12 @@ def cosigner(authority: Authority, key: AuthorityKey) -> Verifier | None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keep other processes from changing files beside `path`. Raises `ProvenanceError` while one of them does."""
+    """Keep other processes from changing files beside `path`. Raises `ProvenanceError` while one of them does.
+
+    It does so for a link too: a change would replace the link, and the file that others read would stay as it was.
+    """
+    if path.is_symlink():
+        raise ProvenanceError(f"{path}: a link; name the file itself")
     try:
         descriptor = os.open(path.parent, os.O_RDONLY)
     except OSError as error:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from explorer.document import Document
 from explorer.errors import SpecError
-from explorer.provenance.drafts import Line
+from explorer.provenance.lines import Line
 from explorer.schema import from_json, record
 
 Text = Annotated[Line, Field(max_length=2_000)]

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from explorer.document import Document, read_document
 from explorer.errors import ProvenanceError, SpecError
@@ -89,20 +88,3 @@ def check_span(document: Dated, where: str) -> None:
 def _looks_signed(content: bytes) -> bool:
     """Whether this is meant as an envelope. A wrong guess is harmless: neither reader accepts what is for the other."""
     return content.lstrip()[:1] == b"{" and b'"payloadType"' in content
-
-
-def _one_line(text: str) -> str:
-    hidden = next((char for char in text if not char.isprintable()), None)
-    if hidden is not None:
-        raise PydanticCustomError(
-            "line", "expected one line of printable text, without {hidden}", {"hidden": repr(hidden)}
-        )
-    if not text.strip():
-        raise PydanticCustomError("line", "expected one line of printable text")
-    return text
-
-
-Line = Annotated[
-    str, AfterValidator(_one_line), Field(min_length=1, json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"})
-]
-"""The type of text for people that a terminal can show: no control characters, no marks that turn its direction."""

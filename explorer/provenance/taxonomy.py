@@ -27,7 +27,8 @@ from explorer.canonical import digest
 from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.branches import Path, covers
-from explorer.provenance.drafts import Line, Name, Version, check_span, read_draft
+from explorer.provenance.drafts import Name, Version, check_span, read_draft
+from explorer.provenance.lines import Line
 from explorer.provenance.roles import Role
 from explorer.provenance.signed import Kind
 from explorer.provenance.times import Time

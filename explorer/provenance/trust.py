@@ -35,6 +35,7 @@ from explorer import canonical, rundir
 from explorer.errors import ProvenanceError
 from explorer.provenance import branches as taxonomy_branches
 from explorer.provenance.keys import PublicKey, is_weak, parse_public
+from explorer.provenance.lines import Line
 from explorer.provenance.roles import Role
 from explorer.provenance.times import Time, parse_time
 from explorer.schema import from_json, parse_json, record, to_json
@@ -42,13 +43,12 @@ from explorer.schema import from_json, parse_json, record, to_json
 MAX_BYTES = 2**20
 MAX_KEYS = 200  # in a whole file
 FORMAT = "explorer/trust/v1"
+NOBODY = "none"  # the quorum of a ledger that asks for no cosignature
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", max_length=200)]
 """The name of an authority and of the key that it cosigns with, such as `example.com/data-governance`."""
 
 Threshold = Annotated[int, Field(ge=1, le=MAX_KEYS)]
-Words = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]+$", max_length=500)]
-"""One line of text, without the characters that steer a terminal."""
 
 
 @record
@@ -56,7 +56,7 @@ class Revocation:
     """A key that is believed no longer."""
 
     at: Time  # documents issued then or later are refused
-    reason: Words
+    reason: Annotated[Line, Field(max_length=500)]
 
 
 @record
@@ -161,6 +161,8 @@ def _check(trust: Trust, where: str) -> None:
         here = f"{where}: authorities[{at}]"
         if authority.name in names:
             raise ProvenanceError(f"{here}: the name {authority.name!r} stands twice; a further key goes into 'keys'")
+        if authority.name == NOBODY:
+            raise ProvenanceError(f"{here}: the name {NOBODY!r} means that nobody has to cosign; choose another")
         names.add(authority.name)
         for number, key in enumerate(authority.keys):
             _check_key(key, owners, authority.name, f"{here}.keys[{number}]")

@@ -151,3 +151,13 @@ def test_a_whole_ledger_is_verified_against_a_trust_file(tmp_path: Path) -> None
         log.append([b"first", b"second"])
     for trust, ok in ((trusting(TRAINER, checkpoints={Role.TRAINER: 1}), True), (trusting(TRAINER, DG, MR), False)):
         assert verify(tmp_path, anchor=anchor_of_trust(trust, origin=ORIGIN), now=NOW).ok is ok
+
+
+def test_a_trust_file_whose_names_do_not_fit_says_so() -> None:
+    """With its second key an authority is known by name and key id, which is too long for a name of 200 characters."""
+    name = "n" * 200
+    one = trusting(TRAINER, authority(name, Role.MODEL_RISK, public("a")), checkpoints={Role.TRAINER: 1})
+    assert anchor_of_trust(one, origin=ORIGIN).witnesses[0].name == name
+    two = trusting(TRAINER, authority(name, Role.MODEL_RISK, public("a"), public("b")), checkpoints={Role.TRAINER: 1})
+    with pytest.raises(ProvenanceError, match="refuses every checkpoint: not a name"):
+        anchor_of_trust(two, origin=ORIGIN)

@@ -20,7 +20,7 @@ from explorer.provenance.authorities import (
 )
 from explorer.provenance.envelope import key_id
 from explorer.provenance.roles import Role
-from explorer.provenance.trust import Revocation, Trust
+from explorer.provenance.trust import Revocation, Trust, parse_trust, trust_content
 from tests.provenance.people import GOVERNANCE, ISSUED, RISK, TODAY, governance, public, risk, trust
 
 LAB = trust(governance(), risk())
@@ -42,6 +42,12 @@ def grown() -> Trust:
 def test_a_new_trust_file_believes_nobody() -> None:
     assert new_trust("lab").authorities == ()
     assert new_trust("lab").quorum.documents == {} == new_trust("lab").quorum.checkpoints
+
+
+@pytest.mark.parametrize(("given", "made"), [("my trust", "my-trust"), (".trust", "trust"), ("---", "trust")])
+def test_a_trust_file_has_a_name_whatever_it_is_called_after(given: str, made: str) -> None:
+    assert new_trust(given).name == made
+    assert parse_trust(trust_content(new_trust(given), where="t"), where="t").name == made
 
 
 def test_the_first_of_a_role_sets_its_quorum_to_one() -> None:
@@ -145,3 +151,10 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_no_directory_to_lock(tmp_path: Path) -> None:
     with pytest.raises(ProvenanceError, match="No such file or directory"), alone(tmp_path / "nowhere" / "trust.json"):
         pytest.fail("there is no directory")
+
+
+def test_a_link_is_not_changed(tmp_path: Path) -> None:
+    """The link would become a file of its own, and the file that others read would stay as it was."""
+    (tmp_path / "link").symlink_to("trust.json")
+    with pytest.raises(ProvenanceError, match="link: a link; name the file itself"), alone(tmp_path / "link"):
+        raise AssertionError("this must not be reached")

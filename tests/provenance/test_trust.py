@@ -120,6 +120,7 @@ RISK_KEY = to_json(public(RISK))
         ("authorities.0.name", "../../etc/passwd", "authorities[0].name: string should match pattern"),
         ("authorities.0.name", "a\x1b[2J", "authorities[0].name: string should match pattern"),
         ("authorities.0.name", RISK, f"authorities[1]: the name '{RISK}' stands twice"),
+        ("authorities.0.name", "none", "authorities[0]: the name 'none' means that nobody has to cosign"),
         ("authorities.0.role", "king", "authorities[0].role: input should be 'data-governance', 'model-risk'"),
         ("authorities.0.branches", ["open/"], "authorities[0].branches[0]: string should match pattern"),
         ("authorities.0.branches", ["*"], "authorities[0].branches[0]: string should match pattern"),
@@ -144,7 +145,12 @@ RISK_KEY = to_json(public(RISK))
         (
             "authorities.0.keys.0.revoked",
             {"at": TODAY, "reason": "a\nb"},
-            "authorities[0].keys[0].revoked.reason: string should match pattern",
+            "authorities[0].keys[0].revoked.reason: expected one line of printable text, without '\\n'",
+        ),
+        (
+            "authorities.0.keys.0.revoked",
+            {"at": TODAY, "reason": "\u202egnp.txt"},
+            "authorities[0].keys[0].revoked.reason: expected one line of printable text, without '\\u202e'",
         ),
     ],
 )
