@@ -7,6 +7,7 @@ without duplicate keys, so that two readers of the same bytes never see two valu
 
 import difflib
 import json
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform
@@ -56,7 +57,9 @@ def parse_json(content: bytes, *, where: str, error: type[ExplorerError], max_by
     if len(content) > max_bytes:
         raise error(f"{where}: too large: {len(content)} bytes, at most {max_bytes} are read")
     try:
-        value = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = json.loads(
+            content.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+        )
     except RecursionError as damaged:
         raise error(f"{where}: not JSON: nested too deep") from damaged
     except ValueError as damaged:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
@@ -115,6 +118,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.40} is too large for a number")
+    return value
 
 
 def _depth(value: Any) -> int:

@@ -17,7 +17,7 @@ from explorer.cli.output import GAP
 from explorer.document import Key, spell
 from explorer.provenance.drafts import Opened
 from explorer.provenance.findings import Finding, of_matrix, of_policy
-from explorer.provenance.intervals import written
+from explorer.provenance.intervals import exact, written
 from explorer.provenance.matrix import Matrix, Table
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
 from explorer.provenance.routing import Decision
@@ -67,7 +67,7 @@ def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matri
         ],
         "sealed": [to_json(region) for region in policy.value.sealed],
         "layers": [layer._asdict() for layer in matrix.layers],
-        "phases": [_table_json(matrix, table) for table in matrix.tables] if matrix.layers else [],
+        "phases": [_table_json(matrix, table) for table in matrix.tables],
         "findings": [
             {"key": spell(each.key), "line": _line(policy, each.key), "message": each.message}
             for each in _findings(matrix)
@@ -146,7 +146,7 @@ def _drawn(columns: Sequence[_Column]) -> Iterator[str]:
 def _cell(cell: Decision) -> str:
     by = "-" if cell.rule is None else f"r{cell.rule}"
     attenuated = "" if cell.guaranteed else "~"
-    return f"{cell.weight:g}{attenuated} {by if cell.region is None else f's:{cell.region}'}"
+    return f"{exact(cell.weight)}{attenuated} {by if cell.region is None else f's:{cell.region}'}"
 
 
 def _print_rules(policy: Opened[RoutingPolicy]) -> None:
@@ -164,7 +164,7 @@ def _rule_words(rule: Rule) -> str:
     parts += [f"depth {written(rule.depth)}"] if rule.depth else []
     parts += [f"progress {written(rule.progress)}"] if rule.progress else []
     parts += [f"when {rule.condition}"] if rule.condition else []
-    return f"{'; '.join(parts)}: weight {rule.weight:g}{'~' if 0 < rule.weight < 1 else ''}"
+    return f"{'; '.join(parts)}: weight {exact(rule.weight)}{'~' if 0 < rule.weight < 1 else ''}"
 
 
 def _region_words(region: SealedRegion) -> str:

@@ -18,3 +18,13 @@ def covers(branch: str, path: str) -> bool:
     (True, True, False)
     """
     return path == branch or path.startswith(f"{branch}/")
+
+
+def lineage(path: str) -> tuple[str, ...]:
+    """Every branch that the path lies in, from the widest to itself.
+
+    >>> lineage("open/permissive/mit")
+    ('open', 'open/permissive', 'open/permissive/mit')
+    """
+    parts = path.split("/")
+    return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from explorer.document import Key, spell
-from explorer.provenance.branches import covers
+from explorer.provenance.branches import covers, lineage
+from explorer.provenance.intervals import exact
 from explorer.provenance.layers import ADAPTER, WILDCARD, matches
 from explorer.provenance.matrix import Matrix
 from explorer.provenance.routing import Routing
@@ -38,7 +39,7 @@ def of_matrix(matrix: Matrix) -> tuple[Finding, ...]:
 def _fractions(routing: Routing) -> Iterator[Finding]:
     for index, rule in enumerate(routing.policy.rules):
         if 0 < rule.weight < 1:
-            message = f"{rule.weight:g} is attenuation, not a guarantee; only 0 and 1 are"
+            message = f"{exact(rule.weight)} is attenuation, not a guarantee; only 0 and 1 are"
             yield Finding(key=("rules", index, "weight"), message=message)
 
 
@@ -53,7 +54,7 @@ def _classes_without_rule(routing: Routing) -> Iterator[Finding]:
     named = {branch for rule in routing.policy.rules for branch in rule.classes}
     named |= {region.branch for region in routing.policy.sealed}
     for path in sorted(routing.classes):
-        if WILDCARD not in named and not any(covers(branch, path) for branch in named):
+        if WILDCARD not in named and named.isdisjoint(lineage(path)):
             yield Finding(key=("rules",), message=f"no rule names class {path}; it trains nothing")
 
 

@@ -44,7 +44,16 @@ def written(interval: Interval) -> str:
     ('[0, 0.5)', '[0.5, 1]')
     """
     start, end = interval
-    return f"[{start:.6g}, {end:.6g}{']' if end == 1 else ')'}"
+    return f"[{exact(start)}, {exact(end)}{']' if end == 1 else ')'}"
+
+
+def exact(value: float) -> str:
+    """The shortest text that is this number and no other: 0.9999999 is not 1, which would be a guarantee.
+
+    >>> exact(1.0), exact(0.9999999), exact(0.25)
+    ('1', '0.9999999', '0.25')
+    """
+    return repr(abs(float(value))).removesuffix(".0")  # abs: -0.0 is 0
 
 
 def check_interval(interval: Interval | None, where: str) -> None:

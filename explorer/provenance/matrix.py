@@ -36,10 +36,13 @@ class Matrix:
 
 
 def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
-    """Ask the policy for every phase, class and layer. Raises `ProvenanceError` when that is too much to write down."""
+    """Ask the policy for every phase, class and layer; without layers there is nothing to ask.
+
+    Raises `ProvenanceError` when that is too much to write down.
+    """
     policy, classes, found = routing.policy, sorted(routing.classes), []
     _check_size(policy, len(layers) * len(policy.sealed))
-    stretches, all_layers = phases(policy), with_adapters(policy.sealed, layers)
+    stretches, all_layers = phases(policy) if layers else (), with_adapters(policy.sealed, layers)
     _check_size(policy, len(stretches) * len(classes) * len(all_layers))
     for phase in stretches:
         rows = tuple(_row(routing, phase, each, all_layers) for each in classes)

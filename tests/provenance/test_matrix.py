@@ -288,6 +288,12 @@ def test_what_is_too_much_to_write_down_is_refused() -> None:
         matrix(bind_policy(policy(tree=tree, sealed=regions), tree, where="p"), depths_of(["x"] * 10_000))
 
 
+def test_without_layers_there_is_nothing_to_write_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many phases and classes there are: they are not even counted up."""
+    monkeypatch.setattr(matrices, "phases", lambda policy: pytest.fail("phases were made"))
+    assert matrix(routing(ADMIT_ALL), ()).tables == ()
+
+
 # Findings
 
 
@@ -336,6 +342,12 @@ BOTH_CONDITIONS = tuple(Rule(classes=("*",), condition=name, weight=1.0) for nam
 )
 def test_what_is_probably_not_meant_is_found(given_rules, sealed, message: str) -> None:
     assert any(finding.startswith(message) for finding in found_in(*given_rules, sealed=sealed))
+
+
+def test_what_is_almost_a_guarantee_does_not_read_like_one() -> None:
+    almost = Rule(classes=("*",), progress=(0.5, 0.50000001), weight=0.9999999)
+    assert "rules[0].weight: 0.9999999 is attenuation, not a guarantee; only 0 and 1 are" in found_in(almost)
+    assert "progress [0.5, 0.50000001)" in [str(phase) for phase in phases(routing(almost).policy)]
 
 
 def test_a_policy_that_means_what_it_says_has_no_findings() -> None:
