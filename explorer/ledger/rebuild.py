@@ -117,22 +117,22 @@ class _Tree:
         sound = self.roots.get(self._checkpoint.size) == self._checkpoint.root
         for each in self._differences:
             more = f" (and {each.more} more in this file)" if each.more else ""
+            if not sound and each.tile.level == 0:
+                self._explain_entry(each, more)
+                continue
+            why = "was altered: it is not what the entries give" if sound else "is not what the entries below it give"
             hashes = {"expected": each.rebuilt.hex(), "found": each.stored.hex()}
-            what = f"hash {each.slot}{more}"
-            index = each.tile.number * TILE + each.slot
-            bundle = Bundle(each.tile.number, each.tile.width).path
-            if sound:
-                self._findings.add(each.tile.path, f"{what} was altered: it is not what the entries give", **hashes)
-            elif each.tile.level > 0:
-                self._findings.add(each.tile.path, f"{what} is not what the entries below it give", **hashes)
-            elif self._fits(index, each.stored):
-                hashes = {"expected": each.stored.hex(), "found": each.rebuilt.hex()}
-                message = f"entry {index}{more} was altered: its hash is not the one in the signed tree"
-                self._findings.add(bundle, message, **hashes)
-            else:
-                message = f"entry {index}{more} does not agree with {each.tile.path}, and neither fits the checkpoint"
-                hashes = {"expected": each.stored.hex(), "found": each.rebuilt.hex()}
-                self._findings.add(bundle, message, **hashes)
+            self._findings.add(each.tile.path, f"hash {each.slot}{more} {why}", **hashes)
+
+    def _explain_entry(self, each: _Difference, more: str) -> None:
+        """Either an entry or its hash in the tile was altered: the one that the checkpoint's root does not cover."""
+        index = each.tile.number * TILE + each.slot
+        bundle = Bundle(each.tile.number, each.tile.width)
+        why = f"does not agree with {each.tile.path}, and neither fits the checkpoint"
+        if self._fits(index, each.stored):
+            why = "was altered: its hash is not the one in the checkpoint's tree"
+        hashes = {"expected": each.stored.hex(), "found": each.rebuilt.hex()}
+        self._findings.add(bundle.path, f"entry {index}{more} {why}", **hashes)
 
     def _rise_from_leaves(self, start: int, width: int) -> None:
         """Let full tiles rise, and keep the roots that are asked for among those of the last `width` sizes."""

@@ -65,9 +65,9 @@ def _read(directory: Path, path: str, anchor: Anchor, origin: str) -> Seen | Non
     checkpoint = parse_checkpoint(found.text)
     logs = {key.verifier for key in anchor.logs}
     witnesses = {witness.key.verifier for witness in anchor.witnesses}
-    by_key = {(verifier.name, verifier.key_id) for verifier in logs | witnesses}
-    known = any((signature.name, signature.key_id) in by_key for signature in found.signatures)
-    verified = note.verify(found, logs | witnesses) if known else ()
+    keys = {(verifier.name, verifier.key_id) for verifier in anchor.verifiers}
+    known = any((signature.name, signature.key_id) in keys for signature in found.signatures)
+    verified = note.verify(found, anchor.verifiers) if known else ()
     cosigners = tuple(each for each in verified if each.verifier in witnesses)
     for owner in witnesses:
         if path == f"{WITNESS}/{note_name(owner)}" and owner not in [each.verifier for each in cosigners]:

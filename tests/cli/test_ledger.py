@@ -119,7 +119,7 @@ def test_without_an_anchor_nothing_is_said_to_hold(ledger: Path) -> None:
 
 def test_a_damaged_ledger_is_told_with_place_expected_and_found(ledger: Path) -> None:
     said = refused("ledger", "verify", damaged(ledger), "--vkey", VKEY)
-    assert "  tile/entries/000.p/5: entry 0 was altered: its hash is not the one in the signed tree\n" in said
+    assert "  tile/entries/000.p/5: entry 0 was altered: its hash is not the one in the checkpoint's tree\n" in said
     assert "    expected  " in said and "    found     " in said
     assert "To keep the evidence, copy the whole directory" in said
 

@@ -335,7 +335,7 @@ def test_a_forgery_is_detected(tmp_path: Path, forge: Callable[[Path], None], ex
 def test_an_altered_entry_and_an_altered_hash_are_told_apart(tmp_path: Path) -> None:
     directory = _tiny(tmp_path / "ledger", 258)
     for path, at, expected in (
-        ("tile/entries/000", 3 * 7 + 2, "tile/entries/000: entry 7 was altered: its hash is not the one in the signed"),
+        ("tile/entries/000", 3 * 7 + 2, "tile/entries/000: entry 7 was altered: its hash is not the one in the check"),
         ("tile/0/000", 32 * 7, "tile/0/000: hash 7 was altered: it is not what the entries give"),
     ):
         file = directory / path
