@@ -8,7 +8,7 @@ import binascii
 from pathlib import Path
 from typing import Annotated
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -101,7 +101,7 @@ def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
     secret = None if passphrase is None else _checked_passphrase(passphrase)
     try:
         key = load_pem_private_key(content, secret)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:  # the last from OpenSSL, for X448
         fault = "wrong passphrase, or a damaged file" if encrypted else "damaged: no private key can be read from it"
         raise ProvenanceError(f"{path}: {fault}") from error
     if not isinstance(key, Ed25519PrivateKey):

@@ -1,5 +1,6 @@
 """Key files: who can read them, what is refused, and that nothing is half-written."""
 
+import base64
 import contextlib
 import os
 from collections.abc import Callable
@@ -230,3 +231,12 @@ def test_noise_is_refused_and_nothing_else_happens(
 def test_text_is_a_public_key_or_refused(text: str) -> None:
     with contextlib.suppress(ProvenanceError):
         assert len(parse_public(text)) == 32
+
+
+def test_a_key_that_says_it_is_of_another_curve_is_damaged(tmp_path: Path) -> None:
+    """32 bytes under the name of X448, which has 56: OpenSSL gives up with an error of its own. Found by fuzzing."""
+    good = private("a").private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    changed = good.replace(bytes.fromhex("06032b6570"), bytes.fromhex("06032b656f"))
+    content = b"-----BEGIN PRIVATE KEY-----\n" + base64.b64encode(changed) + b"\n-----END PRIVATE KEY-----\n"
+    with pytest.raises(ProvenanceError, match="damaged: no private key can be read from it"):
+        read_key(private_file(tmp_path / "k.pem", content), None)
