@@ -117,9 +117,7 @@ def locked(directory: Path, *, what: str, patience: float = 1.0) -> Iterator[Non
                 holder = file.read(100).strip() or "another process"
                 raise RunError(f"{what} is in use by {holder}: wait for it or stop it first ({directory})")
             time.sleep(0.02)
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        _name_holder(file, directory)
         yield
 
 
@@ -145,6 +143,15 @@ def _open_lock(directory: Path) -> IO[str]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         return (directory / LOCK).open("a+")
+    except OSError as error:
+        raise RunError(f"cannot lock {directory}: {error.strerror or error}") from error
+
+
+def _name_holder(file: IO[str], directory: Path) -> None:
+    """Write who holds the lock. Past Python's buffer, which would be written once more when the file is closed."""
+    try:
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"process {os.getpid()}".encode())
     except OSError as error:
         raise RunError(f"cannot lock {directory}: {error.strerror or error}") from error
 

@@ -134,3 +134,10 @@ def test_no_lock_without_a_directory(tmp_path: Path) -> None:
         rundir.locked(tmp_path / "file", what="it"),
     ):
         pytest.fail("entered")
+
+
+def test_no_lock_on_a_full_disk(tmp_path: Path) -> None:
+    """`/dev/full` in the place of the lock refuses what is written to it, and everything else that a file allows."""
+    (tmp_path / rundir.LOCK).symlink_to("/dev/full")
+    with pytest.raises(RunError, match="cannot lock"), rundir.locked(tmp_path, what="it"):
+        raise AssertionError("this must not be reached")
