@@ -158,14 +158,28 @@ def _contradictions(
         elif size == checkpoint.size and root != checkpoint.root:
             message = f"a second tree of size {size}: the checkpoint {claim.holder} has another root"
             findings.conclude(claim.path, message, expected=root.hex(), found=checkpoint.root.hex())
-        elif roots.get(size, root) != root:
+        elif size == checkpoint.size or roots.get(size) == root:
+            continue
+        elif roots.get(checkpoint.size) != checkpoint.root:
+            _check_by_tiles(directory, claim, checkpoint, findings)
+            continue  # entries that are not those of either checkpoint prove nothing about who signed what
+        else:
             message = f"rewritten: the first {size} entries do not have the root in the checkpoint {claim.holder}"
             findings.conclude(claim.path, message, expected=root.hex(), found=roots[size].hex())
-        else:
-            continue
         if evidence is None:
             evidence = _evidence(directory, claim, found, checkpoint, root_then=roots.get(size), anchor=anchor)
     return evidence
+
+
+def _check_by_tiles(directory: Path, claim: _Claim, checkpoint: Checkpoint, findings: Findings) -> None:
+    """Where the entries are damaged, the tiles may still prove that one checkpoint extends the other."""
+    old, new = claim.checkpoint, checkpoint
+    try:
+        proof = merkle.prove_consistency(old.size, new.size, stored_hashes(directory, new.size))
+        merkle.check_consistency(proof, old_size=old.size, old_root=old.root, new_size=new.size, new_root=new.root)
+    except LedgerError:
+        message = f"cannot be shown to extend the checkpoint {claim.holder}: entries or tiles are damaged"
+        findings.conclude(claim.path, message)
 
 
 def _evidence(

@@ -154,3 +154,32 @@ def test_evidence_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     assert found.evidence is not None
     with pytest.raises(LedgerError, match="cannot write "):
         found.evidence.keep(tmp_path / "file")
+
+
+@pytest.mark.parametrize("held_size", [5, 600])
+def test_a_damaged_entry_is_no_second_history(tmp_path: Path, held_size: int) -> None:
+    """The tiles still show that the two checkpoints are of one history; only the entry is another."""
+    held = note_of(make(tmp_path / "then", held_size))
+    ledger = make(tmp_path / "ledger", 600)
+    damage(ledger / "tile/entries/000", at=4)  # in entry 1; entry 0 is empty
+    found = check(ledger, held=held)
+    assert found.evidence is None
+    assert [message.partition(":")[0] for message in messages(found)] == ["tile/entries/000", "checkpoint"]
+
+
+def test_a_damaged_fork_is_not_believed_to_extend(tmp_path: Path) -> None:
+    """The control: with another history under the damage, nothing shows that the ledger extends what is held."""
+    held = note_of(make(tmp_path / "honest", 5))
+    ledger = forked(tmp_path / "ledger", 600)
+    damage(ledger / "tile/entries/000", at=4)  # in entry 1; entry 0 is empty
+    found = check(ledger, held=held)
+    assert not found.ok and found.evidence is None
+    assert messages(found)[-1] == (
+        "checkpoint: cannot be shown to extend the checkpoint you hold: entries or tiles are damaged"
+    )
+
+
+def damage(path: Path, *, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
