@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.entries.envelope import Head, read_head
-from explorer.entries.kinds import KINDS
+from explorer.entries.kinds import KINDS, Unknown, decode
 from explorer.errors import LedgerError, unknown
 from explorer.ledger.read import LedgerDirectory
 
@@ -22,6 +22,10 @@ class _Shown:
     leaf: bytes
     head: Head | None
     fault: str | None  # why it is not an entry of a known kind and version, or None
+
+    @property
+    def known(self) -> bool:
+        return self.head is not None and (self.head.kind, self.head.version) in KINDS
 
 
 def print_entries(ledger: LedgerDirectory, start: int, stop: int | None, *, kind: str | None, as_json: bool) -> None:
@@ -46,8 +50,15 @@ def _read(leaves: Iterable[bytes], start: int) -> Iterator[_Shown]:
         except LedgerError as error:
             yield _Shown(index=index, leaf=leaf, head=None, fault=str(error).removeprefix("entry: "))
             continue
-        known = (head.kind, head.version) in KINDS
-        yield _Shown(index=index, leaf=leaf, head=head, fault=None if known else "kind or version is not known here")
+        yield _Shown(index=index, leaf=leaf, head=head, fault=_fault(leaf))
+
+
+def _fault(leaf: bytes) -> str | None:
+    """What is to be said of an entry that can be read: its kind is not known here, or its fields are not of its kind."""
+    try:
+        return "kind or version is not known here" if isinstance(decode(leaf), Unknown) else None
+    except LedgerError as error:
+        return str(error)
 
 
 def _line(each: _Shown) -> str:
@@ -61,9 +72,9 @@ def _line(each: _Shown) -> str:
 
 
 def _json_line(each: _Shown) -> str:
-    value: dict[str, Any] = {"index": each.index, "known": each.fault is None}
+    value: dict[str, Any] = {"index": each.index, "known": each.known, "fault": each.fault}
     if each.head is None:
-        value |= {"kind": None, "version": None, "fault": each.fault}
+        value |= {"kind": None, "version": None}
         value["base64"] = base64.b64encode(each.leaf).decode()
     else:
         value |= {"kind": each.head.kind, "version": each.head.version, "entry": json.loads(each.leaf)}

@@ -21,7 +21,7 @@ from tests.ledger.ledgers import DG, LOG, MR, grow, make
 from tests.ledger.signers import ORIGIN, signer
 
 VKEY = LOG.verifier.vkey
-STEP = write_entry({"kind": "step", "version": 1, "blobs": {}, "step": 0})
+STEP = next(encode(each) for each in EXAMPLES if each.KIND == "step")
 FOREIGN = write_entry({"kind": "weather", "version": 3, "blobs": {}, "sky": "clear"})
 NEWER = write_entry({"kind": "step", "version": 2, "blobs": {}, "what": "from later"})
 END = write_entry({"kind": "end", "version": 1, "blobs": {}, "step": 1})
@@ -234,6 +234,7 @@ def test_entries_are_shown_a_line_each_and_none_is_dropped(ledger: Path) -> None
     assert '{"sky": "clear"}  [kind or version is not known here]' in lines[1]
     assert lines[2].endswith("[kind or version is not known here]")
     assert lines[3].split()[1] == "?" and "[not JSON:" in lines[3]
+    assert lines[4].split()[1:3] == ["end", "v1"] and "[end entry: " in lines[4] and " is missing" in lines[4]
 
 
 def test_entries_as_json_lines(ledger: Path) -> None:
@@ -247,6 +248,7 @@ def test_entries_as_json_lines(ledger: Path) -> None:
         ("end", 1, True),
     ]
     assert shown[1]["entry"]["sky"] == "clear"
+    assert shown[0]["fault"] is None and " is missing" in shown[4]["fault"]
     assert shown[3]["base64"] == "AP8gbm90IEpTT04="
 
 
