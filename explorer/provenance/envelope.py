@@ -104,16 +104,18 @@ def sign_envelope(payload: bytes, payload_type: str, keys: Iterable[Ed25519Priva
 
 
 def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
-    """The same payload with more signatures; a key that has signed already adds nothing, for Ed25519 repeats itself."""
+    """The same payload with more signatures; a key that has signed already adds nothing, for Ed25519 repeats itself.
+
+    Raises `ProvenanceError` for more signatures than are read.
+    """
     added = []
     for key in keys:
         made = CryptoSigner(key).sign(envelope.signed)
         added.append(EnvelopeSignature(keyid=made.keyid, sig=bytes.fromhex(made.signature)))
-    return Envelope(
-        payload=envelope.payload,
-        payload_type=envelope.payload_type,
-        signatures=tuple(dict.fromkeys((*envelope.signatures, *added))),
-    )
+    signatures = tuple(dict.fromkeys((*envelope.signatures, *added)))
+    if len(signatures) > MAX_SIGNATURES:
+        raise ProvenanceError(f"{len(signatures)} signatures; at most {MAX_SIGNATURES} of an envelope are read")
+    return Envelope(payload=envelope.payload, payload_type=envelope.payload_type, signatures=signatures)
 
 
 def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes]:

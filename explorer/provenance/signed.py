@@ -18,6 +18,7 @@ from explorer.provenance.envelope import Envelope, add_signatures, parse_envelop
 from explorer.provenance.keys import public_bytes
 from explorer.provenance.require import check_signed, check_signer, require
 from explorer.provenance.roles import Role
+from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, parse_json, to_json
 
@@ -74,8 +75,8 @@ def sign_document(
     now: int,
     where: str,
 ) -> Envelope:
-    """Sign a document with keys that may sign it now. Raises `ProvenanceError` if the document is faulty or a key may
-    not sign it. How many signatures it takes is for whoever reads it: others can add theirs."""
+    """Sign a document with keys that may sign it now. How many signatures it takes is for whoever reads it: others can
+    add theirs. Raises `ProvenanceError` if the document is faulty or has expired, and if a key may not sign it."""
     unsigned = Envelope(payload=canonical(to_json(value)), payload_type=kind.payload_type, signatures=())
     return cosign_document(unsigned, kind, keys, trust=trust, now=now, where=where)
 
@@ -91,6 +92,8 @@ def cosign_document(
 ) -> Envelope:
     """Add signatures to a document; see `sign_document`."""
     value = _payload(envelope, kind, where)
+    if now >= parse_time(value.expires):
+        raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: nobody believes it")
     for key in keys:
         check_signer(public_bytes(key), trust=trust, role=kind.role, issued=value.issued, now=now, where=where)
     return add_signatures(envelope, keys)

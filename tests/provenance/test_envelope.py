@@ -231,6 +231,15 @@ def test_anything_is_an_envelope_or_refused(content: bytes) -> None:
         assert signers(envelope, BOTH) == set()
 
 
+def test_no_signature_is_added_that_could_not_be_read() -> None:
+    strangers = tuple(EnvelopeSignature(keyid="", sig=bytes([at])) for at in range(MAX_SIGNATURES))
+    full = Envelope(payload=b"hello world", payload_type=TYPE, signatures=strangers[:-1])
+    last = add_signatures(full, [ANN])
+    assert signers(parse_envelope(last.content, where="e.json"), BOTH) == {public_bytes(ANN)}
+    with pytest.raises(ProvenanceError, match="33 signatures; at most 32 of an envelope are read"):
+        add_signatures(last, [BOB])
+
+
 def test_an_envelope_is_written_over_one_of_its_type(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     write_envelope(path, SIGNED)

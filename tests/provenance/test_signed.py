@@ -71,6 +71,14 @@ def test_there_and_back() -> None:
     assert opened.envelope == envelope
 
 
+def test_what_has_expired_is_not_signed() -> None:
+    """It would look like a success, and everybody would refuse the file."""
+    moment = parse_time(EXPIRES)
+    assert sign(Rule(), RISK, now=moment - 1)
+    with pytest.raises(ProvenanceError, match=f"expired {EXPIRES}, and now it is {EXPIRES}"):
+        sign(Rule(), RISK, now=moment)
+
+
 def test_signing_is_repeatable() -> None:
     assert sign(Rule(), RISK).content == sign(Rule(), RISK).content
 
