@@ -19,7 +19,9 @@ from explorer.models.table import MODELS
 
 ROOT = Path(explorer.__file__).parents[1]
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(cache_dir=None))"
-READING = ("errors", "canonical", "rundir", "costing", "records", "store", "analysis", "audit", "views", "report")
+COMMON = ("errors", "canonical", "note", "merkle", "document", "schema", "rundir", "costing", "records", "entries")
+GOVERNING = ("provenance", "ledger")
+READING = (*COMMON, *GOVERNING, "store", "analysis", "audit", "views", "report")
 HEAVY = ("torch", "numpy", "pandas", "duckdb", "altair", "pydantic", "papermill", "ipywidgets", "sklearn")
 
 
@@ -42,6 +44,10 @@ VIOLATIONS = {
     "torch on the reading side": ("analysis/__init__.py", "import torch"),
     "a database on the training side": ("recipes/run.py", "import duckdb"),
     "hidden in a function": ("records.py", "def _hidden():\n    import torch"),
+    "the verifier knows the writer": ("ledger/verify.py", "import explorer.ledger.log"),
+    "the verifier knows what opens a ledger for writing": ("ledger/rebuild.py", "import explorer.ledger.recovery"),
+    "credentials know the ledger": ("provenance/trust.py", "import explorer.ledger.verify"),
+    "a database in the ledger": ("ledger/read.py", "import duckdb"),
     "a new part without a place": ("novelty.py", ""),
 }
 
@@ -123,6 +129,17 @@ def test_the_reading_side_loads_no_torch() -> None:
     loaded = loaded_by(modules)
     assert set(modules) <= loaded
     assert "torch" not in loaded
+
+
+def test_ledger_and_credentials_load_nothing_that_computes() -> None:
+    modules = [module for part in (*COMMON, *GOVERNING) for module in modules_below(part)]
+    assert not loaded_by(modules) & {"torch", "pandas", "duckdb", "altair", "papermill", "sklearn"}
+
+
+def test_a_verification_needs_neither_numpy_nor_pydantic() -> None:
+    """What an auditor starts with is light: the ledger, its notes and the heads of its entries."""
+    modules = ["explorer.audit.contents", *modules_below("ledger"), "explorer.note", "explorer.merkle"]
+    assert not loaded_by(modules) & {"numpy", "pyarrow", "pydantic", "torch"}
 
 
 def test_the_training_side_does() -> None:
