@@ -51,7 +51,7 @@ def run_guided(name: str, seconds: int) -> str:
     if done.returncode:
         raise SystemExit(f"atheris found a fault in {name!r}:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     last = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
-    return last[-1].split()[1] if last else "0"
+    return f"{int(last[-1].split()[1]):,}" if last else "0"
 
 
 def main() -> None:
