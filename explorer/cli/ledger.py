@@ -29,7 +29,7 @@ Vkeys = Annotated[
 Evidence = Annotated[
     Path | None,
     typer.Option(
-        "--evidence", metavar="DIR", help="Where to keep the evidence of a fork. Default: ./ledger-evidence-..."
+        "--evidence", metavar="DIR", help="Where to keep the evidence of a fork, as ledger-evidence-... Default: here."
     ),
 ]
 
@@ -113,13 +113,12 @@ def prove(
     The file (C2SP tlog-proof) holds the entry and the checkpoint too. Whoever has it needs neither this machine nor the
     rest of the ledger: `explorer ledger check` reads it.
     """
-    from explorer.ledger.proof import make_proof
+    from explorer.ledger.proof import make_proof, write_proof
     from explorer.ledger.read import LedgerDirectory
-    from explorer.rundir import write_bytes
 
     ledger = LedgerDirectory(directory)
     proof = make_proof(ledger, index)
-    write_bytes(out, proof.content)
+    write_proof(out, proof)
     print(f"{out}: entry {index} of {ledger.checkpoint().size} in the ledger of {ledger.checkpoint().origin}")
 
 
@@ -253,14 +252,9 @@ def _note(path: Path) -> "Note":
 
 
 def _content(path: Path, max_bytes: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-    except OSError as error:
-        raise LedgerError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(content) > max_bytes:
-        raise LedgerError(f"{path}: too large: at most {max_bytes} bytes are read")
-    return content
+    from explorer.rundir import read_bytes
+
+    return read_bytes(path, max_bytes=max_bytes, error=LedgerError)
 
 
 def _contents(directory: Path) -> "Contents":
@@ -273,7 +267,7 @@ def _contents(directory: Path) -> "Contents":
 def _conclude(found: "Verification", evidence: Path | None) -> None:
     """Keep the evidence of a fork; exit with status 1 unless the ledger verifies."""
     if found.evidence is not None:
-        directory = evidence or Path(found.evidence.name)
+        directory = (evidence or Path()) / found.evidence.name
         found.evidence.keep(directory)
         print(f"  they are kept in {directory}/", file=sys.stderr)
     if not found.ok:

@@ -82,9 +82,9 @@ def sign(
     from explorer.document import read_document
     from explorer.provenance.attestation import add_signature, attest, read_attestation, still_to_sign
     from explorer.provenance.description import read_description
+    from explorer.provenance.envelope import write_envelope
     from explorer.provenance.times import format_time
     from explorer.provenance.trust import read_trust
-    from explorer.rundir import write_bytes
 
     if (description is None) == (attestation is None):
         raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
@@ -115,7 +115,7 @@ def sign(
             now=now,
             where=str(attestation),
         )
-    write_bytes(out, envelope.content)
+    write_envelope(out, envelope)
     print(f"{out}: {len(envelope.signatures)} signature{'s' if len(envelope.signatures) > 1 else ''}")
     for name in still_to_sign(envelope, trust=believed, where=str(out)):
         print(f"still to sign: {name}, with explorer tags sign --attestation {out}")

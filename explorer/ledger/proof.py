@@ -13,8 +13,10 @@ The extra data is covered by no signature. Where it is the entry, it is believed
 
 import base64
 import binascii
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError
@@ -25,6 +27,7 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.tiles import MAX_ENTRY
 from explorer.merkle import HASH_BYTES, check_inclusion, leaf_hash, prove_inclusion
 from explorer.note import Note
+from explorer.rundir import write_bytes
 
 HEADER = "c2sp.org/tlog-proof@v1"
 SUFFIX = ".tlog-proof"
@@ -72,6 +75,16 @@ def make_proof(ledger: LedgerDirectory, index: int) -> Proof:
     return made
 
 
+def write_proof(path: Path, proof: Proof) -> None:
+    """Write a proof file whole or not at all. It replaces an older one and nothing else, such as a file of the ledger.
+
+    Raises `LedgerError` for another file that is there already, `RunError` if the disk refuses.
+    """
+    if os.path.lexists(path) and not _is_proof(path):
+        raise LedgerError(f"{path}: there is a file already, and it is not a proof; it is not replaced")
+    write_bytes(path, proof.content)
+
+
 def check_proof(proof: Proof, entry: bytes | None = None, *, anchor: Anchor, now: int) -> Judgement:
     """Check that the entry, or else the one in the file, is in a log that the anchor believes; say why it does.
 
@@ -83,6 +96,13 @@ def check_proof(proof: Proof, entry: bytes | None = None, *, anchor: Anchor, now
     judgement = judge(proof.checkpoint, anchor=anchor, now=now)
     _check_hashes(proof, meant)
     return judgement
+
+
+def _is_proof(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HEADER)) == HEADER.encode()
 
 
 def _check_hashes(proof: Proof, entry: bytes) -> None:

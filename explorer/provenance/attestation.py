@@ -39,6 +39,7 @@ from explorer.provenance.tags_parquet import TagFile
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Authority, Trust
 from explorer.provenance.vouching import check_vouchers, sign_for
+from explorer.rundir import read_bytes
 from explorer.schema import from_json, to_json
 
 PREDICATE_TYPE = "https://explorer.example/tag-table/v1"
@@ -63,14 +64,7 @@ class VerifiedTags:
 
 def read_attestation(path: Path) -> bytes:
     """The content of an attestation's file. Raises `ProvenanceError` if it cannot be read or is too large."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(content) > MAX_BYTES:
-        raise ProvenanceError(f"{path}: too large: at most {MAX_BYTES} bytes are read")
-    return content
+    return read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
 
 
 def attest(

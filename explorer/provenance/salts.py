@@ -63,12 +63,13 @@ def destroy_salt(path: Path, slot: int) -> None:
         if not 0 <= slot < number:
             raise ProvenanceError(f"{path}: no slot {slot}; it holds {number} salts, counted from 0")
         try:
-            file.seek(_HEADER.size + slot * SALT_BYTES)
-            file.write(DESTROYED)
-            file.flush()
+            # Past Python's buffer, which would be written once more when the file is closed.
+            written = os.pwrite(file.fileno(), DESTROYED, _HEADER.size + slot * SALT_BYTES)
             os.fsync(file.fileno())
         except OSError as error:
             raise ProvenanceError(f"cannot write {path}: {error.strerror or error}; destroy it again") from error
+        if written != SALT_BYTES:
+            raise ProvenanceError(f"cannot write {path}: {written} of {SALT_BYTES} bytes; destroy it again")
 
 
 def _number(file: BinaryIO, path: Path) -> int:

@@ -209,8 +209,13 @@ def test_a_held_checkpoint_and_a_fork(ledger: Path, tmp_path: Path) -> None:
     assert (kept / "found.note").read_bytes() == (other / "checkpoint").read_bytes()
     elsewhere = tmp_path / "else" / "where"
     refused("ledger", "verify", other, "--vkey", VKEY, "--held", held, "--evidence", elsewhere, cwd=tmp_path)
-    assert (elsewhere / "statement.txt").read_text().startswith("the ledger of example.com/run was rewritten")
+    assert (
+        (elsewhere / kept.name / "statement.txt").read_text().startswith("the ledger of example.com/run was rewritten")
+    )
     assert len(list(tmp_path.glob("ledger-evidence-*"))) == 1
+    another = make(tmp_path / "another", 7)  # a second fork does not take the place of the first
+    refused("ledger", "verify", another, "--vkey", VKEY, "--held", held, "--evidence", elsewhere, cwd=tmp_path)
+    assert len(list(elsewhere.iterdir())) == 2
 
 
 def test_a_cosigner_refuses_a_fork_and_keeps_the_evidence(ledger: Path, lab: Path) -> None:
@@ -293,6 +298,14 @@ def test_a_proof_against_a_trust_file(ledger: Path, lab: Path) -> None:
     explorer("ledger", "cosign", ledger, "--key", lab / "data-governance.pem", "--trust", trust)
     explorer("ledger", "prove", ledger, "0", "--out", proof)
     assert explorer("ledger", "check", proof, "--trust", trust).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "tile/0/000.p/5"])
+def test_a_proof_is_not_written_over_a_file_of_the_ledger(ledger: Path, name: str) -> None:
+    before = (ledger / name).read_bytes()
+    said = refused("ledger", "prove", ledger, "0", "--out", ledger / name)
+    assert "there is a file already, and it is not a proof; it is not replaced" in said
+    assert (ledger / name).read_bytes() == before
 
 
 def test_what_cannot_be_read_is_said_in_one_line(ledger: Path, tmp_path: Path) -> None:

@@ -199,6 +199,14 @@ def test_nothing_is_written_over_and_nothing_is_half_made(desk: Path) -> None:
     assert not (desk / "t.parquet").exists()
 
 
+@pytest.mark.parametrize("name", ["governance.pem", "trust.json", "taxonomy.json", "t.parquet"])
+def test_an_attestation_is_written_over_nothing_else(signed: Path, name: str) -> None:
+    before = (signed / name).read_bytes()
+    asked = ("--description", "description.yaml", "--key", "governance.pem", "--out", name)
+    assert f"{name}: there is a file already" in refused(*SIGN, *asked, cwd=signed)
+    assert (signed / name).read_bytes() == before
+
+
 def test_what_has_to_be_said(signed: Path) -> None:
     key = ("--key", "governance.pem", "--out", "u.json")
     assert "say what the dataset is with --description" in refused(*SIGN, *key, cwd=signed)

@@ -121,6 +121,21 @@ def test_a_destroyed_salt_is_gone_and_the_others_are_not(tmp_path: Path) -> None
     assert read_salts(path) == left
 
 
+def test_a_disk_that_refuses_destroys_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    path = tmp_path / "salts"
+    write_salts(path, new_salts(2))
+    before = path.read_bytes()
+    for pwrite, message in ((refuse, "Input/output error"), (lambda *given: 7, "7 of 32 bytes")):
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "pwrite", pwrite)
+            with pytest.raises(ProvenanceError, match=f"salts: {message}; destroy it again"):
+                destroy_salt(path, 1)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:-1], lambda c: c + b"x", lambda c: b"X" + c[1:]])
 def test_a_file_that_is_no_salt_file(tmp_path: Path, damage: object) -> None:
     path = tmp_path / "t.salts"
