@@ -53,6 +53,7 @@ def new(
     ] = None,
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
     passphrase_file: PassphraseFile = None,
+    json: Json = False,
 ) -> None:
     """Make a key and add it to the trust file, as a new authority or as a further key of one that is there.
 
@@ -82,6 +83,9 @@ def new(
             if not _holds(trust, content):  # the disk can also refuse after the trust file was replaced
                 key_file.unlink()
             raise
+    if json:
+        print_json({"key_file": str(key_file), "encrypted": not unencrypted, **_entry(changed, name, public)})
+        return
     print(f"{name} ({role}) in {trust}")
     print(f"  key file    {key_file}{' (not encrypted)' if unencrypted else ''}")
     _print_added(authorities.find(changed, name), public)
@@ -126,6 +130,7 @@ def revoke(
         str | None,
         typer.Option("--at", metavar="TIME", help="What was issued then or later is refused. Default: now."),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Believe a key no longer. What it signed before stays valid.
 
@@ -140,7 +145,11 @@ def revoke(
     with authorities.alone(trust):
         before = read_trust(trust)
         revocation = Revocation(at=moment, reason=reason)
-        write_trust(trust, authorities.with_revocation(before, name, key=key, revocation=revocation))
+        after = authorities.with_revocation(before, name, key=key, revocation=revocation)
+        write_trust(trust, after)
+    if json:
+        print_json(_listing(after, clock()))
+        return
     print(f"revoked as of {moment}: {name} in {trust}; hand the new trust file to everybody who checks")
 
 
@@ -154,6 +163,7 @@ def quorum(
         int | None,
         typer.Option("--checkpoints", metavar="N", help="So many must have (co)signed a checkpoint."),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Say how many authorities of a role it takes. A role without quorum is never enough."""
     from explorer.provenance import authorities
@@ -163,6 +173,9 @@ def quorum(
         before = read_trust(trust)
         after = authorities.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
         write_trust(trust, after)
+    if json:
+        print_json(_listing(after, clock()))
+        return
     print(f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}")
 
 
@@ -185,6 +198,15 @@ def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
     print(f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}")
     print(f"  may sign    from {key.not_before} until {key.not_after}")
     print(f"  branches    {', '.join(authority.branches) or 'none: it vouches for no class'}")
+
+
+def _entry(trust: "Trust", name: str, key: "AuthorityKey") -> dict[str, Any]:
+    """An authority with the one key that is asked about."""
+    from explorer.provenance.authorities import find
+
+    authority = find(trust, name)
+    made = next(each for each in _keys(authority, clock()) if each["public_key"] == key.public_key)
+    return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}
 
 
 def _listing(trust: "Trust", now: int) -> dict[str, Any]:

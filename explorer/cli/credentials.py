@@ -61,11 +61,11 @@ def clock() -> int:
 
 def _known(file: Path | None) -> str | None:
     if file is not None:
-        return _first_line(file)
+        return _passphrase_in(file)
     return os.environ.get(PASSPHRASE) or None
 
 
-def _first_line(path: Path) -> str:
+def _passphrase_in(path: Path) -> str:
     """The passphrase in a file or a pipe that nobody else can read."""
     try:
         with path.open("rb") as file:
@@ -78,9 +78,12 @@ def _first_line(path: Path) -> str:
     if len(content) > MAX_FILE:
         raise ProvenanceError(f"{path}: too large for a passphrase")
     try:
-        return content.decode().removesuffix("\n").removesuffix("\r")
+        passphrase = content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise ProvenanceError(f"{path}: a passphrase is UTF-8 text") from error
+    if "\n" in passphrase:
+        raise ProvenanceError(f"{path}: more than one line; a passphrase is one, which can be typed too")
+    return passphrase
 
 
 def _ask(question: str) -> str:

@@ -54,7 +54,7 @@ def _read(leaves: Iterable[bytes], start: int) -> Iterator[_Shown]:
 
 
 def _fault(leaf: bytes) -> str | None:
-    """What is to be said of an entry that can be read: its kind is not known here, or its fields are not of its kind."""
+    """What is wrong with an entry that can be read: its kind is not known here, or its fields are not of its kind."""
     try:
         return "kind or version is not known here" if isinstance(decode(leaf), Unknown) else None
     except LedgerError as error:

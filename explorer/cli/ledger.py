@@ -1,5 +1,6 @@
 """`explorer ledger`: verify a ledger, read it, prove an entry to somebody far away, check such a proof, cosign."""
 
+import base64
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,6 +108,7 @@ def prove(
     directory: Directory,
     index: Annotated[int, typer.Argument(metavar="INDEX", help="The number of the entry, from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as entry.tlog-proof.")],
+    json: Json = False,
 ) -> None:
     """Write a proof that an entry is there.
 
@@ -119,7 +121,12 @@ def prove(
     ledger = LedgerDirectory(directory)
     proof = make_proof(ledger, index)
     write_proof(out, proof)
-    print(f"{out}: entry {index} of {ledger.checkpoint().size} in the ledger of {ledger.checkpoint().origin}")
+    checkpoint = ledger.checkpoint()
+    if json:
+        log = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+        print_json({"file": str(out), "index": index, **log})
+    else:
+        print(f"{out}: entry {index} of {checkpoint.size} in the ledger of {checkpoint.origin}")
 
 
 def check(
@@ -148,13 +155,13 @@ def check(
     judgement = check_proof(found, given, anchor=anchor, now=clock())
     meant = found.extra if given is None else given
     assert meant is not None
-    text = meant.decode(errors="backslashreplace")
     if json:
-        print_json({"ok": True, "index": found.index, "entry": text, **proof_json(judgement)})
+        print_json({"ok": True, "index": found.index, **_entry_json(meant), **proof_json(judgement)})
         return
     print(f"{proof}: entry {found.index} is in the ledger")
     for line in judgement_lines(judgement):
         print(line)
+    text = meant.decode(errors="backslashreplace")
     print(text if text.isprintable() else ascii(text))
 
 
@@ -172,13 +179,14 @@ def cosign(
     ] = None,
     evidence: Evidence = None,
     passphrase_file: PassphraseFile = None,
+    json: Json = False,
 ) -> None:
     """Verify a ledger and cosign it.
 
     A cosignature says: this is what I saw, at this time, and it extends what I saw before. The command refuses a ledger
     that does not verify, and one that contradicts what this key has cosigned.
     """
-    from explorer.cli.verification import print_verification
+    from explorer.cli.verification import print_verification, verification_json
     from explorer.ledger import cosign as cosigning
     from explorer.ledger.anchor import utc
 
@@ -187,15 +195,17 @@ def cosign(
     signer = _cosigner(anchor, key, passphrase_file, now)
     memory = state or key.with_name(f"{key.name}.cosigned")
     done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now)
-    if done.path is None or done.time is None:
+    if json:
+        path = None if done.path is None else str(done.path)
+        print_json({**verification_json(done.verification, directory), "note": path, "time": done.time})
+    elif done.path is None or done.time is None:
         print_verification(done.verification, directory, anchored=True)
-        _conclude(done.verification, evidence)
-        return
-    checkpoint = done.verification.checkpoint
-    before = " (the same checkpoint as before)" if done.time < now else ""
-    print(
-        f"{done.path}: {signer.name} cosigned size {checkpoint.size} of {checkpoint.origin} at {utc(done.time)}{before}"
-    )
+    else:
+        checkpoint = done.verification.checkpoint
+        what = f"size {checkpoint.size} of {checkpoint.origin} at {utc(done.time)}"
+        before = " (the same checkpoint as before)" if done.time < now else ""
+        print(f"{done.path}: {signer.name} cosigned {what}{before}")
+    _conclude(done.verification, evidence)
 
 
 def _anchor(
@@ -255,6 +265,15 @@ def _content(path: Path, max_bytes: int) -> bytes:
     from explorer.rundir import read_bytes
 
     return read_bytes(path, max_bytes=max_bytes, error=LedgerError)
+
+
+def _entry_json(entry: bytes) -> dict[str, str | None]:
+    """An entry as text where it is text, and byte for byte in any case."""
+    try:
+        text = entry.decode()
+    except UnicodeDecodeError:
+        text = None
+    return {"entry": text, "base64": base64.b64encode(entry).decode()}
 
 
 def _contents(directory: Path) -> "Contents":

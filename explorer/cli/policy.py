@@ -63,13 +63,15 @@ def sign(
     trust: TrustFile,
     out: SignedOut,
     passphrase_file: PassphraseFile = None,
+    json: Json = False,
 ) -> None:
     """Sign a policy that fits its taxonomy, or add a signature to a signed one. Takes a key of model risk."""
     from explorer.provenance.routing import policy_for
     from explorer.provenance.taxonomy import TAXONOMY
 
     tree = open_believed(taxonomy, TAXONOMY, trust)
-    print(sign_to(out, file, policy_for(tree.value), key=key, passphrase_file=passphrase_file, trust=trust))
+    kind = policy_for(tree.value)
+    sign_to(out, file, kind, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
 
 
 def _layers(file: Path | None, names: list[str]) -> "tuple[Layer, ...]":

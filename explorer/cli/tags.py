@@ -1,5 +1,6 @@
 """`explorer tags`: what class every example has, and who vouches for it."""
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +42,7 @@ def make(
     authority: Annotated[
         str | None, typer.Option("--authority", metavar="NAME", help="Who vouches for records that do not say it.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Make a tag table and its salts from records. Nobody believes it before it is signed."""
     from explorer.provenance.salts import Salts, write_salts
@@ -57,6 +59,9 @@ def make(
     except BaseException:
         out.unlink()  # without its salts the table commits to nothing that anybody could show
         raise
+    if json:
+        print_json({"table": str(out), "salts": str(salts), "records": number})
+        return
     print(f"{out}: {number} tags; {salts}: their salts, mode 0600")
     print("next: explorer tags sign")
 
@@ -77,6 +82,7 @@ def sign(
         str | None, typer.Option("--expires", metavar="TIME", help=f"Default: {DAYS} days from now.")
     ] = None,
     passphrase_file: PassphraseFile = None,
+    json: Json = False,
 ) -> None:
     """Vouch for a tag table, with a key of data governance; with --attestation, join others who do."""
     from explorer.document import read_document
@@ -116,8 +122,13 @@ def sign(
             where=str(attestation),
         )
     write_envelope(out, envelope)
-    print(f"{out}: {len(envelope.signatures)} signature{'s' if len(envelope.signatures) > 1 else ''}")
-    for name in still_to_sign(envelope, trust=believed, where=str(out)):
+    count, missing = len(envelope.signatures), still_to_sign(envelope, trust=believed, where=str(out))
+    if json:
+        digest = hashlib.sha256(envelope.payload).hexdigest()
+        print_json({"file": str(out), "digest": digest, "signatures": count, "still_to_sign": list(missing)})
+        return
+    print(f"{out}: {count} signature{'s' if count > 1 else ''}")
+    for name in missing:
         print(f"still to sign: {name}, with explorer tags sign --attestation {out}")
 
 
@@ -156,11 +167,15 @@ def verify(
 def erase(
     salts: Annotated[Path, typer.Argument(metavar="SALTS", help="The salt file of a tag table.")],
     slot: Annotated[int, typer.Option("--slot", metavar="N", help="The slot of the record, counted from 0.")],
+    json: Json = False,
 ) -> None:
     """Destroy the salt of one record: nobody can link it to its tag any more. The table and every proof still hold."""
     from explorer.provenance.salts import destroy_salt
 
     destroy_salt(salts, slot)
+    if json:
+        print_json({"salts": str(salts), "destroyed": slot})
+        return
     print(f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both")
 
 

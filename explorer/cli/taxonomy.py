@@ -27,11 +27,18 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="taxonomy")
 
 
-def sign(file: File, key: KeyFile, trust: TrustFile, out: SignedOut, passphrase_file: PassphraseFile = None) -> None:
+def sign(
+    file: File,
+    key: KeyFile,
+    trust: TrustFile,
+    out: SignedOut,
+    passphrase_file: PassphraseFile = None,
+    json: Json = False,
+) -> None:
     """Sign a draft, or add a signature to a signed file. Takes a key of data governance."""
     from explorer.provenance.taxonomy import TAXONOMY
 
-    print(sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust))
+    sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
 
 
 def verify(file: File, trust: TrustFile, json: Json = False) -> None:

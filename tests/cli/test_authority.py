@@ -149,6 +149,7 @@ def test_no_option_takes_a_passphrase() -> None:
         (0o644, SECRET.encode(), "others can read or write it (mode 0644); first: chmod 600 secret"),
         (0o600, b"", "a passphrase has 1 to 1000 bytes, found 0"),
         (0o600, b"\xff", "a passphrase is UTF-8 text"),
+        (0o600, b"one\ntwo\n", "more than one line; a passphrase is one"),
         (0o600, b"x" * 10_001, "too large for a passphrase"),
     ],
 )

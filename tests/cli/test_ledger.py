@@ -291,6 +291,18 @@ def test_a_proof_is_checked_on_another_machine(ledger: Path, tmp_path: Path) -> 
     assert "no trusted key has signed" in refused("ledger", "check", proof, "--vkey", signer(8).verifier.vkey)
 
 
+def test_an_entry_that_is_no_text_is_told_byte_for_byte(tmp_path: Path) -> None:
+    """As text, the byte 0xff and the four characters of its escape would look the same."""
+    said = []
+    for entry in (b"\xff", rb"\xff"):
+        with Log.create(tmp_path / entry.hex(), origin=ORIGIN, signer=LOG) as log:
+            log.append([entry])
+        proof = tmp_path / f"{entry.hex()}.tlog-proof"
+        explorer("ledger", "prove", tmp_path / entry.hex(), "0", "--out", proof)
+        said.append(json.loads(explorer("ledger", "check", proof, "--vkey", VKEY, "--json").stdout))
+    assert [(each["entry"], each["base64"]) for each in said] == [(None, "/w=="), (r"\xff", "XHhmZg==")]
+
+
 def test_a_proof_against_a_trust_file(ledger: Path, lab: Path) -> None:
     trust, proof = lab / "trust.json", lab / "0.tlog-proof"
     explorer("ledger", "prove", ledger, "0", "--out", proof)
