@@ -1,6 +1,7 @@
 """`explorer tags`: what class every example has, and who vouches for it."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +51,7 @@ def make(
     from explorer.provenance.tags_parquet import write_table
 
     for path in (out, salts):
-        if path.exists():
+        if os.path.lexists(path):  # a link into the void too
             raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
     made = bytearray()
     number = write_table(out, tag_records(read_records(records, authority=authority), made))

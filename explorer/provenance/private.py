@@ -25,9 +25,11 @@ def write_private(path: Path, *content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         _flush_directory(path.parent)
-    except OSError as error:
+    except BaseException as error:  # an interruption too
         path.unlink(missing_ok=True)
-        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+        if isinstance(error, OSError):
+            raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
 
 
 def open_private(path: Path, *, max_bytes: int, write: bool = False) -> BinaryIO:

@@ -194,6 +194,9 @@ def test_nothing_is_written_over_and_nothing_is_half_made(desk: Path) -> None:
     again = refused("tags", "make", "records.jsonl", *arguments, "--authority", people.GOVERNANCE, cwd=desk)
     assert "t.parquet: there is a file already" in again
     (desk / "t.parquet").unlink()
+    (desk / "t.parquet").symlink_to("nowhere")
+    assert "t.parquet: there is a file already" in refused("tags", "make", "records.jsonl", *arguments, cwd=desk)
+    (desk / "t.parquet").unlink()
     nowhere = ("--out", "t.parquet", "--salts", "absent/t.salts", "--authority", people.GOVERNANCE)
     assert "cannot write absent/t.salts" in refused("tags", "make", "records.jsonl", *nowhere, cwd=desk)
     assert not (desk / "t.parquet").exists()

@@ -112,6 +112,16 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_key(tmp_path / "k.pem", private("a"), None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_directory_no_key(tmp_path: Path) -> None:
     with pytest.raises(ProvenanceError, match=r"cannot write .*k\.pem: No such file or directory"):
         write_key(tmp_path / "nowhere" / "k.pem", KEY, None)
