@@ -4,10 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from explorer.canonical import digest
 from explorer.data.dataset import Dataset
 from explorer.data.sources import load
-from explorer.engine.method import Method, Moment
+from explorer.data.streams import torch_stream
+from explorer.engine.method import Method, Moment, used_hooks
+from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
@@ -20,6 +24,22 @@ ALL = "all steps"  # the phase of a recipe whose steps all take the same time
 def total_steps(recipe: Recipe, *, examples: int, ssr: float) -> int:
     """Optimiser steps at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded half up."""
     return int(ssr * recipe.numbers.epochs * examples / recipe.numbers.batch_size + 0.5)
+
+
+def rehearse(recipe: Recipe, *, data: Path | None) -> None:
+    """Let the methods change the model once, so that surgery which finds nothing is refused before a run starts.
+
+    Raises `RecipeError` that names the method and what it looked for.
+    """
+    surgeons = [method for method in recipe.methods if "change_model" in used_hooks(type(method))]
+    if not surgeons:
+        return
+    dataset = load(recipe.dataset, data)
+    with torch_stream(torch.device("cpu"), 0, "rehearse"):  # nobody else's draws are moved
+        model = recipe.model.build(channels=dataset.example_shape[0], classes=dataset.classes)
+    state = State(seed=0, total_steps=1, batch_size=1, classes=dataset.classes, model=model, recompute=lambda: None)
+    for method in surgeons:
+        method.change_model(state)
 
 
 def plan_run(

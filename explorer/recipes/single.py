@@ -9,7 +9,7 @@ from pydantic import Field
 
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import check
-from explorer.recipes.plan import plan_run
+from explorer.recipes.plan import plan_run, rehearse
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 
@@ -41,6 +41,10 @@ def plan_single(content: Any, *, name: str, where: str, data: Path | None) -> Ru
     beside = {key: value for key, value in content.items() if key not in RECIPE_KEYS}
     single = check(Single, {"name": name, **beside}, where=where)
     recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
+    try:
+        rehearse(recipe, data=data)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from error
     return plan_run(
         recipe,
         sweep=SWEEP,

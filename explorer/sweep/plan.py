@@ -13,7 +13,7 @@ from typing import Any
 from explorer import records, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds
 from explorer.errors import RecipeError, RunError, SpecError
-from explorer.recipes.plan import plan_run
+from explorer.recipes.plan import plan_run, rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
@@ -95,9 +95,15 @@ class Plan:
 def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None = None) -> Plan:
     """Plan the sweep in `runs/<sweep>` without writing anything.
 
-    Raises `SpecError` for a budget that leaves no step, and `DataError` when the dataset is not there.
+    Raises `SpecError` for a budget that leaves no step and for a method that finds nothing to change in the model, and
+    `DataError` when the dataset is not there.
     """
     directory = runs / spec.name
+    for recipe in spec.recipes:
+        try:
+            rehearse(recipe, data=data)
+        except RecipeError as error:
+            raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
     found = [_record(spec, recipe_index, ssr, seed, data) for ssr, seed, recipe_index in _order(spec)]
     profiles = read_profiles(directory)
     states = {record.run_id: state_of(directory / record.run_id) for record in found}

@@ -2,6 +2,7 @@ import dataclasses
 import shutil
 
 import pytest
+import torch
 
 from explorer import records, rundir
 from explorer.costing import Price
@@ -39,6 +40,17 @@ def test_a_budget_that_leaves_no_step(tmp_path):
         SpecError, match=r"spec: budgets: recipe 'baseline': budget 0\.01 leaves no step: 0\.5 epochs of"
     ):
         plan(tmp_path, spec(budgets=[0.01, 1]))
+
+
+def test_a_method_that_finds_nothing_to_change_is_refused_before_anything_runs(tmp_path):
+    """The model has strided convolutions, and none with that many channels."""
+    nothing = {"blurpool": {"min_channels": 1000}}
+    state = torch.get_rng_state()
+    with pytest.raises(SpecError, match=r"spec: recipes\.soft: blurpool: found nothing to change in ResNet: expected"):
+        plan(tmp_path, spec(recipes={"baseline": [], "soft": [nothing]}))
+    assert plan(tmp_path, spec(recipes={"baseline": [], "soft": [{"blurpool": {"min_channels": 1}}]})).runs
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_done_is_not_missing(tmp_path):
