@@ -56,10 +56,19 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _flush_directory(path.parent)
+        flush_directory(path.parent)
     except OSError as error:
         _discard(temporary)
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def flush_directory(directory: Path) -> None:
+    """Make the names in a directory survive a power failure. Raises `OSError`."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -154,14 +163,6 @@ def _name_holder(file: IO[str], directory: Path) -> None:
         os.write(file.fileno(), f"process {os.getpid()}".encode())
     except OSError as error:
         raise RunError(f"cannot lock {directory}: {error.strerror or error}") from error
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _discard(temporary: Path) -> None:

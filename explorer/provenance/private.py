@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from explorer.errors import ProvenanceError
+from explorer.rundir import flush_directory
 
 
 def write_private(path: Path, *content: bytes) -> None:
@@ -24,7 +25,7 @@ def write_private(path: Path, *content: bytes) -> None:
             file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
-        _flush_directory(path.parent)
+        flush_directory(path.parent)
     except BaseException as error:  # an interruption too
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -57,11 +58,3 @@ def _check(path: Path, status: os.stat_result, max_bytes: int) -> None:
         raise ProvenanceError(f"{path}: others can read or write it (mode {mode:04o}); first: chmod 600 {path}")
     if status.st_size > max_bytes:
         raise ProvenanceError(f"{path}: too large: {status.st_size} bytes, at most {max_bytes} are read")
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -220,7 +220,7 @@ def test_a_disk_that_fails_after_the_trust_file_is_there_leaves_both(
     def failing(directory: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(rundir, "_flush_directory", failing)
+    monkeypatch.setattr(rundir, "flush_directory", failing)
     assert "cannot write trust.json: Input/output error" in refused(*new("--unencrypted"))
     (key,) = read_trust(here / "trust.json").authorities[0].keys
     assert key.public_key == public_text(read_key(here / "dg.pem", None))
