@@ -6,11 +6,13 @@ the Vega library in the file draws it again so that it answers the mouse. A cont
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
+import altair as alt
 import jinja2
 import vl_convert
 import yaml
@@ -24,6 +26,7 @@ from explorer.views.axes import PAYMENTS
 from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import VEGA_LITE
 from explorer.views.notes import facts, warnings
+from explorer.views.phases import step_times
 from explorer.views.tables import CSS, Column, Row, swatch, table
 from explorer.views.tradeoff import tradeoff
 
@@ -39,6 +42,7 @@ def as_html(content: SweepContent) -> str:
         content=content,
         sentence=f"{content.sentence[:1].upper()}{content.sentence[1:]}.",
         sections=[_section(section, number) for number, section in enumerate(content.sections, start=1)],
+        steps=None if content.step_times.empty else _chart(step_times, content.step_times, "steps"),
         specification=_yaml(content),
         css=Markup(CSS),
         bundle=Markup(_bundle()),
@@ -51,7 +55,7 @@ def as_html(content: SweepContent) -> str:
 def _section(section: Section, number: int) -> dict[str, Any]:
     """What the template shows of one metric on one hardware."""
     found = section.answer
-    shown = {
+    return {
         "title": section.metric,
         "hardware": section.hardware,
         "better": "higher is better" if section.higher_is_better else "lower is better",
@@ -64,19 +68,15 @@ def _section(section: Section, number: int) -> dict[str, Any]:
             usd_per_hour=found.usd_per_hour,
         ),
         "recipes": _recipes(section),
-        "picture": None,
-        "specification": None,
+        "chart": None if found.scene is None else _chart(partial(tradeoff, height=HEIGHT), found.scene, str(number)),
     }
-    if found.scene is not None:
-        shown["picture"] = _picture(tradeoff(found.scene, width=PICTURE_WIDTH, height=HEIGHT).to_dict(), number)
-        shown["specification"] = _json(tradeoff(found.scene, height=HEIGHT).to_dict())
-    return shown
 
 
-def _picture(specification: dict[str, Any], number: int) -> Markup:
-    """The chart as SVG. The names in it are numbered, because names have to be unique on a page."""
-    svg = vl_convert.vegalite_to_svg(specification, vl_version=VEGA_LITE)
-    return Markup(re.sub(r'(\bid="|url\(#)', rf"\g<1>picture-{number}-", svg))
+def _chart(draw: Callable[..., alt.LayerChart], of: Any, name: str) -> dict[str, Markup]:
+    """A chart as picture and as specification. The names in the picture are its own, for they are the page's too."""
+    svg = vl_convert.vegalite_to_svg(draw(of, width=PICTURE_WIDTH).to_dict(), vl_version=VEGA_LITE)
+    picture = Markup(re.sub(r'(\bid="|url\(#)', rf"\g<1>picture-{name}-", svg))
+    return {"name": Markup(name), "picture": picture, "specification": _json(draw(of).to_dict())}
 
 
 def _recipes(section: Section) -> Markup:

@@ -56,6 +56,7 @@ class SweepContent:
     sound: bool
     findings: tuple[str, ...]  # what the integrity check found, run by run
     facts: Mapping[str, str]
+    step_times: pd.DataFrame  # recipe (and phase, where it has several), part of a step, seconds; may be empty
     specification: Mapping[str, Any] | None  # None: the sweep's directory has none
     database_sha256: str
 
@@ -76,6 +77,7 @@ def gather(runs: Path, sweep: str) -> SweepContent:
         for metric in snapshot.metrics
     )
     checked = check_runs(runs, sweep=sweep)
+    profiles = frames.profiles(snapshot.database, sweep=sweep)
     return SweepContent(
         sweep=sweep,
         sentence=sections[0].answer.sentence,
@@ -83,7 +85,8 @@ def gather(runs: Path, sweep: str) -> SweepContent:
         integrity=checked.sentence,
         sound=checked.sound,
         findings=tuple(f"{run.directory.name}: {found.message}" for run in checked.runs for found in run.findings),
-        facts=_facts(results, frames.profiles(snapshot.database, sweep=sweep), sections[0].answer),
+        facts=_facts(results, profiles, sections[0].answer),
+        step_times=_step_times(profiles),
         specification=_specification(runs / sweep),
         database_sha256=snapshot.sha256,
     )
@@ -138,6 +141,19 @@ def _facts(results: pd.DataFrame, profiles: pd.DataFrame, first: Answer) -> dict
         "Price": first.price,
         "Baseline": f"{first.question.baseline}, {_tuning(results)}",
     }
+
+
+def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:
+    """The profiled step of every recipe, apart by what it is spent on; the slowest first."""
+    ordered = profiles.sort_values("seconds", ascending=False)
+    several = ordered.groupby("recipe")["phase"].transform("nunique") > 1
+    names = ordered["recipe"].where(~several, ordered["recipe"] + ", " + ordered["phase"])
+    rows = [
+        (name, part, seconds)
+        for name, split in zip(names, ordered["split"], strict=True)
+        for part, seconds in split.items()
+    ]
+    return pd.DataFrame(rows, columns=["recipe", "part", "seconds"])
 
 
 def _tuning(results: pd.DataFrame) -> str:

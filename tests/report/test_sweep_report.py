@@ -8,7 +8,9 @@ import pytest
 from explorer import rundir
 from explorer.errors import StoreError
 from explorer.report.sweep_report import write_sweep_report
+from explorer.store import frames
 from explorer.store.ingest import ingest
+from explorer.store.place import database
 from tests.builders import change_result
 from tests.sample import write_sample
 
@@ -40,10 +42,22 @@ def test_the_page_answers_first(page: str) -> None:
 
 def test_every_metric_has_its_curves_as_picture_and_as_specification(page: str) -> None:
     assert re.findall(r'<h2 id="section-\d">(\w+)', page) == ["accuracy", "nll"]
-    assert page.count('<div id="chart-') == 2
-    assert page.count("<figure><div") == len(re.findall(r"<figure><div[^>]*><svg", page)) == 2
+    assert re.findall(r'<div id="chart-(\w+)', page) == re.findall(r'id="data-(\w+)', page) == ["1", "2", "steps"]
+    assert page.count("<figure><div") == len(re.findall(r"<figure><div[^>]*><svg", page)) == 3
     for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
         assert json.loads(data)["width"] == "container"
+
+
+def test_where_the_time_of_a_step_goes(page: str, runs: Path) -> None:
+    """A bar for every recipe, and for every phase of one whose steps change their speed."""
+    drawn = re.search(r'id="data-steps">(.*?)</script>', page, flags=re.DOTALL)
+    assert drawn
+    (rows,) = json.loads(drawn[1])["datasets"].values()
+    profiles = frames.profiles(database(runs), sweep="digits")
+    assert len({row["recipe"] for row in rows}) == len(profiles)
+    assert sum(row["milliseconds"] for row in rows) == pytest.approx(
+        1000 * sum(sum(split.values()) for split in profiles["split"])
+    )
 
 
 def test_the_page_asks_for_nothing_outside_itself(page: str) -> None:
