@@ -47,6 +47,7 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
             planned.to_json()
             | {
                 "missing": [run.record.run_id for run in planned.missing],
+                "other_code": [run.record.run_id for run in planned.runs if run.other_code],
                 "train_seconds": estimate.train_seconds,
                 "wall_seconds": estimate.wall_seconds,
                 "unknown": estimate.unknown,
@@ -57,6 +58,8 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
         return
     _print_recipes(planned)
     print(f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do")
+    if others := sum(run.other_code for run in planned.runs):
+        print(f"{others} of those done were trained by other code of the same version; delete them to train them again")
     if estimate.runs:
         print(_forecast(estimate, side_by_side))
 

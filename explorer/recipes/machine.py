@@ -13,6 +13,7 @@ import torch
 import explorer
 from explorer.records import Hardware
 
+TRAINING = ("data", "engine", "methods", "models", "recipes")  # the parts of the package that can change a result
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
 
 
@@ -63,14 +64,15 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": versions(),
         "code": code_digest(),
+        "training_code": code_digest(TRAINING),
     }
 
 
 @cache
-def code_digest() -> str:
-    """SHA-256 over the package's own source files: names and contents, in order."""
+def code_digest(parts: tuple[str, ...] = (".",)) -> str:
+    """SHA-256 over the package's own source files in these parts of it: names and contents, in order."""
     root = Path(explorer.__file__).parent
     total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(path for part in parts for path in (root / part).rglob("*.py")):
         total.update(f"{path.relative_to(root).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()

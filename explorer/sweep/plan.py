@@ -13,6 +13,7 @@ from typing import Any
 from explorer import records, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds
 from explorer.errors import RecipeError, RunError, SpecError
+from explorer.recipes import machine
 from explorer.recipes.plan import plan_run, rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.sweep.spec import SweepSpec
@@ -31,6 +32,7 @@ class PlannedRun:
     message: str  # why it failed or is damaged
     seconds: float | None  # None: nothing is known about the recipe's step time yet
     source: str | None  # "measured" in runs of this sweep, or "profiled"
+    other_code: bool  # done, and trained by another state of this package's code under the same version
 
     @property
     def missing(self) -> bool:
@@ -120,9 +122,20 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
                 message=message,
                 seconds=seconds,
                 source=source,
+                other_code=state == "done" and _other_code(directory / record.run_id / rundir.ENVIRONMENT),
             )
         )
     return Plan(spec=spec, directory=directory, data=data, runs=tuple(planned))
+
+
+def _other_code(environment: Path) -> bool:
+    """Whether the run was trained by other code than this; a run that does not say was not."""
+    try:
+        found = rundir.read_json(environment)
+    except RunError:
+        return False
+    recorded = found.get("training_code") if isinstance(found, dict) else None
+    return recorded is not None and recorded != machine.code_digest(machine.TRAINING)
 
 
 def read_profiles(directory: Path) -> dict[str, ProfileRecord]:

@@ -62,6 +62,17 @@ def test_what_is_done_is_not_missing(tmp_path):
     assert wide.runs[2].seconds == wide.runs[0].seconds
 
 
+def test_runs_that_other_code_has_trained_are_named(tmp_path):
+    """A change of code without a new version keeps the names of runs; that must not go unseen."""
+    execute(tmp_path)
+    first, second, *_ = plan(tmp_path).runs
+    assert not first.other_code and not second.other_code
+    environment = rundir.read_json(first.directory / rundir.ENVIRONMENT)
+    rundir.write_json(first.directory / rundir.ENVIRONMENT, environment | {"training_code": "0" * 64})
+    (second.directory / rundir.ENVIRONMENT).write_text("damaged")
+    assert [run.other_code for run in plan(tmp_path).runs] == [True, False, False, False]
+
+
 def test_time_and_money_come_from_profiles(tmp_path):
     fresh = plan(tmp_path)
     estimate = fresh.estimate(workers=2, prices=())
