@@ -2,7 +2,7 @@
 
     python benchmarks/quickstart.py [CLONE]        writes benchmarks/quickstart.md
 
-CLONE is a directory to install from (default: this repository, cloned into a temporary directory).
+CLONE is where to clone this repository to, and where everything is left to look at (default: a temporary directory).
 """
 
 import os
@@ -24,7 +24,7 @@ def timed(*command: str | Path, cwd: Path) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
-        clone = Path(temporary) / "explorer"
+        clone = Path(sys.argv[1] if len(sys.argv) > 1 else f"{temporary}/explorer").resolve()
         subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
         timed(sys.executable, "-m", "venv", ".venv", cwd=clone)
         install = timed(".venv/bin/pip", "install", "--quiet", "-e", ".", cwd=clone)
