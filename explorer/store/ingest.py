@@ -24,11 +24,12 @@ from explorer.store import schema
 from explorer.store.bulk import insert
 from explorer.store.examine import State, candidates, read_metrics, sweeps
 from explorer.store.place import CONFIG, STORAGE_VERSION, database
-from explorer.store.publish import LiveMetric, publish, quoted, remove
+from explorer.store.publish import LiveMetric, publish, put_in_place, quoted, remove
 from explorer.store.rows import TABLES, Found, Source, is_settled, look
 
 DIRECTORY = "_store"
 WORKING = "store.duckdb"
+FRESH = "fresh.duckdb"  # the working database, while it is made
 SNAPSHOT = "snapshot.duckdb"  # the next snapshot, while it is made
 PRICES = "prices.csv"  # in the directory of runs: the user's own prices, if there are any
 BATCH = 100  # sources to a transaction
@@ -111,9 +112,11 @@ def _working(runs: Path, *, patience: float) -> Iterator[duckdb.DuckDBPyConnecti
     path = _directory(runs) / WORKING
     with rundir.locked(path.parent, what="the database", patience=patience):
         try:
+            if not path.exists():
+                _make(path)
             with duckdb.connect(config=CONFIG) as work:
                 work.execute(f"ATTACH '{quoted(path)}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
-                _prepare(work, path)
+                _check_version(work, path)
                 yield work
         except duckdb.Error as error:
             raise StoreError(
@@ -123,12 +126,21 @@ def _working(runs: Path, *, patience: float) -> Iterator[duckdb.DuckDBPyConnecti
             raise StoreError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
 
 
-def _prepare(work: duckdb.DuckDBPyConnection, path: Path) -> None:
-    tables = work.execute("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'work'").fetchone()
-    if tables == (0,):
-        work.execute("USE work")
-        work.execute(f"BEGIN; {schema.WORKING} INSERT INTO schema_version VALUES ({schema.VERSION}); COMMIT")
-        work.execute("USE memory")
+def _make(path: Path) -> None:
+    """A new working database, there whole or not at all: a half-made file could not be opened again."""
+    fresh = path.with_name(FRESH)
+    remove(fresh)
+    with duckdb.connect(config=CONFIG) as connection:
+        connection.execute(f"ATTACH '{quoted(fresh)}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
+        connection.execute("USE work")
+        connection.execute(f"BEGIN; {schema.WORKING} INSERT INTO schema_version VALUES ({schema.VERSION}); COMMIT")
+        connection.execute("USE memory")
+        connection.execute("DETACH work")
+    remove(path)  # there is none, but perhaps its log
+    put_in_place(fresh, path)
+
+
+def _check_version(work: duckdb.DuckDBPyConnection, path: Path) -> None:
     found = work.execute("FROM work.schema_version").fetchone()
     if found != (schema.VERSION,):
         raise StoreError(

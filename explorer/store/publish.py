@@ -53,7 +53,7 @@ def publish(
     _fill(work, prices=prices, live=live or [], mark=mark)
     work.execute("USE memory")
     work.execute("DETACH snapshot")
-    _rename(beside, database(runs))
+    put_in_place(beside, database(runs))
     return True
 
 
@@ -94,12 +94,14 @@ def _mark(path: Path) -> tuple[object, ...] | None:
 
 
 def remove(path: Path) -> None:
-    """Remove a database file, and the write-ahead log that a killed process left beside it."""
-    for left in (path, path.with_name(path.name + ".wal")):
+    """Remove a database file, after the write-ahead log that a killed process left beside it: a log that outlives its
+    database would be replayed into the next one of that name."""
+    for left in (path.with_name(path.name + ".wal"), path):
         left.unlink(missing_ok=True)
 
 
-def _rename(path: Path, target: Path) -> None:
+def put_in_place(path: Path, target: Path) -> None:
+    """Rename a database file that is closed; it is on the disk before its name is."""
     try:
         with path.open("rb") as file:
             os.fsync(file.fileno())

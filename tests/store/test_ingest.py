@@ -85,6 +85,20 @@ def test_rebuild_shows_what_changed_since_even_if_as_much_happened(runs):
     assert {recipe for (recipe,) in ask(runs, "SELECT recipe FROM results")} == {"baseline", "other"}
 
 
+def test_a_writer_killed_while_it_made_the_database_is_no_damage(runs):
+    """What it left: a file cut off in its first block, and the log of a database that was to be made anew."""
+    ingest(runs)
+    before, store = everything(runs), runs / "_store"
+    content = (store / "store.duckdb").read_bytes()
+    (store / "store.duckdb").unlink()
+    (store / "fresh.duckdb").write_bytes(content[:5000])
+    (store / "fresh.duckdb.wal").write_bytes(b"cut off")
+    (store / "store.duckdb.wal").write_bytes(b"of another database")
+    ingest(runs)
+    assert everything(runs) == before
+    assert sorted(path.name for path in store.iterdir()) == [".lock", "store.duckdb"]
+
+
 def test_what_a_killed_writer_left_is_removed_also_when_nothing_changed(runs):
     ingest(runs)
     left = runs / "_store" / "snapshot.duckdb"
