@@ -5,6 +5,7 @@ import torch
 
 from explorer.data.batches import Batches
 from explorer.data.dataset import Dataset, Split
+from explorer.data.images import Images
 
 CPU = torch.device("cpu")
 
@@ -15,10 +16,10 @@ def noise(*, train: int = 20, test: int = 8, shape: tuple[int, int, int] = (2, 6
 
     def split(count: int) -> Split:
         images = draws.integers(0, 256, (count, *shape), dtype=np.uint8)
-        return Split(images=torch.from_numpy(images), labels=torch.from_numpy(draws.integers(0, classes, count)))
+        return Split(inputs=torch.from_numpy(images), labels=torch.from_numpy(draws.integers(0, classes, count)))
 
     channels = shape[0]
-    return Dataset(
+    return Images(
         train=split(train), test=split(test), classes=classes, mean=(0.5,) * channels, std=(0.25,) * channels
     )
 

@@ -1,14 +1,14 @@
 """The batches of a training run: a pure function of the step.
 
-The examples form one endless sequence, a fresh shuffle of the training side for each epoch, cut into batches of
-exactly B: position p is example `order(epoch)[p % N]` of epoch `p // N`. Nothing is left over at the end of an epoch
-and the only cursor is the step, so resuming needs no other state.
+The examples form one endless sequence (order.py), cut into batches of exactly B: nothing is left over at the end of an
+epoch and the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The slots of one
+provenance class are read together and apart from all others, so that no operation sees two classes at once.
 
-Shapes: B examples, C channels, H rows, W columns, K classes.
+Shapes: B examples, K classes.
 """
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -17,16 +17,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from explorer.data.dataset import Dataset
+from explorer.data.order import Order
 from explorer.data.streams import stream
+
+UNTYPED = 0  # the code of every example where there is no provenance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
     """Examples on their way through a step. Methods replace `inputs` and `targets`; `labels` stay as they were read."""
 
-    inputs: Tensor  # B C H W, float32
-    targets: Tensor  # what the loss sees: B (int64), or B K (float32) once a method made them dense
-    labels: Tensor  # what metrics see: B, int64
+    inputs: Tensor  # B x the shape of an example, as the model takes it
+    targets: Tensor  # what the loss sees: indices (int64), or distributions (float32) once a method made them dense
+    labels: Tensor  # what metrics see: int64
     slots: Tensor  # B, int64: the place of each example in the nominal batch; keyed draws are indexed by it
     codes: Tensor  # B, int64: provenance class of each example; 0 where the data is untyped
 
@@ -45,8 +48,16 @@ class Batch:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Typing:
+    """The provenance class of every training example."""
+
+    codes: np.ndarray  # N, int64: numbers of a taxonomy's classes
+    names: Mapping[int, str] = field(default_factory=dict)  # the path of each
+
+
 def dense(targets: Tensor, *, classes: int) -> Tensor:
-    """Targets as distributions over the classes, B K; dense targets are returned as they are."""
+    """Targets as distributions over the classes, one dimension more; dense targets are returned as they are."""
     if targets.is_floating_point():
         return targets
     return F.one_hot(targets, classes).to(torch.float32)
@@ -55,70 +66,43 @@ def dense(targets: Tensor, *, classes: int) -> Tensor:
 class Batches:
     """The batches of one run, by step."""
 
-    def __init__(self, dataset: Dataset, *, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, dataset: Dataset, *, batch_size: int, seed: int, device: torch.device, typing: Typing | None = None
+    ) -> None:
         self.dataset = dataset
         self.batch_size = batch_size
         self.seed = seed
         self.device = device
-        self._slots = torch.arange(batch_size, device=device)
-        self._codes = torch.zeros(batch_size, dtype=torch.int64, device=device)
-        self._order = lru_cache(maxsize=2)(self._shuffled)
-        shape = (1, len(dataset.mean), 1, 1)
-        self._mean = torch.tensor(dataset.mean, device=device).reshape(shape) * 255
-        self._scale = 1 / (torch.tensor(dataset.std, device=device).reshape(shape) * 255)
-
-    def read(self, step: int) -> tuple[Tensor, Tensor]:
-        """The raw examples of a step: images B C H W (uint8) and labels B."""
-        index = torch.from_numpy(self.indices(step))
-        return self.dataset.train.images[index], self.dataset.train.labels[index]
+        self.typing = typing or Typing(codes=np.full(len(dataset.train), UNTYPED, np.int64), names={UNTYPED: ""})
+        self.prepare = dataset.preparation(device)
+        self._order = Order(self.typing.codes, seed=seed)
 
     def indices(self, step: int) -> np.ndarray:
-        """Which training examples the step reads: B, int64."""
-        size = len(self.dataset.train)
-        positions = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
-        epochs, offsets = positions // size, positions % size
-        found = np.empty(self.batch_size, dtype=np.int64)
-        for epoch in np.unique(epochs):
-            here = epochs == epoch
-            found[here] = self._order(int(epoch))[offsets[here]]
-        return found
+        """Which training examples the slots of the step hold: B, int64."""
+        return self._order.examples(step * self.batch_size, (step + 1) * self.batch_size)
 
-    def preprocess(self, images: Tensor, step: int) -> Tensor:
-        """Augmented images of the same shape and type: random crops and mirrors, keyed by step and slot."""
-        if not (self.dataset.crop or self.dataset.flip):
-            return images
+    def shares(self, step: int) -> list[tuple[int, np.ndarray]]:
+        """The classes of the step in the order of their codes, each with its slots (int64, ascending)."""
+        codes = self._order.codes(step * self.batch_size, (step + 1) * self.batch_size)
+        return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
+
+    def read(self, step: int, slots: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The raw examples in these slots: inputs (uint8) and labels."""
+        index = torch.from_numpy(self.indices(step)[slots])
+        return self.dataset.train.inputs[index], self.dataset.train.labels[index]
+
+    def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:
+        """Those inputs varied at random, keyed by step and slot: same shape and type."""
         draws = stream(self.seed, "augment", step)
-        if self.dataset.crop:
-            images = _cropped(images, draws.integers(0, 2 * self.dataset.crop + 1, (2, len(images))), self.dataset.crop)
-        if self.dataset.flip:
-            mirrored = torch.from_numpy(draws.random(len(images)) < 0.5)
-            images = torch.where(mirrored.reshape(-1, 1, 1, 1), images.flip(3), images)
-        return images
+        return self.dataset.augment(inputs, draws=draws, slots=slots, batch_size=self.batch_size)
 
-    def transfer(self, images: Tensor, labels: Tensor) -> Batch:
-        """The batch on the training device, images normalised there. Nobody writes into its tensors."""
-        labels = labels.to(self.device, non_blocking=True)
+    def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
+        """The batch on the training device, inputs prepared there. Nobody writes into its tensors."""
+        labels = labels.to(self.device, non_blocking=True).to(torch.int64)
         return Batch(
-            inputs=self.normalise(images),
+            inputs=self.prepare(inputs),
             targets=labels,
             labels=labels,
-            slots=self._slots,
-            codes=self._codes,
+            slots=torch.from_numpy(slots).to(self.device, non_blocking=True),
+            codes=torch.full((len(slots),), code, dtype=torch.int64, device=self.device),
         )
-
-    def normalise(self, images: Tensor) -> Tensor:
-        """Images B C H W of type uint8 as float32 of zero mean and unit variance, on the training device."""
-        return (images.to(self.device, non_blocking=True).to(torch.float32) - self._mean) * self._scale
-
-    def _shuffled(self, epoch: int) -> np.ndarray:
-        return stream(self.seed, "order", epoch).permutation(len(self.dataset.train))
-
-
-def _cropped(images: Tensor, corners: np.ndarray, pad: int) -> Tensor:
-    """Each image padded by reflection and cut back to its size at its own corner (rows, columns)."""
-    count, _, height, width = images.shape
-    padded = F.pad(images.to(torch.float32), (pad, pad, pad, pad), mode="reflect").to(images.dtype)
-    rows = torch.from_numpy(corners[0])[:, None] + torch.arange(height)
-    columns = torch.from_numpy(corners[1])[:, None] + torch.arange(width)
-    cut = padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return cut.permute(0, 3, 1, 2).contiguous()

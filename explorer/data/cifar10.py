@@ -10,18 +10,21 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from PIL import Image, UnidentifiedImageError
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from explorer import rundir
-from explorer.data.dataset import Dataset, DataSource, Split
+from explorer.data.dataset import Dataset, DataSource, Modality, Split
+from explorer.data.images import Images
+from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
 
 SIDES = ("train", "test")
@@ -37,13 +40,15 @@ class Cifar10(DataSource):
     summary: ClassVar[str] = "50,000 training and 10,000 test photographs, 32x32, ten classes"
     source: ClassVar[str] = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009"
     licence: ClassVar[str] = "not stated by its authors"
+    modality: ClassVar[Modality] = "image"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     augment: bool = True
+    simulated_classes: Annotated[int, Field(ge=0, le=MAX_CLASSES)] = 0  # of provenance, which the photographs lack
 
     def load(self, data: Path | None) -> Dataset:
         train, test = (_decoded(path) for path in _files(data))
-        return Dataset(
+        return Images(
             train=train,
             test=test,
             classes=10,
@@ -51,6 +56,7 @@ class Cifar10(DataSource):
             std=(0.2470, 0.2435, 0.2616),
             crop=4 if self.augment else 0,
             flip=self.augment,
+            provenance=simulated(train.labels, classes=self.simulated_classes, name=self.name),
         )
 
     def digest(self, data: Path | None) -> str:
@@ -86,7 +92,7 @@ def _decoded(path: Path) -> Split:
     forms = {name: (tensor.dtype, tuple(tensor.shape[1:])) for name, tensor in tensors.items()}
     if forms != {"images": (torch.uint8, (3, 32, 32)), "labels": (torch.int64, ())}:
         raise DataError(f"damaged cache {cache}: delete it and try again (found {forms})")
-    return Split(images=tensors["images"], labels=tensors["labels"])
+    return Split(inputs=tensors["images"], labels=tensors["labels"])
 
 
 def _cache_directory() -> Path:

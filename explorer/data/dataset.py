@@ -1,43 +1,70 @@
-"""What a dataset is: labelled images in memory, the card that describes them, and the source that loads them.
+"""What a dataset is: examples in memory, the card that describes them, and the source that loads them.
 
-Shapes: N examples, C channels, H rows, W columns.
+Shapes: N examples, C channels, H rows, W columns, T tokens, K classes of an output.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from torch import Tensor
+import numpy as np
+from torch import Tensor, device
+
+Modality = Literal["image", "text"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
     """Examples of one side of the split."""
 
-    images: Tensor  # N C H W, uint8
-    labels: Tensor  # N, int64
+    inputs: Tensor  # N x the shape of an example, uint8
+    labels: Tensor  # N, int64; of text N T, uint8: the byte after each
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def content(self, index: int) -> bytes:
+        """The bytes of one example, input and then label: what its tag commits to."""
+        return self.inputs[index].numpy().tobytes() + self.labels[index].numpy().tobytes()
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dataset:
-    """A loaded dataset. `mean` and `std` belong to images scaled to 0..1, by channel, from the training side."""
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Provenance:
+    """Where the training examples come from, as whoever made the dataset says. Tags are made of it; nothing trains
+    by it, since nobody has signed it."""
+
+    classes: tuple[str, ...]  # class paths of a taxonomy, sorted
+    codes: np.ndarray  # N, int64: the place of each example's class among these
+    sources: tuple[str, ...]  # N: "six 1.17.0: six.py"
+    simulated: bool = False  # then every view says so
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Dataset(ABC):
+    """A loaded dataset."""
+
+    modality: ClassVar[Modality]
 
     train: Split
     test: Split
-    classes: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    crop: int = 0  # training images are padded by this many pixels and cropped back at random
-    flip: bool = False  # training images are mirrored at random
+    classes: int  # labels, or the vocabulary
+    provenance: Provenance | None = None
 
     @property
-    def example_shape(self) -> tuple[int, int, int]:
-        channels, height, width = self.train.images.shape[1:]
-        return channels, height, width
+    def example_shape(self) -> tuple[int, ...]:
+        """Of one input of the model: C H W, or T."""
+        return tuple(self.train.inputs.shape[1:])
+
+    def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
+        """Training inputs, varied at random: same shape and type. Every slot of the nominal batch draws, whether its
+        example is among these or not, so that leaving some out changes nothing for the others."""
+        return inputs
+
+    @abstractmethod
+    def preparation(self, where: device) -> Callable[[Tensor], Tensor]:
+        """What turns uint8 inputs into what the model takes, on that device."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +75,7 @@ class DataSource(ABC):
     summary: ClassVar[str]
     source: ClassVar[str]
     licence: ClassVar[str]
+    modality: ClassVar[Modality]
     metrics: ClassVar[tuple[str, ...]]  # names in `records.METRICS`; the first is the quality of a run
 
     @abstractmethod

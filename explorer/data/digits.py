@@ -13,13 +13,16 @@ import importlib.util
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 
-from explorer.data.dataset import Dataset, DataSource, Split
+from explorer.data.dataset import Dataset, DataSource, Modality, Split
+from explorer.data.images import Images
+from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
 
 TRAIN = 899  # of 1,797
@@ -33,9 +36,11 @@ class Digits(DataSource):
     summary: ClassVar[str] = "1,797 handwritten digits, half train, half test (other writers)"
     source: ClassVar[str] = "UCI Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998), in scikit-learn"
     licence: ClassVar[str] = "CC BY 4.0"
+    modality: ClassVar[Modality] = "image"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     size: Literal[8, 16, 32] = 8
+    simulated_classes: Annotated[int, Field(ge=0, le=MAX_CLASSES)] = 0  # of provenance, which the digits do not have
 
     def load(self, data: Path | None) -> Dataset:
         table = np.loadtxt(io.BytesIO(gzip.decompress(_content())), delimiter=",")  # 64 pixels from 0 to 16, the label
@@ -45,12 +50,13 @@ class Digits(DataSource):
         images = images.round().to(torch.uint8)
         labels = torch.from_numpy(table[:, -1].astype(np.int64))
         train = images[:TRAIN].double() / 255
-        return Dataset(
-            train=Split(images=images[:TRAIN], labels=labels[:TRAIN]),
-            test=Split(images=images[TRAIN:], labels=labels[TRAIN:]),
+        return Images(
+            train=Split(inputs=images[:TRAIN], labels=labels[:TRAIN]),
+            test=Split(inputs=images[TRAIN:], labels=labels[TRAIN:]),
             classes=10,
             mean=(round(train.mean().item(), 4),),
             std=(round(train.std().item(), 4),),
+            provenance=simulated(labels[:TRAIN], classes=self.simulated_classes, name=self.name),
         )
 
     def digest(self, data: Path | None) -> str:

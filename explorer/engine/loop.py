@@ -4,16 +4,17 @@
     before_fit
     for step:
         before_step
-        change_batch
         change_plan
-        for microbatch:
-            before_forward
-            after_forward
-            before_loss
-            after_loss
-            before_backward
-            after_backward
-        change_gradients
+        for share:
+            change_batch
+            for microbatch:
+                before_forward
+                after_forward
+                before_loss
+                after_loss
+                before_backward
+                after_backward
+            change_gradients
         before_update
         after_update
         after_step
@@ -21,35 +22,41 @@
     before_evaluation
     after_evaluation
 
-`change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. The batch is
+`change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. A share is
 read before `change_batch`, the model runs between `before_forward` and `after_forward`, the loss is taken between
 `before_loss` and `after_loss`, the gradients between `before_backward` and `after_backward`, and the optimisers step
-between `before_update` and `after_update`. A method may ask for the microbatches once more in `change_gradients`
-(`state.recompute`). A run may evaluate between steps too; then the last two hooks run there as well.
+between `before_update` and `after_update`. A share that may change nothing is not read at all. A method may ask for
+the share's microbatches once more in `change_gradients` (`state.recompute`); after it the share's gradients are
+weighted and added to those of the shares before it. A run may evaluate between steps too; then the last two hooks run
+there as well.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer.data.batches import Batch, Batches
+from explorer.data.batches import Batches
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.initialise import initialise
-from explorer.engine.method import HOOKS, Method
+from explorer.engine.method import HOOKS, Kind, Method
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.precision import Precision, autocast
 from explorer.engine.schedule import Schedule
-from explorer.engine.state import SHARED, Microbatch, Region, State
+from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.surgery import leaves
-from explorer.engine.task import Classification
+from explorer.engine.task import Task
 from explorer.errors import CheckpointError
+from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
+OUTSIDE_STEPS = ("change_model", "before_fit", "before_evaluation", "after_evaluation", "after_fit")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +64,7 @@ class Setting:
     """What the loop trains and how: everything but the methods."""
 
     model: nn.Module
-    task: Classification
+    task: Task
     batches: Batches
     optimizer: OptimizerSpec
     schedule: Schedule
@@ -65,7 +72,8 @@ class Setting:
     total_steps: int
     full_steps: int  # at scale-schedule ratio 1
     precision: Precision = "fp32"
-    microbatch_size: int | None = None  # rows of one pass; None: the whole batch
+    microbatch_size: int | None = None  # rows of one pass; None: the whole share
+    resources: Mapping[type, Any] = field(default_factory=dict)  # for the methods: see `State.resources`
 
 
 @dataclass(slots=True)
@@ -80,6 +88,7 @@ class Loop:
     _hooks: dict[str, list[Method]] = field(init=False)
     _trainable: frozenset[str] = field(init=False)
     _named: dict[str, nn.Parameter] = field(init=False)
+    _buffers: dict[str, Tensor] = field(init=False)
     _modes: AbstractContextManager[object] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,54 +103,78 @@ class Loop:
             batch_size=setting.batches.batch_size,
             classes=setting.task.classes,
             model=setting.model,
+            resources=dict(setting.resources),
             recompute=self._recompute,
         )
         self.call("change_model")
         self._named = dict(setting.model.named_parameters())
+        self._buffers = dict(setting.model.named_buffers())
         self._trainable = frozenset(self._named)
-        optimizer = build_optimizer(setting.optimizer, self._named.values())
-        self.state.regions = {SHARED: Region(name=SHARED, parameters=self._named, optimizers=(optimizer,))}
-        example = torch.zeros(1, *setting.batches.dataset.example_shape, device=setting.batches.device)
-        self.state.layers = leaves(setting.model, example)
+        self.state.regions = self._build_regions()
+        example = torch.zeros(1, *setting.batches.dataset.example_shape, dtype=torch.uint8)
+        self.state.layers = leaves(setting.model, setting.batches.prepare(example))
         self.state.memory = {method.name: method.memory(self.state) for method in self.methods}
+
+    def _build_regions(self) -> dict[str, Region]:
+        """The shared region and every sealed one, each with optimisers of its own."""
+        members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
+        for name, parameter in self._named.items():
+            members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
+        return {
+            name: Region(
+                name=name,
+                parameters=parameters,
+                optimizers=(build_optimizer(self.setting.optimizer, parameters.values()),),
+            )
+            for name, parameters in sorted(members.items())
+        }
 
     def call(self, hook: str) -> None:
         """Run one hook of every method that defines it."""
         for method in self._hooks[hook]:
             if self.trace:
                 self.trace(hook, method.name)
+            observed = method.kind is Kind.RECORD and hook not in OUTSIDE_STEPS
+            if observed:
+                self.clock.lap("other")
             getattr(method, hook)(self.state)
+            if observed:
+                self.clock.lap("governance")
 
     def step(self) -> Tensor:
         """One optimiser step, `state.step` included; returns the training loss, a scalar on the device."""
         self.prepare_step()
         loss = self._passes()
-        self.call("change_gradients")
         self._update()
         self.call("after_step")
         self.state.step += 1
         return loss
 
     def prepare_step(self) -> None:
-        """Read the batch and plan the step: everything before the first forward pass."""
-        state, batches, clock = self.state, self.setting.batches, self.clock
+        """Plan the step: everything before the first share is read."""
         if not self.setting.model.training:  # asked first: switching walks through every module
             self.setting.model.train()
         self._set_learning_rate()
         self.call("before_step")
-        clock.lap("other")
-        images, labels = batches.read(state.step)
-        clock.lap("read")
-        images = batches.preprocess(images, state.step)
-        clock.lap("preprocess")
-        state.batch = batches.transfer(images, labels)
-        clock.lap("transfer")
-        self.call("change_batch")
-        state.microbatches = tuple(
-            Microbatch(rows=rows, parameters=self._trainable)
-            for rows in _cut(len(state.batch), self.setting.microbatch_size)
+        state, names = self.state, self.setting.batches.typing.names
+        state.admission, state.scales = {}, {}
+        state.shares = tuple(
+            self._share(names.get(code, ""), code, slots) for code, slots in self.setting.batches.shares(state.step)
         )
         self.call("change_plan")
+        self.clock.lap("other")
+
+    def read_share(self, share: Share) -> None:
+        """Make this the current share: read its rows and let the methods change them."""
+        state, batches, clock = self.state, self.setting.batches, self.clock
+        state.share = share
+        inputs, labels = batches.read(state.step, share.slots)
+        clock.lap("read")
+        inputs = batches.augment(inputs, state.step, share.slots)
+        clock.lap("preprocess")
+        state.batch = batches.transfer(inputs, labels, slots=share.slots, code=share.code)
+        clock.lap("transfer")
+        self.call("change_batch")
         clock.lap("other")
 
     def evaluate(self) -> dict[str, float]:
@@ -182,7 +215,7 @@ class Loop:
 
     def _model_tensors(self) -> Iterator[tuple[str, Tensor]]:
         yield from self._named.items()
-        yield from self.setting.model.named_buffers()
+        yield from self._buffers.items()
 
     def _stepped(self) -> Iterator[tuple[str, Optimizer, nn.Parameter]]:
         """Every parameter with the optimiser that steps it and the prefix of its state's names."""
@@ -192,29 +225,50 @@ class Loop:
                 for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                     yield f"optimizer/{region.name}/{index}/{names[id(parameter)]}/", optimizer, parameter
 
+    def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
+        """The share of a class that may change everything; of the quarantine, which never trains, nothing."""
+        everything = frozenset() if name == QUARANTINE else self._trainable
+        return Share(name=name, code=code, slots=slots, parameters=everything, buffers=frozenset(self._buffers))
+
     def _passes(self) -> Tensor:
-        """All microbatches of the step: gradients summed in order into `.grad`; the first one assigns."""
+        """All shares of the step: their gradients, weighted, summed in order into `.grad`; the first one assigns."""
         for parameter in self._named.values():
             parameter.grad = None
         total: Tensor | None = None
-        for index, microbatch in enumerate(self.state.microbatches):
-            if not microbatch.parameters:
-                continue  # nobody may learn from these rows: no forward, no backward
-            loss = self._pass(index, microbatch)
+        for share in self.state.shares:
+            if not share.parameters:
+                continue  # nobody may learn from these rows: they are not even read
+            self.read_share(share)
+            loss = self._take_gradients(share)
+            self.call("change_gradients")
+            self._add_gradients(share)
             total = loss if total is None else total + loss
         return torch.zeros((), device=self.setting.batches.device) if total is None else total
 
-    def _pass(self, index: int, microbatch: Microbatch) -> Tensor:
+    def _take_gradients(self, share: Share) -> Tensor:
+        """Write the share's gradients, summed over its microbatches; return its detached loss."""
+        state = self.state
+        assert state.batch is not None
+        admitted = self._admit(share.parameters)
+        state.gradients = {}
+        losses = [
+            self._pass(share, index, rows, admitted)
+            for index, rows in enumerate(_cut(len(state.batch), self.setting.microbatch_size))
+        ]
+        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+
+    def _pass(self, share: Share, index: int, rows: slice, admitted: dict[str, nn.Parameter]) -> Tensor:
         """One forward and backward pass; returns the detached loss."""
         state, setting, clock = self.state, self.setting, self.clock
         assert state.batch is not None
-        state.microbatch = microbatch
-        state.rows = _rows(state.batch, microbatch)
-        admitted = self._admit(microbatch.parameters)
+        state.rows = state.batch if rows == slice(0, len(state.batch)) else state.batch.rows(rows)
         self.call("before_forward")
         clock.lap("other")
-        with torch_stream(setting.batches.device, setting.seed, "model", state.step, index), self._modes:
+        kept = [(buffer, buffer.clone()) for name, buffer in self._buffers.items() if name not in share.buffers]
+        with torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index), self._modes:
             outputs: Tensor = setting.model(state.rows.inputs)
+        for buffer, before in kept:
+            buffer.copy_(before)
         state.outputs = outputs.float()
         self.call("after_forward")
         state.loss_targets = state.rows.targets
@@ -223,26 +277,37 @@ class Loop:
         self.call("after_loss")
         clock.lap("forward")
         self.call("before_backward")
-        gradients = torch.autograd.grad(state.loss, list(admitted), allow_unused=True)
-        for parameter, gradient in zip(admitted, gradients, strict=True):
+        gradients = torch.autograd.grad(state.loss, list(admitted.values()), allow_unused=True)
+        for (name, parameter), gradient in zip(admitted.items(), gradients, strict=True):
             if gradient is not None:
                 gradient = _in_layout_of(parameter, gradient)
-                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+                before = state.gradients.get(name)
+                state.gradients[name] = gradient if before is None else before + gradient
         self.call("after_backward")
         clock.lap("backward")
         return state.loss.detach()
 
-    def _admit(self, names: frozenset[str]) -> tuple[nn.Parameter, ...]:
+    def _add_gradients(self, share: Share) -> None:
+        """The share's weighted gradients, added to those of the shares before it. What it did not reach stays None:
+        a zero would still let an optimiser move the parameter."""
+        for name, gradient in self.state.gradients.items():
+            parameter, weight = self._named[name], share.weights.get(name, 1.0)
+            weighted = gradient if weight == 1.0 else gradient * weight
+            parameter.grad = weighted if parameter.grad is None else parameter.grad + weighted
+
+    def _admit(self, names: frozenset[str]) -> dict[str, nn.Parameter]:
         """Let autograd see these parameters only: it then neither saves nor computes anything for the others."""
         for name, parameter in self._named.items():
             if parameter.requires_grad != (name in names):
                 parameter.requires_grad_(name in names)
-        return tuple(parameter for name, parameter in self._named.items() if name in names)
+        return {name: parameter for name, parameter in self._named.items() if name in names}
 
     def _recompute(self) -> None:
-        """The passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they are."""
-        buffers = [(buffer, buffer.clone()) for buffer in self.setting.model.buffers()]
-        self._passes()
+        """The share's passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they
+        are."""
+        assert self.state.share is not None
+        buffers = [(buffer, buffer.clone()) for buffer in self._buffers.values()]
+        self._take_gradients(self.state.share)
         for buffer, before in buffers:
             buffer.copy_(before)
 
@@ -297,10 +362,3 @@ def _cut(size: int, microbatch_size: int | None) -> list[slice]:
     """Consecutive rows, `microbatch_size` at a time."""
     length = microbatch_size or size
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]
-
-
-def _rows(batch: Batch, microbatch: Microbatch) -> Batch:
-    """The microbatch's rows; all of them without a copy."""
-    if microbatch.rows == slice(0, len(batch)):
-        return batch
-    return batch.rows(microbatch.rows)

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
+from explorer.data.dataset import Modality
 from explorer.engine.state import State
 
 
@@ -28,6 +29,7 @@ class Kind(IntEnum):
     RECOMPUTE = 7  # takes gradients at other parameters
     GRADIENT = 8  # changes the summed gradient
     AVERAGE = 9  # averages weights after the update
+    RECORD = 10  # observes and writes down; changes nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +38,7 @@ class Moment:
 
     step: int
     total_steps: int
-    example_shape: tuple[int, ...]  # C H W
+    example_shape: tuple[int, ...]  # C H W, or T
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +55,7 @@ class Method(ABC):
     before: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come later
     after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: why they cannot be combined
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text"})  # what it works on
 
     def neutral(self) -> Self | None:
         """The same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
@@ -69,8 +72,8 @@ class Method(ABC):
     def change_model(self, state: State) -> None: ...
     def before_fit(self, state: State) -> None: ...
     def before_step(self, state: State) -> None: ...
-    def change_batch(self, state: State) -> None: ...
     def change_plan(self, state: State) -> None: ...
+    def change_batch(self, state: State) -> None: ...
     def before_forward(self, state: State) -> None: ...
     def after_forward(self, state: State) -> None: ...
     def before_loss(self, state: State) -> None: ...
@@ -90,8 +93,8 @@ HOOKS: tuple[str, ...] = (
     "change_model",
     "before_fit",
     "before_step",
-    "change_batch",
     "change_plan",
+    "change_batch",
     "before_forward",
     "after_forward",
     "before_loss",

@@ -1,38 +1,48 @@
 """What a run knows about itself while it trains. Each field says who writes it and when; nobody else does.
 
-A step works on *microbatches*: rows of the batch, the tensors that they may change, and the region they belong to.
-An ordinary step is one microbatch of all rows that may change everything in the one region there is; gradient
-accumulation, freezing and routing are other plans of the same shape.
+A step works on *shares*: the rows of one provenance class, the tensors that they may change and how strongly. An
+ordinary step is one share of all rows that may change everything in the one region there is; freezing and routing
+narrow the shares, gradient accumulation cuts each of them into microbatches. Nothing ever computes on two shares at
+once, so a share's numbers do not depend on any other's content.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer.data.batches import Batch
 from explorer.engine.surgery import Leaf
+from explorer.errors import RecipeError
 
 SHARED = "shared"  # the region of everything that belongs to nobody in particular
+
+Resource = TypeVar("Resource")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Region:
-    """Parameters that are clipped, perturbed, averaged and stepped together, and apart from all others."""
+    """Parameters that are stepped together, and apart from all others."""
 
     name: str
     parameters: dict[str, nn.Parameter]
     optimizers: tuple[Optimizer, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Microbatch:
-    """One pass of a step: these rows of the batch, with gradients for these parameters (by name) only."""
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Share:
+    """The rows of a step that have one provenance class, and what they may change."""
 
-    rows: slice | Tensor
-    parameters: frozenset[str]
-    region: str = SHARED
+    name: str  # class path; "" without provenance
+    code: int
+    slots: np.ndarray  # int64, ascending: their places in the nominal batch
+    parameters: frozenset[str]  # gradients for these only; none: not read, no forward, no backward
+    buffers: frozenset[str]  # that its forward passes may change; the others are put back
+    weights: Mapping[str, float] = field(default_factory=dict)  # factor on a parameter's gradient; absent: 1
+    regions: frozenset[str] = frozenset()  # the sealed regions that take part in its forward
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,30 +52,40 @@ class State:
     # Written once, before `change_model`.
     seed: int
     total_steps: int
-    batch_size: int
+    batch_size: int  # B, the nominal one: every loss is divided by it, however many rows take part
     classes: int
     model: nn.Module
+    resources: dict[type, Any] = field(default_factory=dict)  # what the run was given beside its recipe, by type
+
+    # Written by methods in `change_model`: the sealed region of each parameter that is in one, by name.
+    sealed: dict[str, str] = field(default_factory=dict)
 
     # Written once by the engine, after `change_model`: surgery may add parameters.
     regions: dict[str, Region] = field(default_factory=dict)
     layers: tuple[Leaf, ...] = ()  # the parametric leaves in order of execution
-    recompute: Callable[[], None]  # runs the microbatches of this step again, for gradients at changed parameters
+    recompute: Callable[[], None]  # takes the share's gradients again, at changed parameters
 
     # Written by the engine before `before_step`: optimiser steps done so far.
     step: int = 0
 
-    # Written by the engine before `change_batch`; replaced by the methods that change the batch.
-    batch: Batch | None = None
+    # Written by the engine before `change_plan`; replaced by the methods that say who may change what. `admission` has
+    # the codes of the classes that may change a parameter now, present or not; empty: everybody everything.
+    shares: tuple[Share, ...] = ()
+    admission: dict[str, frozenset[int]] = field(default_factory=dict)
 
-    # Written by the engine before `change_plan`; replaced by the methods that say who may change what.
-    microbatches: tuple[Microbatch, ...] = ()
+    # Written by the engine for each share that may change anything, in this order.
+    share: Share | None = None
+    batch: Batch | None = None  # its rows, before `change_batch`; replaced by the methods that change the batch
+    gradients: dict[str, Tensor] = field(default_factory=dict)  # unweighted sums, before `change_gradients`; likewise
 
-    # Written by the engine for each microbatch, in this order.
-    microbatch: Microbatch | None = None  # before `before_forward`
-    rows: Batch | None = None  # the batch's rows in this microbatch, before `before_forward`
+    # Written by the engine for each microbatch of the share, in this order.
+    rows: Batch | None = None  # before `before_forward`
     outputs: Tensor | None = None  # before `after_forward`
     loss_targets: Tensor | None = None  # before `before_loss`, from `rows.targets`; replaced by target methods
     loss: Tensor | None = None  # scalar: the sum over rows divided by `batch_size`, before `after_loss`
+
+    # Written by the methods that scale the sum over shares in `before_update`: the factor, by parameter; absent: 1.
+    scales: dict[str, Tensor] = field(default_factory=dict)
 
     # Running state of the methods, by method name; created by `Method.memory`, checkpointed by the engine.
     memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)
@@ -74,3 +94,9 @@ class State:
     def progress(self) -> float:
         """Share of the planned steps that are done, in [0, 1]."""
         return self.step / self.total_steps
+
+    def resource(self, kind: type[Resource]) -> Resource:
+        """What the run was given of this type. Raises `RecipeError` if it was not."""
+        if kind not in self.resources:
+            raise RecipeError(f"this run was given no {kind.__name__.lower()}: expected 'governance:' in the recipe")
+        return self.resources[kind]

@@ -45,14 +45,14 @@ def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:
 def time_inference(loop: Loop, *, examples: int, count: int) -> float:
     """Mean seconds for one example in evaluation mode, fp32, in batches of `examples`."""
     batches = loop.setting.batches
-    images = batches.normalise(batches.dataset.test.images[:examples])
+    inputs = batches.prepare(batches.dataset.test.inputs[:examples])
     loop.setting.model.eval()
     _synchronise(loop)
     start = time.perf_counter()
     for _ in range(count):
-        loop.setting.model(images)
+        loop.setting.model(inputs)
     _synchronise(loop)
-    return (time.perf_counter() - start) / count / len(images)
+    return (time.perf_counter() - start) / count / len(inputs)
 
 
 def _step(loop: Loop, place: Place) -> None:

@@ -42,6 +42,7 @@ class Leaf:
     name: str
     module: nn.Module
     parameters: tuple[str, ...]  # full names
+    buffers: tuple[str, ...]  # full names
     cost: int  # multiply-adds of one example's forward pass, to first order
 
 
@@ -58,6 +59,7 @@ def leaves(model: nn.Module, example: Tensor) -> tuple[Leaf, ...]:
                 name=names[module],
                 module=module,
                 parameters=tuple(prefix + name for name in own),
+                buffers=tuple(prefix + name for name, _ in module.named_buffers(recurse=False)),
                 cost=sum(_uses(parameter, output) for parameter in own.values()),
             )
 

@@ -1,8 +1,10 @@
 """What training needs to know of a task beside the model: its loss and its metrics.
 
-Shapes: B examples, K classes.
+Shapes: B examples, T tokens, K classes.
 """
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -10,23 +12,37 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.data.batches import Batches
+from explorer.data.dataset import Modality
 
-EVALUATION_BATCH = 512
+EVALUATION_BATCH = 512  # images
+EVALUATION_TOKENS = 16_384  # of sequences
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Classification:
-    """One label an example: cross-entropy; accuracy (fraction) and negative log-likelihood (nats)."""
+class Task(ABC):
+    """A loss of each example, and metrics on the test side."""
 
     classes: int
 
-    def loss(self, outputs_BK: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each example, B, for targets as indices (B) or distributions (B K)."""
-        return F.cross_entropy(outputs_BK, targets, reduction="none")
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each example, B."""
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
+        """The metrics on the test side: the model in evaluation mode, fp32, sums in float64."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Classification(Task):
+    """One label an example: cross-entropy; accuracy (fraction) and negative log-likelihood (nats)."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """For outputs B K and targets as indices (B) or distributions (B K)."""
+        return F.cross_entropy(outputs, targets, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
-        """The metrics on the test side: the model in evaluation mode, fp32, sums in float64."""
         model.eval()
         test = batches.dataset.test
         right = 0
@@ -34,7 +50,36 @@ class Classification:
         for start in range(0, len(test), EVALUATION_BATCH):
             rows = slice(start, start + EVALUATION_BATCH)
             labels = test.labels[rows].to(batches.device)
-            logits = model(batches.normalise(test.images[rows])).to(torch.float64)
+            logits = model(batches.prepare(test.inputs[rows])).to(torch.float64)
             right += int((logits.argmax(1) == labels).sum())
             nll += float(F.cross_entropy(logits, labels, reduction="sum"))
         return {"accuracy": right / len(test), "nll": nll / len(test)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LanguageModelling(Task):
+    """The next token at every place: cross-entropy; bits per byte where tokens are bytes.
+
+    A sequence's loss is its mean over all T places, so it is divided by the same T B whatever takes part in a step.
+    """
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """For outputs B T K and targets as indices (B T) or distributions (B T K)."""
+        flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(0, 1), reduction="none")
+        return flat.view(outputs.shape[:2]).mean(1)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
+        model.eval()
+        test = batches.dataset.test
+        count = max(1, EVALUATION_TOKENS // test.inputs.shape[1])
+        nll = 0.0
+        for start in range(0, len(test), count):
+            rows = slice(start, start + count)
+            labels = test.labels[rows].to(batches.device).to(torch.int64)
+            logits = model(batches.prepare(test.inputs[rows]))
+            nll += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").double().sum())
+        return {"bits_per_byte": nll / test.labels.numel() / math.log(2)}
+
+
+TASKS: dict[Modality, type[Task]] = {"image": Classification, "text": LanguageModelling}

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
 from explorer.engine.surgery import replace_modules
@@ -108,6 +109,7 @@ class BlurPool(Method):
     kind: ClassVar[Kind] = Kind.SURGERY
     summary: ClassVar[str] = "Blurs before every stride, so that down-sampling does not alias."
     source: ClassVar[str] = "Zhang 2019, arXiv:1904.11486"
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     convolutions: Annotated[bool, Field(description="blur before strided convolutions")] = True
     pools: Annotated[bool, Field(description="blur after max-pooling at stride one")] = True

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
 
@@ -31,6 +32,7 @@ class ChannelsLast(Method):
     kind: ClassVar[Kind] = Kind.LAYOUT
     summary: ClassVar[str] = "Keeps images and filters in NHWC memory order."
     source: ClassVar[str] = "no paper"
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     def change_model(self, state: State) -> None:
         to_channels_last(state.model)

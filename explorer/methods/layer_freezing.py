@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 
 from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.plan import deny
 from explorer.engine.state import State
 from explorer.engine.surgery import Leaf
 
@@ -57,11 +58,8 @@ class LayerFreezing(Method):
         return "none frozen" if share == 0 else f"{int(round(share * PHASES, 9)) / PHASES:.1f} frozen"
 
     def change_plan(self, state: State) -> None:
-        frozen = {name for leaf in self._frozen(state) for name in leaf.parameters}
-        if frozen:
-            state.microbatches = tuple(
-                replace(microbatch, parameters=microbatch.parameters - frozen) for microbatch in state.microbatches
-            )
+        frozen = self._frozen(state)
+        state.shares = tuple(deny(share, frozen) for share in state.shares)
 
     def before_forward(self, state: State) -> None:
         for leaf in self._frozen(state):

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.batches import dense
+from explorer.data.dataset import Modality
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
@@ -55,6 +56,7 @@ class MixUp(Method):
     kind: ClassVar[Kind] = Kind.MIX
     summary: ClassVar[str] = "Trains on weighted averages of two examples and of their targets."
     source: ClassVar[str] = "Zhang et al. 2018, arXiv:1710.09412"
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 0.2
 

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
+from explorer.data.dataset import Modality
 from explorer.data.interpolate import resize
 from explorer.engine.method import Kind, Method, Moment
 from explorer.engine.state import State
@@ -45,6 +46,7 @@ class ProgressiveResizing(Method):
     kind: ClassVar[Kind] = Kind.SHAPE
     summary: ClassVar[str] = "Begins with small images and grows them to full size."
     source: ClassVar[str] = "Howard 2018; Touvron et al. 2019, arXiv:1906.06423; Tan, Le 2021, arXiv:2104.00298"
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     initial_scale: Annotated[float, Field(gt=0, le=1, description="share of the full side at the start")] = 0.5
     delay: Annotated[float, Field(ge=0, le=1, description="share of training at the initial size")] = 0.5

@@ -1,8 +1,8 @@
 """Sharpness-aware minimisation: take the gradient where the loss nearby is highest.
 
 Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generalization", 2021, arXiv:2010.01412:
-e = rho * g / |g|, and the step at w uses the gradient at w + e. The norm and the perturbation belong to a region, so
-regions do not see each other.
+e = rho * g / |g|, and the step at w uses the gradient at w + e. Gradient, norm and perturbation are those of one share
+of the step in one region, so neither provenance classes nor regions see each other.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,8 @@ EPSILON = 1e-12
 
 
 @torch.no_grad()
-def perturb(parameters: Sequence[nn.Parameter], *, rho: float) -> list[Tensor]:
+def perturb(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor], *, rho: float) -> list[Tensor]:
     """Move parameters by `rho` along their joint gradient, in place; return copies of what they were."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    assert len(gradients) == len(parameters), "every parameter needs a gradient"
     norm = torch.nn.utils.get_total_norm(gradients)
     before = [parameter.detach().clone() for parameter in parameters]
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -60,9 +58,10 @@ class SAM(Method):
             return
         moved: list[tuple[list[nn.Parameter], list[Tensor]]] = []
         for region in state.regions.values():
-            parameters = [p for p in region.parameters.values() if p.grad is not None]
-            if parameters:
-                moved.append((parameters, perturb(parameters, rho=self.rho)))
+            reached = {name: p for name, p in region.parameters.items() if name in state.gradients}
+            if reached:
+                parameters, gradients = list(reached.values()), [state.gradients[name] for name in reached]
+                moved.append((parameters, perturb(parameters, gradients, rho=self.rho)))
         state.recompute()
         for parameters, before in moved:
             restore(parameters, before)

@@ -85,12 +85,13 @@ class ResNetSpec(ModelSpec):
     """A residual network for small images; the depth is in the name."""
 
     depth: ClassVar[int]
+    takes: ClassVar[Literal["image", "text"]] = "image"
 
     width: Annotated[float, Field(ge=0.5, le=16)] = 1.0  # multiplies 16, 32, 64 channels; rounded to eights
     norm: Norm = "batch"
 
-    def build(self, *, channels: int, classes: int) -> nn.Module:
-        return ResNet(depth=self.depth, width=self.width, norm=self.norm, channels=channels, classes=classes)
+    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+        return ResNet(depth=self.depth, width=self.width, norm=self.norm, channels=example_shape[0], classes=classes)
 
 
 def _family(depth: int) -> type[ResNetSpec]:

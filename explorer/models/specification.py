@@ -1,8 +1,8 @@
-"""What a model family declares: parameters as fields, and how to build the module."""
+"""What a model family declares: parameters as fields, what it takes, and how to build the module."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -12,7 +12,8 @@ class ModelSpec(ABC):
     """A model by name and parameters. Weights are drawn later, by run seed and module name."""
 
     name: ClassVar[str]
+    takes: ClassVar[Literal["image", "text"]]
 
     @abstractmethod
-    def build(self, *, channels: int, classes: int) -> nn.Module:
-        """The module for images of `channels` channels; it returns logits, examples x classes."""
+    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The module for inputs of that shape, B C H W (float32) or B T (int64); it returns logits, B K or B T K."""

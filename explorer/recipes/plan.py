@@ -36,7 +36,7 @@ def rehearse(recipe: Recipe, *, data: Path | None) -> None:
         return
     dataset = load(recipe.dataset, data)
     with torch_stream(torch.device("cpu"), 0, "rehearse"):  # nobody else's draws are moved
-        model = recipe.model.build(channels=dataset.example_shape[0], classes=dataset.classes)
+        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     state = State(seed=0, total_steps=1, batch_size=1, classes=dataset.classes, model=model, recompute=lambda: None)
     for method in surgeons:
         method.change_model(state)

@@ -22,7 +22,7 @@ from explorer.engine.clock import Clock
 from explorer.engine.fit import FitOptions, Fitted, Progress, fit
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.precision import native_bf16
-from explorer.engine.task import Classification
+from explorer.engine.task import TASKS
 from explorer.errors import RunError
 from explorer.recipes import machine
 from explorer.recipes.plan import plan_run, total_steps
@@ -57,10 +57,10 @@ def build_loop(record: RunRecord, *, data: Path | None) -> Loop:
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
     with torch_stream(torch.device("cpu"), record.seed, "build"):  # torch draws weights here; ours come later
-        model = recipe.model.build(channels=dataset.example_shape[0], classes=dataset.classes)
+        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     setting = Setting(
         model=model,
-        task=Classification(classes=dataset.classes),
+        task=TASKS[dataset.modality](classes=dataset.classes),
         batches=Batches(dataset, batch_size=record.batch_size, seed=record.seed, device=device),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
