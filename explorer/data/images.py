@@ -1,0 +1,54 @@
+"""Labelled images in memory: augmentation and normalisation.
+
+Shapes: B examples, C channels, H rows, W columns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from explorer.data.dataset import Dataset, Modality
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Images(Dataset):
+    """Images N C H W. `mean` and `std` belong to images scaled to 0..1, by channel, from the training side."""
+
+    modality: ClassVar[Modality] = "image"
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop: int = 0  # training images are padded by this many pixels and cropped back at random
+    flip: bool = False  # training images are mirrored at random
+
+    def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
+        """Random crops and mirrors."""
+        if self.crop:
+            corners = draws.integers(0, 2 * self.crop + 1, (2, batch_size))
+            inputs = _cropped(inputs, corners[:, slots], self.crop)
+        if self.flip:
+            mirrored = torch.from_numpy((draws.random(batch_size) < 0.5)[slots])
+            inputs = torch.where(mirrored.reshape(-1, 1, 1, 1), inputs.flip(3), inputs)
+        return inputs
+
+    def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
+        """To float32 of zero mean and unit variance."""
+        shape = (1, len(self.mean), 1, 1)
+        mean = torch.tensor(self.mean, device=where).reshape(shape) * 255
+        scale = 1 / (torch.tensor(self.std, device=where).reshape(shape) * 255)
+        return lambda images: (images.to(where, non_blocking=True).to(torch.float32) - mean) * scale
+
+
+def _cropped(images: Tensor, corners: np.ndarray, pad: int) -> Tensor:
+    """Each image padded by reflection and cut back to its size at its own corner (rows, columns)."""
+    count, _, height, width = images.shape
+    padded = F.pad(images.to(torch.float32), (pad, pad, pad, pad), mode="reflect").to(images.dtype)
+    rows = torch.from_numpy(corners[0])[:, None] + torch.arange(height)
+    columns = torch.from_numpy(corners[1])[:, None] + torch.arange(width)
+    cut = padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return cut.permute(0, 3, 1, 2).contiguous()

@@ -1,0 +1,55 @@
+"""What a governed run shares between its methods, beside their hyper-parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from explorer.entries.numbers import StepNumbers
+from explorer.entries.profiles import LayerProfiles
+from explorer.provenance.admission import Admission
+from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.layers import Layer
+from explorer.provenance.routing import Routing
+
+if TYPE_CHECKING:
+    from explorer.governance.journal import Journal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionNote:
+    """Something that a method decided in this step: what becomes a `decision` entry (entries/run.py)."""
+
+    action: str  # of `entries.run.Decision`
+    rule: str
+    parameters: Mapping[str, float]  # of the rule: its thresholds
+    subjects: tuple[str, ...]  # class paths; none: all
+    layers: tuple[str, ...]  # none: all
+    evidence: Mapping[str, bytes]  # class path -> the canonical bytes of the numbers that decided
+
+
+@dataclass(slots=True, kw_only=True)
+class Notes:
+    """What the methods of one step leave for the recorder."""
+
+    admission: Admission | None = None  # by routing
+    numbers: StepNumbers | None = None  # by contributions
+    decisions: list[DecisionNote] = field(default_factory=list)
+    profiles: list[LayerProfiles] = field(default_factory=list)  # by entropy
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """The data's verified provenance, the policy in force, the ledger, and the notes of the present step."""
+
+    classes: tuple[str, ...]  # with examples, in the order of their codes, without the quarantine
+    codes: Mapping[str, int]  # of every class of the taxonomy, by path
+    tags: VerifiedTags | None = None
+    routing: Routing | None = None
+    quarantine: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # reason -> numbers of examples
+    absent: frozenset[str] = frozenset()  # classes whose slots stay empty
+    journal: Journal | None = None
+    layers: tuple[Layer, ...] = ()  # after `change_model`, by routing: the model's, then adapters
+    conditions: set[str] = field(default_factory=set)  # of the policy, switched on by decisions
+    notes: Notes = field(default_factory=Notes)  # the recorder begins new ones after each step
