@@ -16,13 +16,15 @@ A table is believed if
 4.  the file has the digest that was signed; only then is it parsed;
 5.  the root and the counts that follow from its rows are those that were signed.
 
-What does not hold is refused, with the slot of a tag that it is about and the reason. Every byte of the table is under
-the digest of its file; of the attestation, only what no signature of an envelope covers can be changed (envelope.py).
+What does not hold is refused, with the slot of a tag that it is about and the reason. Where 3. does not hold of some
+authorities and classes, `weigh_tags` names these instead, so that their tags can be set aside. Every byte of the table
+is under the digest of its file; of the attestation, only what no signature of an envelope covers can be changed
+(envelope.py).
 """
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -38,7 +40,7 @@ from explorer.provenance.tags import Tags, count, read_authorities, read_tags
 from explorer.provenance.tags_parquet import TagFile
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Authority, Trust
-from explorer.provenance.vouching import check_vouchers, sign_for
+from explorer.provenance.vouching import Doubts, check_vouchers, sign_for, weigh_vouchers
 from explorer.rundir import read_bytes
 from explorer.schema import from_json, to_json
 
@@ -55,6 +57,7 @@ class VerifiedTags:
     authorities: tuple[Authority, ...]  # who signed, entitled to all they are named for
     attestation: str  # SHA-256 of the statement, in hexadecimal
     file: str  # SHA-256 of the table's file
+    doubts: Doubts = field(default_factory=dict)  # by authority and class: tags that are not to be believed
 
     @property
     def root(self) -> str:
@@ -115,10 +118,7 @@ def add_signature(
 ) -> Envelope:
     """Add signatures to an attestation that others have signed, once the table is what it says. Raises
     `ProvenanceError` as `attest` does."""
-    envelope = parse_envelope(attestation, where=where)
-    check_signed(envelope, trust=trust, where=where)
-    statement, table = _read(envelope, where)
-    _check_classes(table, taxonomy, where)
+    envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
     _check_table(path, statement, table, taxonomy)
     return sign_for(envelope, table, keys, trust=trust, now=now, where=where)
 
@@ -138,19 +138,50 @@ def verify_tags(
 
     Raises `ProvenanceError` with the reason, and with the slot of a tag that it is about where it is about tags.
     """
+    envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
+    authorities = check_vouchers(envelope, table, trust=trust, now=now, where=where)
+    return _verified(path, envelope, statement, table, taxonomy=taxonomy, authorities=authorities, doubts={})
+
+
+def weigh_tags(
+    path: Path, attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, now: int, where: str
+) -> VerifiedTags:
+    """Like `verify_tags`, but tags that nobody to be believed vouches for are named in `doubts` and not refused.
+
+    What is forged is refused here too: of a table that is not the one signed, nobody can say which tags are true.
+    """
+    envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
+    authorities, doubts = weigh_vouchers(envelope, table, trust=trust, now=now, where=where)
+    return _verified(path, envelope, statement, table, taxonomy=taxonomy, authorities=authorities, doubts=doubts)
+
+
+def _open(attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, where: str) -> tuple[Envelope, Statement, TagTable]:
+    """What somebody in the trust file has signed about this taxonomy's classes."""
     envelope = parse_envelope(attestation, where=where)
     check_signed(envelope, trust=trust, where=where)
     statement, table = _read(envelope, where)
     _check_classes(table, taxonomy, where)
-    authorities = check_vouchers(envelope, table, trust=trust, now=now, where=where)
-    tags = _check_table(path, statement, table, taxonomy)
+    return envelope, statement, table
+
+
+def _verified(
+    path: Path,
+    envelope: Envelope,
+    statement: Statement,
+    table: TagTable,
+    *,
+    taxonomy: Taxonomy,
+    authorities: tuple[Authority, ...],
+    doubts: Doubts,
+) -> VerifiedTags:
     return VerifiedTags(
-        tags=tags,
+        tags=_check_table(path, statement, table, taxonomy),
         codes=taxonomy.codes,
         table=table,
         authorities=authorities,
         attestation=hashlib.sha256(envelope.payload).hexdigest(),
         file=statement.subjects[0].sha256,
+        doubts=doubts,
     )
 
 

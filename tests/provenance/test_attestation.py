@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from explorer.provenance.attestation import (
     read_attestation,
     still_to_sign,
     verify_tags,
+    weigh_tags,
 )
 from explorer.provenance.description import read_description
 from explorer.provenance.envelope import Envelope, sign_envelope
@@ -28,6 +30,7 @@ from explorer.provenance.tag_table import TagTable
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import Trust
+from explorer.provenance.vouching import Reason
 from explorer.schema import from_json, to_json
 from tests.provenance.drafts_for_tests import EXAMPLES
 from tests.provenance.people import (
@@ -399,3 +402,62 @@ def test_the_predicate_is_published(tmp_path: Path) -> None:
     assert from_json(TagTable, good, where="p", error=ProvenanceError).histogram["open/mit"] == 2
     content = (Path(tags_parquet.__file__).parent / "schemas" / "tag-table.v1.json").read_bytes()
     jsonschema.Draft202012Validator(json.loads(content)).validate(good)
+
+
+def weigh(path: Path, envelope: Envelope, *, trust: Trust = TRUST, now: int = NOW) -> dict[tuple[str, str], Reason]:
+    found = weigh_tags(path, envelope.content, taxonomy=TAXONOMY, trust=trust, now=now, where="train.json")
+    return {pair: doubt.reason for pair, doubt in found.doubts.items()}
+
+
+ALL = ("licensed/news", "open", "open/mit", "quarantine")
+WEIGHED: dict[str, tuple[str, tuple[str, ...], Reason]] = {
+    "no quorum": ("no quorum", ALL, Reason.NOT_ENTITLED),
+    "wrong role": ("wrong role", ALL, Reason.NOT_ENTITLED),
+    "out of branch": ("out of branch", ("open",), Reason.OUT_OF_BRANCH),
+    "revoked before": ("revoked before", ALL, Reason.REVOKED),
+    "key too young": ("key too young", ALL, Reason.NOT_ENTITLED),
+    "key too old": ("key too old", ALL, Reason.NOT_ENTITLED),
+    "threshold": ("threshold", ALL, Reason.NOT_ENTITLED),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_what_is_in_doubt_is_named_class_by_class(tmp_path: Path, name: str) -> None:
+    case, classes, reason = WEIGHED[name]
+    path = table(tmp_path)
+    believed, message = BELIEVED[case]
+    assert weigh(path, signed(path), trust=believed) == {(GOVERNANCE, one): reason for one in classes}
+    found = weigh_tags(path, signed(path).content, taxonomy=TAXONOMY, trust=believed, now=NOW, where="train.json")
+    assert all(re.search(message.rpartition(": ")[2], doubt.words) for doubt in found.doubts.values())
+
+
+def test_nothing_is_in_doubt_where_all_is_believed(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    assert weigh(path, signed(path)) == {}
+    assert set(weigh(path, signed(path), now=parse_time(EXPIRES)).values()) == {Reason.NOT_ENTITLED}
+
+
+def test_doubts_about_one_authority_are_not_about_another(tmp_path: Path) -> None:
+    path = table(tmp_path, *SHARED)
+    first = signed(path, trust=BOTH)
+    assert weigh(path, first, trust=BOTH) == {(NEWS, "licensed"): Reason.UNSIGNED}
+    both = joined(path, first, NEWS, trust=BOTH)
+    assert weigh(path, both, trust=BOTH) == {}
+    assert weigh(path, both, trust=TRUST) == {(NEWS, "licensed"): Reason.UNKNOWN_AUTHORITY}
+
+
+@pytest.mark.parametrize("name", ["nobody", "somebody else", "another key of the same name"])
+def test_what_nobody_known_has_signed_is_refused_and_not_weighed(tmp_path: Path, name: str) -> None:
+    path = table(tmp_path)
+    believed, message = BELIEVED[name]
+    with pytest.raises(ProvenanceError, match=message):
+        weigh(path, signed(path), trust=believed)
+
+
+def test_a_forged_row_is_refused_and_not_weighed(tmp_path: Path) -> None:
+    """Of a table that nobody signed as it is, nobody can say which of its tags are true."""
+    envelope = signed(table(tmp_path))
+    with pytest.raises(ProvenanceError, match="not the file that was signed"):
+        weigh(table(tmp_path, COLUMNS["class"](ROWS[0]), *ROWS[1:]), envelope)
+    with pytest.raises(ProvenanceError, match="not the file that was signed"):
+        weigh(table(tmp_path, *ROWS[:-1]), envelope)
