@@ -41,9 +41,9 @@ def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
     Raises `ProvenanceError` when that is too much to write down.
     """
     policy, classes, found = routing.policy, sorted(routing.classes), []
-    _check_size(policy, len(layers) * len(policy.sealed))
+    check_size(policy, len(layers) * len(policy.sealed))
     stretches, all_layers = phases(policy) if layers else (), with_adapters(policy.sealed, layers)
-    _check_size(policy, len(stretches) * len(classes) * len(all_layers))
+    check_size(policy, len(stretches) * len(classes) * len(all_layers))
     for phase in stretches:
         rows = tuple(_row(routing, phase, each, all_layers) for each in classes)
         found.append(Table(phase=phase, rows=rows))
@@ -58,8 +58,11 @@ def _row(routing: Routing, phase: Phase, class_: str, layers: Sequence[Layer]) -
     )
 
 
-def _check_size(policy: RoutingPolicy, cells: int) -> None:
-    """Check that the cells can be worked out. One costs at worst a look at every branch and pattern of the policy."""
+def check_size(policy: RoutingPolicy, cells: int) -> None:
+    """Check that the cells can be worked out. One costs at worst a look at every branch and pattern of the policy.
+
+    Raises `ProvenanceError`.
+    """
     names = sum(len(rule.classes) + len(rule.layers or ()) for rule in policy.rules)
     names += sum(1 + len(region.layers or ()) for region in policy.sealed)
     if cells > MAX_CELLS or cells * names > MAX_CHECKS:
