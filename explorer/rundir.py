@@ -10,6 +10,12 @@ This is the seam between training and reading. Layout:
                           metrics.jsonl  a line a measurement
                           checkpoint/    the newest state to resume from
                           notebook.ipynb the executed notebook
+                          ledger/        of a governed run: entries, numbers, signed checkpoints
+                          governance/    the signed documents that the run was governed by
+                          private/       secrets, for the owner alone
+                          contributions/ segment-<first step>.parquet: which class moved which layer, step by step
+                          entropy/       step-<step>.parquet: the profiles of the layers
+                          admission/     checkpoints that stay: each before the first step that some class may train in
                           failure.json   why the last attempt failed; gone when a later one succeeds
                           result.json    written last: without it the run is not done
                           .lock          held while the run trains
@@ -36,6 +42,13 @@ ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 NOTEBOOK = "notebook.ipynb"
 CHECKPOINT = "checkpoint"
+KEPT = "admission"
+LEDGER = "ledger"
+GOVERNANCE = "governance"
+PRIVATE = "private"
+SECRETS = "private/secrets"
+CONTRIBUTIONS = "contributions"
+ENTROPY = "entropy"
 PROFILES = "_profiles"
 SWEEP = "sweep.json"
 LOCK = ".lock"

@@ -1,8 +1,16 @@
 """The entries of a run's ledger.
 
 `step` everywhere is the number of optimiser steps done before: an entry `step` with 0 is the first one, and what is
-written after it carries 1. Classes are class paths of the run's taxonomy; numbers of a class are commitments here and
-stand in the blob `numbers/<class>`.
+written after it carries 1. Classes are class paths of the run's taxonomy. Numbers are commitments here; they stand in
+the blobs of the next `state`, which closes a segment of steps:
+
+    numbers/<class>    the class's content of each step that it trained in, in order              (numbers.py)
+    joint              the content over the classes of each step, in order                        (numbers.py)
+    sketches/<class>   the sketch of the class's weighted gradient, summed over the steps: float32, layers x 64
+    slots              the row of the tag table in each slot of each step, so that its root can be made again   (slots.py)
+
+Numbers in blobs are little-endian; a blob that would be empty is left out. A layer stands for itself or for an adapter
+of it, in the order of the genesis.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -51,30 +59,27 @@ class Genesis:
 
 
 @record
-class ClassStep:
-    """What one class did in one step."""
-
-    examples: Whole
-    outcome: Literal["trained", "denied"]  # denied: no layer admits it now; no forward, no backward
-    commitment: Digest | None  # to the class's numbers of this step; None: it has none
-
-
-@record
 class Step:
-    """One optimiser step."""
+    """One optimiser step. What is said of each class stands in the order of the genesis.
+
+    A commitment is SHA-256(salt || content): the content is the class's part of the step (numbers.py), the salt that of
+    the class's secret for kind "step" and this step. Of the numbers over several classes the secret is the joint one
+    and the class path "*".
+    """
 
     KIND: ClassVar[str] = "step"
     VERSION: ClassVar[int] = 1
 
     step: Whole
     phase: Line
-    examples: Digest  # Merkle root over slot u64be || tag leaf, in the order of the slots
-    classes: ByClass[ClassStep]
-    unknown: Whole  # examples in quarantine because nobody to be believed vouches for them
-    policy: Digest | None
-    weights: Digest | None  # the class by layer table of weights and buffer grants in force
+    slots: Digest  # Merkle root over slot u64be || tag leaf, all slots of the batch in order
+    examples: tuple[Whole, ...]  # of each class in the batch, whether it trained or was denied
+    numbers: tuple[Digest | None, ...]  # commitments; None: denied everywhere, no rows, or nothing was measured
+    joint: Digest | None  # commitment to the numbers over several classes; None: nothing was measured
+    quarantined: Whole  # slots whose examples nobody to be believed vouches for: never read
+    weights: Digest | None  # of the blob `weights`, the admission table in force; None: no policy
     updated: Flags  # 0: the layer's parameters, buffers and optimiser state are bit for bit what they were
-    blobs: Blobs
+    blobs: Blobs  # `weights`, in the first step of each segment that the table is in force in
 
 
 @record
@@ -93,17 +98,21 @@ class Profile:
 
 @record
 class TrainingState:
-    """The state of training, each part as a Merkle root over its tensors by name."""
+    """The state of training, each part as a Merkle root over its tensors in the order of their names.
+
+    A leaf is SHA-256(0x00 || name | type | shape in brackets \\n || the values, little-endian, in row order), such as
+    `conv.weight|torch.float32|(8, 2, 3, 3)`.
+    """
 
     parameters: Digest
     buffers: Digest
-    optimizer: Digest
-    random: Digest  # seeds and positions of the random streams
+    optimizer: Digest  # what optimisers and methods remember
+    random: Digest  # SHA-256 of {"seed", "step"} in RFC 8785 form: every stream of random numbers follows from them
 
 
 @record
 class State:
-    """What the run has come to, so that a replay can be compared with it."""
+    """What the run has come to, so that a replay can be compared with it, and the numbers of the steps up to here."""
 
     KIND: ClassVar[str] = "state"
     VERSION: ClassVar[int] = 1
@@ -132,7 +141,10 @@ class Decision:
 
 @record
 class End:
-    """The last entry: the run is done, and this is what came out."""
+    """The last entry: the run is done, and this is what came out.
+
+    `result.json` holds times too, which no replay arrives at; what of it can be repeated is here.
+    """
 
     KIND: ClassVar[str] = "end"
     VERSION: ClassVar[int] = 1
@@ -140,5 +152,5 @@ class End:
     step: Whole  # how many steps were done
     outcome: Literal["finished", "stopped"]
     state: TrainingState
-    result: Digest  # of the result record
+    metrics: ByName[Float]  # of the last evaluation
     blobs: Blobs

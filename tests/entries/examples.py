@@ -6,7 +6,6 @@ from explorer.entries.fields import Blob, LedgerState, write_float
 from explorer.entries.kinds import Entry
 from explorer.entries.project import Access, Deletion, Observation
 from explorer.entries.run import (
-    ClassStep,
     Decision,
     End,
     Genesis,
@@ -44,19 +43,17 @@ EXAMPLES: tuple[Entry, ...] = (
     Step(
         step=0,
         phase="warm-up",
-        examples=A,
-        classes={
-            "open/mit": ClassStep(examples=60, outcome="trained", commitment=B),
-            "quarantine": ClassStep(examples=4, outcome="denied", commitment=None),
-        },
-        unknown=4,
-        policy=B,
+        slots=A,
+        examples=(60, 0),
+        numbers=(B, None),
+        joint=C,
+        quarantined=4,
         weights=C,
         updated="10",
-        blobs=dict(NUMBERS),
+        blobs={"weights": Blob(sha256=C, size=340)},
     ),
     Profile(step=1, probes=A, classes={"open/mit": B}, joint=C, blobs=dict(NUMBERS)),
-    State(step=1, state=STATE, blobs={}),
+    State(step=1, state=STATE, blobs=dict(NUMBERS)),
     Decision(
         step=1,
         action="freeze",
@@ -67,7 +64,7 @@ EXAMPLES: tuple[Entry, ...] = (
         evidence={"open/mit": A},
         blobs={},
     ),
-    End(step=1, outcome="finished", state=STATE, result=B, blobs={}),
+    End(step=1, outcome="finished", state=STATE, metrics={"accuracy": write_float(0.9)}, blobs={}),
     Access(ledger=LEDGER, grant=A, query=B, blobs={}),
     Deletion(
         ledger=LEDGER, request=A, subject="personal/customer", level="G2", evidence={"counterfactual": B}, blobs={}
