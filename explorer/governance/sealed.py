@@ -1,0 +1,207 @@
+"""Sealed regions in a model: what belongs to one class takes part where it is switched on, and is absent elsewhere.
+
+*Adapters* are low-rank maps beside linear layers and convolutions: the layer's output plus `up(down(input))`, where
+`up` begins as zero, so that a new adapter changes nothing. They are children of their layer, named `@region`; the
+model's own parameters keep their names. *Modules* are parts that the model has already, with a path around them:
+switched off, such a module is not run and returns zeros of its input's shape, so what runs around it goes on alone.
+
+In evaluation and at inference every region is off unless the caller says otherwise:
+
+    with switched_on(model, ["customer"]):
+        model(inputs)
+
+Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, arXiv:2106.09685.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from explorer.data.streams import torch_stream
+from explorer.errors import RecipeError, unknown
+from explorer.provenance.layers import ADAPTER
+from explorer.provenance.sealed import SealedRegion, region_of
+
+ADAPTED = (nn.Linear, nn.Conv2d)
+
+
+@dataclass(slots=True, eq=False)
+class Switch:
+    """Which regions take part in a forward pass; one for each model."""
+
+    regions: tuple[str, ...]  # all there are
+    on: frozenset[str] = frozenset()
+
+
+class Adapter(nn.Module):
+    """A low-rank map of what its layer maps. `down` is drawn as such a layer is, from the stream that is current."""
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, *, rank: int, region: str, switch: Switch) -> None:
+        super().__init__()
+        self.region, self.switch = region, switch
+        self.down, self.up = _linear(layer, rank) if isinstance(layer, nn.Linear) else _convolution(layer, rank)
+        nn.init.zeros_(self.up.weight)
+        self.to(layer.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.up(self.down(input))
+
+
+class Gate(nn.Module):
+    """Mixed into the class of a sealed module: runs it where its region is on."""
+
+    sealed: "tuple[str, Switch]"  # its region and the switch
+
+    def forward(self, input: Tensor, *rest: Any, **named: Any) -> Tensor:
+        region, switch = self.sealed
+        if region not in switch.on:
+            return torch.zeros_like(input)
+        output: Tensor = super().forward(input, *rest, **named)  # pyright: ignore[reportAttributeAccessIssue]
+        if output.shape != input.shape:
+            raise RecipeError(
+                f"sealed region {region!r}: its module turns {tuple(input.shape)} into"
+                f" {tuple(output.shape)}; expected the shape of the input, and a path around it"
+            )
+        return output
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sealed:
+    """What was sealed in a model."""
+
+    switch: Switch
+    parameters: dict[str, str]  # the region of every parameter that is in one, by name
+
+
+def seal(model: nn.Module, regions: Sequence[SealedRegion], *, seed: int) -> Sealed:
+    """Add the regions to a model in place. Modules are on and adapters off, so that whoever looks at the model next
+    meets its own layers, all of them.
+
+    An adapter's numbers depend on the seed and its name alone. Raises `RecipeError` for a region that finds nothing in
+    this model.
+    """
+    switch = Switch(tuple(region.name for region in regions))
+    switch.on = frozenset(region.name for region in regions if region.module)
+    modules = dict(model.named_modules())
+    for region in regions:
+        if region.module:
+            _gate(modules, region, switch)
+    for region in regions:
+        if region.layers:
+            _adapt(modules, region, regions, switch, seed=seed)
+    return Sealed(switch=switch, parameters=_owned(model, regions))
+
+
+@contextmanager
+def switched_on(model: nn.Module, regions: Collection[str]) -> Iterator[None]:
+    """Run the model with these regions, and afterwards as before. Raises `RecipeError` for one that it lacks."""
+    switch = switch_of(model)
+    for name in regions:
+        if switch is None or name not in switch.regions:
+            raise RecipeError(unknown("sealed region", name, switch.regions if switch else ()))
+    if switch is None:
+        yield
+        return
+    before, switch.on = switch.on, frozenset(regions)
+    try:
+        yield
+    finally:
+        switch.on = before
+
+
+def switch_of(model: nn.Module) -> Switch | None:
+    """The switch of a model with sealed regions."""
+    for module in model.modules():
+        if isinstance(module, Adapter):
+            return module.switch
+        if isinstance(module, Gate):
+            return module.sealed[1]
+    return None
+
+
+def adapter_name(layer: str) -> str:
+    """The module of an adapter, by the name that policies give it.
+
+    >>> adapter_name("layer3.0.conv2@customer")
+    'layer3.0.conv2.@customer'
+    """
+    return layer.replace(ADAPTER, f".{ADAPTER}")
+
+
+def _gate(modules: dict[str, nn.Module], region: SealedRegion, switch: Switch) -> None:
+    """Give the one module a class that asks first, as torch's parametrisations do: every name stays."""
+    assert region.module is not None
+    if region.module not in modules:
+        raise RecipeError(f"sealed region {region.name!r}: {unknown('module', region.module, modules)}")
+    module = modules[region.module]
+    kind = type(module)
+    module.__class__ = type(kind.__name__, (Gate, kind), {})
+    module.sealed = region.name, switch  # pyright: ignore[reportArgumentType]
+
+
+def _adapt(
+    modules: dict[str, nn.Module],
+    region: SealedRegion,
+    regions: Sequence[SealedRegion],
+    switch: Switch,
+    *,
+    seed: int,
+) -> None:
+    """Put an adapter beside every linear layer and convolution that the region asks for."""
+    assert region.rank is not None
+    chosen = {name: module for name, module in modules.items() if name and isinstance(module, ADAPTED)}
+    found = [name for name in chosen if region_of(regions, f"{name}{ADAPTER}{region.name}") is region]
+    if not found:
+        raise RecipeError(
+            f"sealed region {region.name!r}: {', '.join(region.layers or ())}: fits none of the model's linear layers"
+            f" and convolutions: {', '.join(chosen) or 'it has none'}"
+        )
+    for name in found:
+        layer = chosen[name]
+        with torch_stream(torch.device("cpu"), seed, "sealed", region.name, name):
+            adapter = Adapter(layer, rank=region.rank, region=region.name, switch=switch)
+        if not any(isinstance(child, Adapter) for child in layer.children()):
+            layer.register_forward_hook(_add_adapters)
+        layer.add_module(f"{ADAPTER}{region.name}", adapter)
+
+
+def _add_adapters(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    """The layer's output with those of its adapters that are on."""
+    for child in layer.children():
+        if isinstance(child, Adapter) and child.region in child.switch.on:
+            output = output + child(inputs[0])
+    return output
+
+
+def _owned(model: nn.Module, regions: Sequence[SealedRegion]) -> dict[str, str]:
+    owned = {}
+    for name, _ in model.named_parameters():
+        module, adapter, rest = name.partition(f".{ADAPTER}")
+        region = region_of(regions, f"{module}{ADAPTER}{rest.partition('.')[0]}" if adapter else module)
+        if region is not None:
+            owned[name] = region.name
+    return owned
+
+
+def _linear(layer: nn.Linear, rank: int) -> tuple[nn.Linear, nn.Linear]:
+    down = nn.Linear(layer.in_features, rank, bias=False)
+    return down, nn.Linear(rank, layer.out_features, bias=False)
+
+
+def _convolution(layer: nn.Conv2d, rank: int) -> tuple[nn.Conv2d, nn.Conv2d]:
+    """Down with the layer's own window, up place by place."""
+    down = nn.Conv2d(
+        layer.in_channels,
+        rank,
+        layer.kernel_size,  # pyright: ignore[reportArgumentType]
+        stride=layer.stride,  # pyright: ignore[reportArgumentType]
+        padding=layer.padding,  # pyright: ignore[reportArgumentType]
+        dilation=layer.dilation,  # pyright: ignore[reportArgumentType]
+        padding_mode=layer.padding_mode,
+        bias=False,
+    )
+    return down, nn.Conv2d(rank, layer.out_channels, 1, bias=False)
