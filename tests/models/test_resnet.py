@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from explorer.models.resnet import ResNetSpec
+from explorer.models.resnet import FAMILY, ResNetSpec
 from explorer.models.table import MODELS
 
 
 def built(name: str, *, channels: int = 3, classes: int = 10, **parameters: object) -> nn.Module:
-    return MODELS[name](**parameters).build(channels=channels, classes=classes)  # pyright: ignore
+    return MODELS[name](**parameters).build(example_shape=(channels, 32, 32), classes=classes)  # pyright: ignore
 
 
 def weights(depth: int) -> int:
@@ -25,11 +25,10 @@ def weights(depth: int) -> int:
     return total + 64 * 10 + 10
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_depth_in_the_name_is_the_depth(name: str) -> None:
-    kind = MODELS[name]
-    assert issubclass(kind, ResNetSpec)
-    model = built(name)
+@pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.name)
+def test_the_depth_in_the_name_is_the_depth(kind: type[ResNetSpec]) -> None:
+    assert MODELS[kind.name] is kind
+    model = built(kind.name)
     assert sum(parameter.numel() for parameter in model.parameters()) == weights(kind.depth)
     on_the_way = [m for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear) and "shortcut" not in n]
     assert len(on_the_way) == kind.depth
