@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from explorer.data.batches import Typing
 from explorer.data.dataset import Dataset
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop, Setting
@@ -38,13 +39,14 @@ def noise_loop(
     dataset: Dataset | None = None,
     batch_size: int = 8,
     total_steps: int = 10,
+    typing: Typing | None = None,
     **setting: Any,
 ) -> Loop:
     dataset = dataset or noise()
     chosen: dict[str, Any] = {
         "model": model or small_net(),
         "task": Classification(classes=dataset.classes),
-        "batches": noise_batches(dataset, batch_size=batch_size),
+        "batches": noise_batches(dataset, batch_size=batch_size, typing=typing),
         "optimizer": SGDSpec(lr=0.1, weight_decay=0.01),
         "schedule": Constant(),
         "seed": 0,

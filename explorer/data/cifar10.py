@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from explorer import rundir
-from explorer.data.dataset import Dataset, DataSource, Modality, Split
+from explorer.data.dataset import DataSource, Modality, Split
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
@@ -46,7 +46,7 @@ class Cifar10(DataSource):
     augment: bool = True
     simulated_classes: Annotated[int, Field(ge=0, le=MAX_CLASSES)] = 0  # of provenance, which the photographs lack
 
-    def load(self, data: Path | None) -> Dataset:
+    def load(self, data: Path | None) -> Images:
         train, test = (_decoded(path) for path in _files(data))
         return Images(
             train=train,

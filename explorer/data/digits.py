@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from explorer.data.dataset import Dataset, DataSource, Modality, Split
+from explorer.data.dataset import DataSource, Modality, Split
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
@@ -42,7 +42,7 @@ class Digits(DataSource):
     size: Literal[8, 16, 32] = 8
     simulated_classes: Annotated[int, Field(ge=0, le=MAX_CLASSES)] = 0  # of provenance, which the digits do not have
 
-    def load(self, data: Path | None) -> Dataset:
+    def load(self, data: Path | None) -> Images:
         table = np.loadtxt(io.BytesIO(gzip.decompress(_content())), delimiter=",")  # 64 pixels from 0 to 16, the label
         images = torch.from_numpy(table[:, :-1].astype(np.float32)).reshape(-1, 1, 8, 8) * (255 / 16)
         if self.size != 8:

@@ -103,7 +103,7 @@ class Loop:
             batch_size=setting.batches.batch_size,
             classes=setting.task.classes,
             model=setting.model,
-            resources=dict(setting.resources),
+            resources={Batches: setting.batches, Task: setting.task, **setting.resources},
             recompute=self._recompute,
         )
         self.call("change_model")
@@ -267,8 +267,6 @@ class Loop:
         kept = [(buffer, buffer.clone()) for name, buffer in self._buffers.items() if name not in share.buffers]
         with torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index), self._modes:
             outputs: Tensor = setting.model(state.rows.inputs)
-        for buffer, before in kept:
-            buffer.copy_(before)
         state.outputs = outputs.float()
         self.call("after_forward")
         state.loss_targets = state.rows.targets
@@ -283,6 +281,8 @@ class Loop:
                 gradient = _in_layout_of(parameter, gradient)
                 before = state.gradients.get(name)
                 state.gradients[name] = gradient if before is None else before + gradient
+        for buffer, was in kept:  # only now: the backward pass holds on to them
+            buffer.copy_(was)
         self.call("after_backward")
         clock.lap("backward")
         return state.loss.detach()

@@ -2,7 +2,7 @@
 
 Brock et al., "FreezeOut", 2017, arXiv:1706.04983; Raghu et al., "SVCCA", 2017, arXiv:1706.05806. The share that is
 frozen is a share of the model's multiply-adds, in the order in which the layers run, so that it is a share of work;
-the last layer always trains. A frozen layer also keeps its normalisation statistics.
+the last layer always trains. A frozen layer keeps its normalisation statistics as well.
 """
 
 from collections.abc import Sequence
@@ -60,14 +60,6 @@ class LayerFreezing(Method):
     def change_plan(self, state: State) -> None:
         frozen = self._frozen(state)
         state.shares = tuple(deny(share, frozen) for share in state.shares)
-
-    def before_forward(self, state: State) -> None:
-        for leaf in self._frozen(state):
-            leaf.module.eval()
-
-    def after_forward(self, state: State) -> None:
-        for leaf in self._frozen(state):
-            leaf.module.train()
 
     def neutral(self) -> Self:
         return replace(self, level=0.0)

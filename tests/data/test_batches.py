@@ -10,6 +10,8 @@ from explorer.data.batches import Batch, dense
 from explorer.data.streams import stream
 from tests.data_for_tests import noise, noise_batches
 
+SLOTS = np.arange(8)
+
 
 @pytest.mark.parametrize("batch_size", [1, 6, 7, 20, 33, 50])
 def test_every_epoch_is_a_permutation(batch_size: int) -> None:
@@ -35,24 +37,24 @@ def test_the_order_depends_on_the_seed() -> None:
 
 def test_reading_gives_the_examples_of_those_numbers() -> None:
     batches = noise_batches()
-    images, labels = batches.read(4)
+    images, labels = batches.read(4, SLOTS)
     for row, index in enumerate(batches.indices(4)):
-        assert torch.equal(images[row], batches.dataset.train.images[index])
+        assert torch.equal(images[row], batches.dataset.train.inputs[index])
         assert labels[row] == batches.dataset.train.labels[index]
 
 
 def test_without_augmentation_images_stay_as_they_are() -> None:
     batches = noise_batches()
-    images, _ = batches.read(0)
-    assert torch.equal(batches.preprocess(images, 0), images)
+    images, _ = batches.read(0, SLOTS)
+    assert torch.equal(batches.augment(images, 0, SLOTS), images)
 
 
 def test_crops_and_mirrors_against_loops() -> None:
     """Every image is a window of itself, padded by reflection, mirrored or not, as its slot has drawn."""
     pad = 2
     batches = noise_batches(replace(noise(), crop=pad, flip=True), batch_size=16)
-    images, _ = batches.read(3)
-    found = batches.preprocess(images, 3).numpy()
+    images, _ = batches.read(3, np.arange(16))
+    found = batches.augment(images, 3, np.arange(16)).numpy()
     draws = stream(0, "augment", 3)
     corners = draws.integers(0, 2 * pad + 1, (2, 16))
     mirrored = draws.random(16) < 0.5
@@ -67,15 +69,15 @@ def test_crops_and_mirrors_against_loops() -> None:
 
 def test_augmentation_is_keyed_by_step() -> None:
     batches = noise_batches(replace(noise(), crop=2, flip=True))
-    images, _ = batches.read(0)
-    assert torch.equal(batches.preprocess(images, 1), batches.preprocess(images, 1))
-    assert not torch.equal(batches.preprocess(images, 1), batches.preprocess(images, 2))
+    images, _ = batches.read(0, SLOTS)
+    assert torch.equal(batches.augment(images, 1, SLOTS), batches.augment(images, 1, SLOTS))
+    assert not torch.equal(batches.augment(images, 1, SLOTS), batches.augment(images, 2, SLOTS))
 
 
 def test_normalised_images_in_float64() -> None:
     dataset = replace(noise(), mean=(0.4, 0.6), std=(0.2, 0.3))
-    images = dataset.train.images
-    found = noise_batches(dataset).normalise(images).numpy()
+    images = dataset.train.inputs
+    found = noise_batches(dataset).prepare(images).numpy()
     mean = np.array([0.4, 0.6]).reshape(1, 2, 1, 1)
     std = np.array([0.2, 0.3]).reshape(1, 2, 1, 1)
     np.testing.assert_allclose(found, (images.numpy() / 255.0 - mean) / std, rtol=0, atol=1e-6)
@@ -84,10 +86,10 @@ def test_normalised_images_in_float64() -> None:
 
 def test_a_batch_knows_its_slots_and_rows() -> None:
     batches = noise_batches()
-    batch: Batch = batches.transfer(*batches.read(0))
+    batch: Batch = batches.transfer(*batches.read(0, SLOTS), slots=SLOTS, code=3)
     assert len(batch) == 8
     assert batch.slots.tolist() == list(range(8))
-    assert batch.codes.tolist() == [0] * 8
+    assert batch.codes.tolist() == [3] * 8
     assert batch.targets is batch.labels
     rows = batch.rows(torch.tensor([5, 2]))
     assert rows.slots.tolist() == [5, 2]

@@ -50,7 +50,7 @@ def test_pixels_and_labels(data: Path) -> None:
     for attempt in ("decoded", "from the cache"):
         dataset = Cifar10().load(data)
         expected = np.stack(pictures(4)).transpose(0, 3, 1, 2)
-        assert (dataset.train.images.numpy() == expected).all(), attempt
+        assert (dataset.train.inputs.numpy() == expected).all(), attempt
         assert dataset.train.labels.tolist() == [0, 1, 2, 3]
         assert (dataset.classes, dataset.crop, dataset.flip) == (10, 4, True)
     plain = Cifar10(augment=False).load(data)

@@ -18,7 +18,7 @@ def test_the_halves_are_the_file_in_its_order() -> None:
     dataset = Digits().load(None)
     assert (len(dataset.train), len(dataset.test)) == (899, 898)
     assert dataset.example_shape == (1, 8, 8)
-    both = torch.cat([dataset.train.images, dataset.test.images]).flatten(1).numpy()
+    both = torch.cat([dataset.train.inputs, dataset.test.inputs]).flatten(1).numpy()
     assert (both == np.round(images * (255 / 16))).all()
     assert (torch.cat([dataset.train.labels, dataset.test.labels]).numpy() == labels).all()
     assert set(dataset.train.labels.tolist()) == set(range(10))
@@ -26,7 +26,7 @@ def test_the_halves_are_the_file_in_its_order() -> None:
 
 def test_mean_and_deviation_are_those_of_the_training_side() -> None:
     dataset = Digits().load(None)
-    pixels = dataset.train.images.numpy().astype(np.float64) / 255
+    pixels = dataset.train.inputs.numpy().astype(np.float64) / 255
     np.testing.assert_allclose(dataset.mean, [pixels.mean()], atol=1e-4)
     np.testing.assert_allclose(dataset.std, [pixels.std()], atol=1e-4)
 
@@ -34,8 +34,8 @@ def test_mean_and_deviation_are_those_of_the_training_side() -> None:
 def test_larger_images_show_the_same() -> None:
     small, large = Digits().load(None), Digits(size=32).load(None)
     assert large.example_shape == (1, 32, 32)
-    back = torch.nn.functional.avg_pool2d(large.train.images.float(), 4)
-    assert torch.corrcoef(torch.stack([back.flatten(), small.train.images.float().flatten()]))[0, 1] > 0.97
+    back = torch.nn.functional.avg_pool2d(large.train.inputs.float(), 4)
+    assert torch.corrcoef(torch.stack([back.flatten(), small.train.inputs.float().flatten()]))[0, 1] > 0.97
 
 
 def test_a_loaded_dataset_is_kept() -> None:

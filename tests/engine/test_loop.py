@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from explorer.data.batches import Typing
 from explorer.engine.initialise import initialise
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.engine.schedule import Linear
-from explorer.engine.state import Microbatch, State
+from explorer.engine.state import Share, State
 from explorer.errors import CheckpointError
+from tests.data_for_tests import typed
 from tests.loop_for_tests import noise_loop, small_net
 
 
@@ -48,28 +50,32 @@ def test_batch_statistics_do_not_accumulate() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned(Method):
-    """A plan of microbatches, made by a function."""
+    """Shares, made by a function of the one share of everything."""
 
     name: ClassVar[str] = "planned"
     kind: ClassVar[Kind] = Kind.PLAN
 
-    plan: Callable[[frozenset[str]], tuple[Microbatch, ...]]
+    plan: Callable[[Share], tuple[Share, ...]]
 
     def change_plan(self, state: State) -> None:
-        state.microbatches = self.plan(state.microbatches[0].parameters)
+        state.shares = self.plan(state.shares[0])
 
 
-def planned(plan: Callable[[frozenset[str]], tuple[Microbatch, ...]], **setting: object) -> Loop:
+def planned(plan: Callable[[Share], tuple[Share, ...]], **setting: object) -> Loop:
     return noise_loop([Planned(plan=plan)], model=small_net("group"), **setting)  # pyright: ignore
+
+
+EVEN, ODD = np.arange(0, 8, 2), np.arange(1, 8, 2)
 
 
 def test_the_denominator_is_the_batch_size_whoever_is_admitted() -> None:
     """Leaving rows out does not turn the others up: their sum is divided by the nominal batch."""
-    some = torch.tensor([1, 4, 6])
-    loop = planned(lambda names: (Microbatch(rows=some, parameters=names),))
+    some = np.array([1, 4, 6])
+    loop = planned(lambda share: (replace(share, slots=some),))
     loss = float(loop.step())
     reference = noise_loop(model=small_net("group"))
     reference.prepare_step()
+    reference.read_share(reference.state.shares[0])
     batch = reference.state.batch
     assert batch is not None
     logits = reference.setting.model(batch.inputs[some]).detach().double()
@@ -77,25 +83,65 @@ def test_the_denominator_is_the_batch_size_whoever_is_admitted() -> None:
     assert loss == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_microbatches_are_summed_in_order_and_the_classes_of_a_step_add_up() -> None:
-    even, odd = torch.arange(0, 8, 2), torch.arange(1, 8, 2)
-    split = planned(lambda names: tuple(Microbatch(rows=rows, parameters=names) for rows in (even, odd)))
+def test_shares_are_summed_in_order_and_the_classes_of_a_step_add_up() -> None:
+    split = planned(lambda share: tuple(replace(share, slots=slots) for slots in (EVEN, ODD)))
     whole = noise_loop(model=small_net("group"))
     assert float(split.step()) == pytest.approx(float(whole.step()), rel=1e-5)
     assert distance(gradients(split), gradients(whole)) < 1e-5
 
 
+def test_weights_multiply_the_gradient_of_a_share() -> None:
+    weighted = planned(lambda share: (replace(share, weights={"0.weight": 0.25}),))
+    whole = noise_loop(model=small_net("group"))
+    weighted.step()
+    whole.step()
+    found, expected = gradients(weighted), gradients(whole)
+    for name, gradient in expected.items():
+        assert torch.equal(found[name], gradient * 0.25 if name == "0.weight" else gradient), name
+
+
+def test_a_typed_step_has_a_share_for_each_class_in_the_order_of_the_codes() -> None:
+    loop = noise_loop(model=small_net("group"), typing=typed(classes=3))
+    loop.step()
+    assert [(share.code, share.name) for share in loop.state.shares] == [(c, f"open/class-{c}") for c in (1, 2, 3)]
+    slots = np.concatenate([share.slots for share in loop.state.shares])
+    assert sorted(slots) == list(range(8))
+    for share in loop.state.shares:
+        numbers = loop.setting.batches.indices(0)[share.slots]
+        assert (loop.setting.batches.typing.codes[numbers] == share.code).all()
+
+
+def test_the_quarantine_is_never_read() -> None:
+    """Whatever the methods are: its rows could be anything."""
+    codes = np.arange(20) % 2
+    loop = noise_loop(typing=Typing(codes=codes, names={0: "quarantine", 1: "open"}))
+    loop.setting.batches.dataset.train.inputs[codes == 0] = 255
+    other = noise_loop(typing=Typing(codes=codes, names={0: "quarantine", 1: "open"}))
+    for _ in range(3):
+        assert float(loop.step()) == float(other.step())
+    admitted = noise_loop(typing=Typing(codes=codes, names={0: "unsafe", 1: "open"}))
+    admitted.setting.batches.dataset.train.inputs[codes == 0] = 255
+    assert float(admitted.step()) != float(noise_loop(typing=admitted.setting.batches.typing).step()), "the control"
+
+
+def test_buffers_that_a_share_may_not_change_are_put_back() -> None:
+    denied = noise_loop([Planned(plan=lambda share: (replace(share, buffers=frozenset()),))])
+    before = {name: buffer.clone() for name, buffer in denied.setting.model.named_buffers()}
+    denied.step()
+    assert before and all(torch.equal(b, before[name]) for name, b in denied.setting.model.named_buffers())
+    free = noise_loop()
+    free.step()
+    assert not torch.equal(free.setting.model.get_buffer("1.running_mean"), before["1.running_mean"]), "the control"
+    for name, gradient in gradients(free).items():
+        assert torch.equal(gradients(denied)[name], gradient), "the pass itself is the same"
+
+
 @pytest.mark.parametrize("spec", [SGDSpec(lr=0.1, weight_decay=0.1), AdamWSpec(lr=0.1, weight_decay=0.1)])
-def test_what_no_microbatch_may_change_stays_to_the_last_bit(spec: OptimizerSpec) -> None:
+def test_what_no_share_may_change_stays_to_the_last_bit(spec: OptimizerSpec) -> None:
     """After some ordinary steps, so that there are momenta that could move it."""
     closed = {"0.weight", "7.bias"}
     loop = planned(
-        lambda names: (
-            (Microbatch(rows=slice(0, 8), parameters=names - closed),)
-            if shut
-            else (Microbatch(rows=slice(0, 8), parameters=names),)
-        ),
-        optimizer=spec,
+        lambda share: (replace(share, parameters=share.parameters - closed) if shut else share,), optimizer=spec
     )
     shut = False
     for _ in range(3):
@@ -113,7 +159,7 @@ def test_what_no_microbatch_may_change_stays_to_the_last_bit(spec: OptimizerSpec
 
 def test_rows_from_which_nobody_may_learn_are_not_even_read() -> None:
     """No forward either, so that BatchNorm does not see them."""
-    loop = noise_loop([Planned(plan=lambda names: (Microbatch(rows=slice(0, 8), parameters=frozenset()),))])
+    loop = noise_loop([Planned(plan=lambda share: (replace(share, parameters=frozenset()),))])
     before = {name: tensor.clone() for name, tensor in loop.tensors().items()}
     assert float(loop.step()) == 0
     assert all(torch.equal(tensor, before[name]) for name, tensor in loop.tensors().items())
@@ -122,14 +168,13 @@ def test_rows_from_which_nobody_may_learn_are_not_even_read() -> None:
 
 def test_one_parameter_may_learn_from_one_part_only() -> None:
     """The weights of the first layer see the even rows, everything else sees all."""
-    even, odd = torch.arange(0, 8, 2), torch.arange(1, 8, 2)
     loop = planned(
-        lambda names: (
-            Microbatch(rows=even, parameters=names),
-            Microbatch(rows=odd, parameters=names - {"0.weight"}),
+        lambda share: (
+            replace(share, slots=EVEN),
+            replace(share, slots=ODD, parameters=share.parameters - {"0.weight"}),
         )
     )
-    alone = planned(lambda names: (Microbatch(rows=even, parameters=names),))
+    alone = planned(lambda share: (replace(share, slots=EVEN),))
     whole = noise_loop(model=small_net("group"))
     for each in (loop, alone, whole):
         each.step()
@@ -147,11 +192,10 @@ class Twice(Method):
     kind: ClassVar[Kind] = Kind.RECOMPUTE
 
     def change_gradients(self, state: State) -> None:
-        parameters = state.regions["shared"].parameters.values()
-        first = [p.grad.clone() for p in parameters if p.grad is not None]
+        first = state.gradients
         state.recompute()
-        second = [p.grad for p in parameters if p.grad is not None]
-        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        assert first is not state.gradients and first.keys() == state.gradients.keys()
+        assert all(torch.equal(gradient, state.gradients[name]) for name, gradient in first.items())
 
 
 def with_dropout() -> nn.Sequential:
@@ -262,4 +306,3 @@ def test_a_step_leaves_the_rows_of_the_batch_alone() -> None:
     whole = noise_loop()
     whole.step()
     assert whole.state.rows is whole.state.batch
-    assert replace(whole.state.microbatches[0], rows=slice(0, 8)) == whole.state.microbatches[0]

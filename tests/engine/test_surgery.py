@@ -75,6 +75,6 @@ def test_the_model_is_left_as_it_was() -> None:
 
 def test_multiply_adds_of_a_resnet() -> None:
     """ResNet-20 on 32x32 images takes about 41 million multiply-adds (He et al. 2016: 0.041 billion)."""
-    found = leaves(MODELS["resnet20"]().build(channels=3, classes=10), torch.zeros(1, 3, 32, 32))
+    found = leaves(MODELS["resnet20"]().build(example_shape=(3, 32, 32), classes=10), torch.zeros(1, 3, 32, 32))
     assert sum(leaf.cost for leaf in found) == pytest.approx(41e6, rel=0.02)
     assert found[0].name == "conv" and found[-1].name == "head"

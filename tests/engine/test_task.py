@@ -32,7 +32,7 @@ def test_metrics_over_several_batches_in_evaluation_mode() -> None:
     linear = model[2]
     assert isinstance(linear, nn.Linear)
     found = Classification(classes=3).evaluate(model, batches)
-    x = (dataset.test.images.numpy().astype(np.float64) / 255 - 0.5) / 0.25
+    x = (dataset.test.inputs.numpy().astype(np.float64) / 255 - 0.5) / 0.25
     logits = x.reshape(len(x), -1) @ linear.weight.detach().double().numpy().T + linear.bias.detach().double().numpy()
     labels = dataset.test.labels.numpy()
     assert found["accuracy"] == (logits.argmax(1) == labels).mean()

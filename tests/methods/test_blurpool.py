@@ -106,7 +106,7 @@ def test_both_off_is_an_error() -> None:
 
 
 def test_parameter_names_and_order_do_not_change() -> None:
-    model = MODELS["resnet20"]().build(channels=3, classes=10)
+    model = MODELS["resnet20"]().build(example_shape=(3, 32, 32), classes=10)
     before = [(name, id(parameter)) for name, parameter in model.named_parameters()]
     assert changed(model) == [
         "stages.1.0.conv1",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from tests.loop_for_tests import noise_loop, small_net
 
 
 def leaf(name: str, cost: int) -> Leaf:
-    return Leaf(name=name, module=nn.Identity(), parameters=(name,), cost=cost)
+    return Leaf(name=name, module=nn.Identity(), parameters=(name,), buffers=(), cost=cost)
 
 
 def test_the_share_is_a_line_from_start_to_the_end() -> None:
@@ -134,15 +135,16 @@ def test_freezing_by_zero_gradients_would_move_the_weights() -> None:
     assert not torch.equal(loop.tensors()["model/0.weight"], before)
 
 
-def test_statistics_would_move_without_evaluation_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_would_move_if_only_gradients_were_denied() -> None:
     """The control of the buffers."""
     loop = at_the_start_of_freezing(level=1.0)
-    monkeypatch.setattr(LayerFreezing, "before_forward", lambda self, state: None)
     while "1" not in frozen_now(loop):
         loop.step()
     before = loop.tensors()["model/1.running_mean"].clone()
-    loop._hooks["before_forward"] = []
-    loop.step()
+    loop.prepare_step()
+    everything = frozenset(name for name, _ in loop.setting.model.named_buffers())
+    loop.state.shares = tuple(replace(share, buffers=everything) for share in loop.state.shares)
+    loop._passes()
     assert not torch.equal(loop.tensors()["model/1.running_mean"], before)
 
 

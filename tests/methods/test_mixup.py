@@ -97,8 +97,9 @@ def test_a_step_mixes_images_and_targets_alike(batch_size: int) -> None:
     loop = noise_loop([MixUp(alpha=1.0)], dataset=noise(), batch_size=batch_size)
     plain = noise_loop(batch_size=batch_size)
     loop.state.step = plain.state.step = 3
-    loop.prepare_step()
-    plain.prepare_step()
+    for each in (loop, plain):
+        each.prepare_step()
+        each.read_share(each.state.shares[0])
     mixed, raw = loop.state.batch, plain.state.batch
     assert mixed is not None and raw is not None
     draws = stream(0, "mixup", 3)
@@ -116,6 +117,6 @@ def test_a_step_mixes_images_and_targets_alike(batch_size: int) -> None:
 def test_mixing_keeps_the_raw_batch() -> None:
     """Nothing is written into the examples that were read."""
     loop = noise_loop([MixUp(alpha=1.0)])
-    before: Tensor = loop.setting.batches.dataset.train.images.clone()
+    before: Tensor = loop.setting.batches.dataset.train.inputs.clone()
     loop.step()
-    assert torch.equal(loop.setting.batches.dataset.train.images, before)
+    assert torch.equal(loop.setting.batches.dataset.train.inputs, before)

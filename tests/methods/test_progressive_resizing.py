@@ -74,8 +74,9 @@ def test_a_step_trains_on_resized_images_that_are_not_square() -> None:
     plain = noise_loop(dataset=noise(shape=(2, 12, 6)))
     seen = []
     for _ in range(10):
-        loop.prepare_step()
-        plain.prepare_step()
+        for each in (loop, plain):
+            each.prepare_step()
+            each.read_share(each.state.shares[0])
         mine, full = loop.state.batch, plain.state.batch
         assert mine is not None and full is not None
         size = (mine.inputs.size(2), mine.inputs.size(3))

@@ -5,29 +5,29 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from explorer.engine.method import Moment
 from explorer.engine.optimizer import SGDSpec
 from explorer.methods.sam import SAM, perturb, restore
+from tests.data_for_tests import typed
 from tests.loop_for_tests import noise_loop, small_net
 
 
-def with_gradients(seed: int = 0) -> list[nn.Parameter]:
+def with_gradients(seed: int = 0) -> tuple[list[nn.Parameter], list[Tensor]]:
     generator = torch.Generator().manual_seed(seed)
-    parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((4, 3), (5,), (2, 2, 3))]
-    for parameter in parameters:
-        parameter.grad = torch.randn(parameter.shape, generator=generator)
-    return parameters
+    shapes = ((4, 3), (5,), (2, 2, 3))
+    parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
+    return parameters, [torch.randn(shape, generator=generator) for shape in shapes]
 
 
 def test_the_perturbation_in_float64() -> None:
-    parameters = with_gradients()
+    parameters, gradients = with_gradients()
     before = [p.detach().double().numpy().copy() for p in parameters]
-    gradients = [p.grad.double().numpy() for p in parameters if p.grad is not None]
-    kept = perturb(parameters, rho=0.3)
-    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
-    for parameter, old, gradient in zip(parameters, before, gradients, strict=True):
+    kept = perturb(parameters, gradients, rho=0.3)
+    exact = [gradient.double().numpy() for gradient in gradients]
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in exact))
+    for parameter, old, gradient in zip(parameters, before, exact, strict=True):
         np.testing.assert_allclose(parameter.detach(), old + 0.3 * gradient / norm, atol=1e-6)
     steps = [(p.detach().double() - old.double()).flatten() for p, old in zip(parameters, kept, strict=True)]
     moved = torch.cat(steps).norm().item()
@@ -38,11 +38,9 @@ def test_the_perturbation_in_float64() -> None:
 
 
 def test_a_zero_gradient_moves_nothing() -> None:
-    parameters = with_gradients()
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
+    parameters, gradients = with_gradients()
     before = [p.detach().clone() for p in parameters]
-    perturb(parameters, rho=1.0)
+    perturb(parameters, [torch.zeros_like(gradient) for gradient in gradients], rho=1.0)
     assert all(torch.equal(p, old) for p, old in zip(parameters, before, strict=True))
 
 
@@ -133,12 +131,24 @@ def test_the_loss_reported_is_the_one_at_the_weights() -> None:
     assert float(sam.step()) == float(plain.step())
 
 
-def test_a_parameter_without_gradient_is_not_perturbed() -> None:
-    """Its neighbours' norm does not count it either."""
-    parameters = with_gradients()
-    alone = with_gradients()[:2]
-    perturb(parameters[:2], rho=0.3)
-    perturb(alone, rho=0.3)
-    for one, other in zip(parameters, alone, strict=False):
-        assert torch.equal(one, other)
-    assert torch.equal(parameters[2], with_gradients()[2])
+def test_every_class_perturbs_by_its_own_gradient_alone() -> None:
+    """What a class adds to the step is the same whatever the other class holds."""
+    found = []
+    for blank in (False, True):
+        loop = noise_loop([SAM(rho=0.5)], model=small_net("group"), typing=typed(classes=2))
+        if blank:
+            loop.setting.batches.dataset.train.inputs[loop.setting.batches.typing.codes == 2] = 255
+        loop.prepare_step()
+        share = loop.state.shares[0]
+        for parameter in loop.setting.model.parameters():
+            parameter.grad = None
+        loop._passes()
+        loop.read_share(share)
+        loop._take_gradients(share)
+        loop.call("change_gradients")
+        found.append({name: gradient.clone() for name, gradient in loop.state.gradients.items()})
+        summed = {name: p.grad for name, p in loop.setting.model.named_parameters() if p.grad is not None}
+        found.append({name: gradient.clone() for name, gradient in summed.items()})
+    mine, total, mine_again, other_total = found
+    assert all(torch.equal(mine[name], mine_again[name]) for name in mine)
+    assert not all(torch.equal(total[name], other_total[name]) for name in total), "the control: the other class counts"
