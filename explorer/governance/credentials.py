@@ -1,0 +1,175 @@
+"""The credentials of a run, checked all together: what may train, as what, and what is set aside.
+
+Everything that a run believes hangs on its trust file: the taxonomy, the policy, the attestation of its tags. Then each
+training example is held against its tag: the content has to be the one that the tag commits to.
+
+A forged document is refused always. What is true and vouches for too little is decided by the policy's `quarantine`:
+`refuse` stops with the first example, by slot and reason; `weight-zero` keeps the slot of every such example and never
+reads it. Without a policy nothing allows such examples, so they are refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.canonical import digest
+from explorer.data.dataset import Split
+from explorer.errors import ProvenanceError
+from explorer.governance.documents import ATTESTATION, TRUST, Documents
+from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
+from explorer.provenance.attestation import VerifiedTags, verify_tags, weigh_tags
+from explorer.provenance.commitments import commit
+from explorer.provenance.policy import Quarantine
+from explorer.provenance.routing import Routing, bind, policy_for
+from explorer.provenance.salts import Salts, read_salts
+from explorer.provenance.signed import open_document
+from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
+from explorer.provenance.trust import Trust, parse_trust
+
+# Why an example is in quarantine, beside the reasons of `provenance.vouching.Reason`.
+NO_TAG = "no-tag"
+TAGGED = "tagged-quarantine"
+ERASED = "erased"  # the salt of its tag was destroyed
+OTHER_CONTENT = "other-content"  # it is not what its tag commits to
+
+_WORDS = {
+    NO_TAG: "it has no tag",
+    TAGGED: "it is tagged as quarantine, because nobody vouches for what it is",
+    ERASED: "its salt was destroyed: the example was erased and must not train",
+    OTHER_CONTENT: "its content is not the one that was tagged, or the salt is another example's",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Credentials:
+    """What a run may believe about its training examples, and what it may do with them."""
+
+    trust: Trust
+    tags: VerifiedTags
+    routing: Routing | None  # None: the recipe routes nothing
+    codes: np.ndarray  # N, int64: the taxonomy's number of each example's class; 0: quarantine
+    quarantine: Mapping[str, tuple[int, ...]]  # reason -> numbers of examples; empty: there are none
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The path of every class, by its number."""
+        return {code: path for path, code in self.tags.codes.items()}
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that have examples, in the order of their numbers; the quarantine is not among them."""
+        names = self.names
+        return tuple(names[code] for code in np.unique(self.codes).tolist() if names[code] != QUARANTINE)
+
+    @property
+    def identity(self) -> dict[str, str | None]:
+        """The digests that are part of a run's identity."""
+        return {
+            "trust": self.trust.digest,
+            "taxonomy": self.tags.table.taxonomy,
+            "tags": self.tags.root,
+            "attestation": self.tags.attestation,
+            "policy": None if self.routing is None else self.routing.policy.digest,
+            "quarantine": digest(quarantine_json(self.quarantine)) if self.quarantine else None,
+        }
+
+
+def quarantine_json(quarantine: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    """The quarantine as JSON: reasons, and the numbers of the examples."""
+    return {reason: list(numbers) for reason, numbers in sorted(quarantine.items())}
+
+
+def check(documents: Documents, examples: Split, *, absent: frozenset[str] = frozenset()) -> Credentials:
+    """Check the documents and every example. The content of examples of `absent` classes is not looked at.
+
+    Raises `ProvenanceError` that names the document, or slot and reason.
+    """
+    now, where = documents.judged, documents.where
+    trust = parse_trust(documents.trust, where=str(where / TRUST))
+    signed = open_document(documents.taxonomy, TAXONOMY, trust=trust, now=now, where=str(where / TAXONOMY_FILE))
+    routing = _routing(documents, signed.value, trust)
+    lenient = routing is not None and routing.policy.quarantine is Quarantine.WEIGHT_ZERO
+    tags = (weigh_tags if lenient else verify_tags)(
+        documents.table,
+        documents.attestation,
+        taxonomy=signed.value,
+        trust=trust,
+        now=now,
+        where=str(where / ATTESTATION),
+    )
+    salts = _salts(documents, tags)
+    if len(tags.tags) > len(examples):
+        raise ProvenanceError(
+            f"{documents.table}: {len(tags.tags)} tags for {len(examples)} training examples: "
+            "made for another dataset, or another version of it"
+        )
+    codes = np.zeros(len(examples), np.int64)  # in quarantine until shown otherwise
+    codes[: len(tags.tags)] = tags.tags.classes
+    reasons = _unlike(tags, salts, examples, absent) | _doubtful(tags)
+    reasons |= {number: NO_TAG for number in range(len(tags.tags), len(examples))}
+    if reasons and not lenient:
+        first = min(reasons)
+        raise ProvenanceError(_refusal(documents, first, reasons[first], len(reasons), codes, tags))
+    codes[list(reasons)] = tags.codes[QUARANTINE]
+    quarantine = {
+        reason: tuple(sorted(number for number, why in reasons.items() if why == reason))
+        for reason in sorted(set(reasons.values()))
+    }
+    if len(reasons) == len(examples):
+        counted = ", ".join(f"{len(numbers)} {reason}" for reason, numbers in quarantine.items())
+        raise ProvenanceError(f"{where}: every training example is in quarantine ({counted}): nothing is left to train")
+    return Credentials(trust=trust, tags=tags, routing=routing, codes=codes, quarantine=quarantine)
+
+
+def _routing(documents: Documents, taxonomy: Taxonomy, trust: Trust) -> Routing | None:
+    if documents.policy is None:
+        return None
+    where = f"{documents.where}: policy"
+    kind = policy_for(taxonomy)
+    signed = open_document(documents.policy, kind, trust=trust, now=documents.judged, where=where)
+    return bind(signed.value, taxonomy, where=where)
+
+
+def _salts(documents: Documents, tags: VerifiedTags) -> Salts:
+    salts = read_salts(documents.salts)
+    if len(salts) != len(tags.tags):
+        raise ProvenanceError(
+            f"{documents.salts}: {len(salts)} salts for {len(tags.tags)} tags: they belong to another table"
+        )
+    return salts
+
+
+def _doubtful(tags: VerifiedTags) -> dict[int, str]:
+    """The slots whose tags say nothing that is believed."""
+    table, codes = tags.tags, tags.codes
+    found: dict[int, str] = {}
+    for (authority, path), doubt in tags.doubts.items():
+        by = table.authorities == tags.table.authorities.index(authority)
+        found |= dict.fromkeys(np.flatnonzero(by & (table.classes == codes[path])).tolist(), str(doubt.reason))
+    return found | dict.fromkeys(np.flatnonzero(table.classes == codes[QUARANTINE]).tolist(), TAGGED)
+
+
+def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, absent: frozenset[str]) -> dict[int, str]:
+    """The slots whose examples are not, or cannot be shown to be, what was tagged."""
+    unseen = {tags.codes[path] for path in absent if path in tags.codes} | {tags.codes[QUARANTINE]}
+    found: dict[int, str] = {}
+    for slot, code in enumerate(tags.tags.classes.tolist()):
+        if code in unseen:
+            continue
+        salt = salts.of(slot)
+        if salt is None:
+            found[slot] = ERASED
+        elif commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
+            found[slot] = OTHER_CONTENT
+    return found
+
+
+def _refusal(documents: Documents, slot: int, reason: str, number: int, codes: np.ndarray, tags: VerifiedTags) -> str:
+    path = next(path for path, code in tags.codes.items() if code == codes[slot])
+    tagged = f" ({path})" if slot < len(tags.tags) else f" (the table ends at slot {len(tags.tags) - 1})"
+    others = f"; so it is of {number - 1} more" if number > 1 else ""
+    return (
+        f"{documents.where}: the example of slot {slot}{tagged}: {_WORDS[reason]}{others}; "
+        "a policy with quarantine: weight-zero would keep such examples out instead"
+    )
