@@ -1,0 +1,238 @@
+"""The journal of a governed run: from what happened in a step to the entries, commitments and blobs of its ledger.
+
+It knows no training loop. Whoever trains calls, in this order,
+
+    begin(step, state)          once: the place in the ledger that the run goes on from
+    for each step:
+        profile, decision       what was measured and decided before the step's entry
+        step                    the step itself
+        segment                 every so many steps and at the end: their numbers, the state, all of it durable
+    end                         once
+
+A checkpoint of training may be written only while `settled`: right after `segment`. After a crash the run then begins
+at a state that is on record, and what it executes again is compared (writer.py).
+
+The secrets of the classes stand in `private/secrets` of the run, in the order of the genesis, the joint one last.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer import rundir
+from explorer.entries import profiles as profile_numbers
+from explorer.entries.envelope import MAX_BLOBS
+from explorer.entries.fields import Blob, write_float
+from explorer.entries.kinds import Entry, encode
+from explorer.entries.numbers import Floats, StepNumbers, encode_class, encode_joint
+from explorer.entries.profiles import LayerProfiles
+from explorer.entries.run import Decision, End, Genesis, Profile, State, Step, TrainingState
+from explorer.entries.slots import slots_root
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.governance.segments import JOINT, NUMBERS, RecordedStep, Segment
+from explorer.governance.spool import ALL, Spool
+from explorer.governance.writer import Writer
+from explorer.ledger.read import LedgerDirectory
+from explorer.note import Signer
+from explorer.provenance.admission import Admission
+from explorer.provenance.commitments import commit, derived_salt
+from explorer.provenance.salts import Salts, new_salts, read_salts, write_salts
+
+EVIDENCE = "evidence"  # blobs of a decision: evidence/<class>
+WHOLE = "progress [0, 1]"  # the phase of a run without a policy
+
+
+class Book(Protocol):
+    """Where entries go: a ledger under way, or one that a replay is compared with."""
+
+    def begin(self, step: int) -> State | None: ...
+    def write_blob(self, content: bytes) -> str: ...
+    def put(self, leaf: bytes, *, step: int) -> None: ...
+    def commit(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Journal:
+    """Entries of one run, made from numbers."""
+
+    def __init__(
+        self, book: Book, *, genesis: Genesis, secrets: Salts, leaves: NDArray[np.uint8], spool: Spool | None
+    ) -> None:
+        """Use `open`. `leaves` are the leaf hashes of the tag table, rows x 32; without a spool none is written."""
+        if len(secrets) != len(genesis.classes) + 1:
+            raise ProvenanceError(
+                f"{len(secrets)} secrets for {len(genesis.classes)} classes; expected one for each and the joint one"
+            )
+        if 2 * len(genesis.classes) + 2 > MAX_BLOBS:
+            raise LedgerError(f"{len(genesis.classes)} classes; a segment of at most {MAX_BLOBS // 2 - 1} is recorded")
+        self.genesis = genesis
+        self._book, self._secrets, self._leaves, self._spool = book, secrets, leaves, spool
+        self._segment = Segment(genesis.classes)
+
+    @classmethod
+    def open(cls, run: Path, *, genesis: Genesis, signer: Signer, leaves: NDArray[np.uint8]) -> Self:
+        """Begin the ledger in a run's directory, or go on with it.
+
+        Raises `LedgerError` if it is another run's, and `ProvenanceError` if the secrets of its classes are gone.
+        """
+        secrets = _secrets(run, len(genesis.classes) + 1)
+        for slot, name in enumerate([*genesis.classes, ALL]):
+            if secrets.of(slot) is None:
+                raise ProvenanceError(f"{run}: the secret of class {name!r} was destroyed: the run cannot go on")
+        book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
+        return cls(book, genesis=genesis, secrets=secrets, leaves=leaves, spool=Spool(run, genesis))
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was recorded is durable, so that training may write a checkpoint."""
+        return not self._segment.steps
+
+    def begin(self, step: int, state: TrainingState) -> None:
+        """Go on after so many steps. Raises `LedgerError` if the ledger does not know this state at that step."""
+        self._segment = Segment(self.genesis.classes)
+        recorded = self._book.begin(step)
+        if recorded is not None and recorded.state != state:
+            raise LedgerError(
+                f"step {step}: training goes on from another state than the ledger records: found {state}, "
+                f"expected {recorded.state}; delete the checkpoint to go on from an earlier one"
+            )
+
+    def step(
+        self,
+        step: int,
+        *,
+        rows: NDArray[np.int64],
+        examples: Sequence[int],
+        quarantined: int,
+        updated: Sequence[bool],
+        admission: Admission | None = None,
+        numbers: StepNumbers | None = None,
+        sketches: Floats | None = None,
+    ) -> None:
+        """One step. `rows` of the tag table in the order of the slots; `examples` by class; `updated` by layer."""
+        record = RecordedStep(step=step, rows=rows, examples=tuple(examples), numbers=numbers)
+        first = admission is not None and admission.digest not in self._segment.tables
+        commitments: list[str | None] = [None] * len(self.genesis.classes)
+        for place, index in enumerate(numbers.classes if numbers else ()):
+            assert numbers is not None
+            commitments[index] = self._commit(index, Step.KIND, step, encode_class(numbers, place))
+        entry = Step(
+            step=step,
+            phase=str(admission.phase) if admission else WHOLE,
+            slots=slots_root(rows, self._leaves).hex(),
+            examples=record.examples,
+            numbers=tuple(commitments),
+            joint=None if numbers is None else self._commit(None, Step.KIND, step, encode_joint(numbers)),
+            quarantined=quarantined,
+            weights=admission.digest if admission else None,
+            updated="".join("1" if each else "0" for each in updated),
+            blobs=self._blobs({"weights": admission.content} if admission and first else {}),
+        )
+        self._put(entry, step)
+        self._segment.add(record, sketches)
+        if admission:
+            self._segment.tables.add(admission.digest)
+
+    def profile(self, profiles: LayerProfiles) -> None:
+        """What was measured on the probes."""
+        step, found, contents = profiles.step, {}, {}
+        for place, index in enumerate(profiles.classes):
+            name, content = self.genesis.classes[index], profile_numbers.encode_class(profiles, place)
+            found[name] = self._commit(index, Profile.KIND, step, content)
+            contents[f"{NUMBERS}/{name}"] = content
+        contents[JOINT] = profile_numbers.encode_joint(profiles)
+        joint = self._commit(None, Profile.KIND, step, contents[JOINT])
+        blobs = self._blobs(contents)
+        self._put(Profile(step=step, probes=profiles.probes, classes=found, joint=joint, blobs=blobs), step)
+        if self._spool:
+            self._spool.write_entropy(profiles)
+
+    def decision(
+        self,
+        step: int,
+        *,
+        action: str,
+        rule: str,
+        parameters: Mapping[str, float],
+        subjects: Sequence[str],
+        layers: Sequence[str],
+        evidence: Mapping[str, bytes],
+    ) -> None:
+        """What was decided, and by class the canonical bytes of the numbers that decided it."""
+        commitments = {
+            name: self._commit(self.genesis.classes.index(name), Decision.KIND, step, content)
+            for name, content in evidence.items()
+        }
+        entry = Decision(
+            step=step,
+            action=action,  # pyright: ignore[reportArgumentType]  (checked when the entry is encoded)
+            rule=rule,
+            parameters={name: write_float(value) for name, value in parameters.items()},
+            subjects=tuple(subjects),
+            layers=tuple(layers),
+            evidence=commitments,
+            blobs=self._blobs({f"{EVIDENCE}/{name}": content for name, content in evidence.items()}),
+        )
+        self._put(entry, step)
+
+    def segment(self, step: int, state: TrainingState) -> None:
+        """Close the segment after so many steps, with the state that they led to; all of it is durable afterwards."""
+        if self._spool:
+            self._spool.write_contributions(self._segment.steps)
+        self._put(State(step=step, state=state, blobs=self._blobs(self._segment.blobs())), step)
+        self._segment = Segment(self.genesis.classes)
+        self._book.commit()
+
+    def end(self, step: int, state: TrainingState, *, metrics: Mapping[str, float], outcome: str = "finished") -> None:
+        """The run is done. Steps that stand in no segment yet raise `LedgerError`: close it first."""
+        if not self.settled:
+            raise LedgerError(f"the end after {step} steps: {len(self._segment.steps)} of them have no state entry yet")
+        numbers = {name: write_float(value) for name, value in metrics.items()}
+        entry = End(step=step, outcome=outcome, state=state, metrics=numbers, blobs={})  # pyright: ignore
+        self._put(entry, step)
+        self._book.commit()
+
+    def close(self) -> None:
+        """Let others have the ledger, without what is in no segment yet."""
+        self._book.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _put(self, entry: Entry, step: int) -> None:
+        self._book.put(encode(entry), step=step)
+
+    def _blobs(self, contents: Mapping[str, bytes]) -> dict[str, Blob]:
+        return {
+            name: Blob(sha256=self._book.write_blob(content), size=len(content)) for name, content in contents.items()
+        }
+
+    def _commit(self, index: int | None, kind: str, step: int, content: bytes) -> str:
+        """The commitment to content of a class, or of several classes for None."""
+        path = ALL if index is None else self.genesis.classes[index]
+        secret = self._secrets.of(len(self.genesis.classes) if index is None else index)
+        if secret is None:  # erased; a replay alone meets it, and what it compares leaves this out
+            return hashlib.sha256(b"").hexdigest()
+        return commit(derived_salt(secret, kind=kind, class_path=path, step=step), content).hex()
+
+
+def _secrets(run: Path, count: int) -> Salts:
+    """The secrets of the run, made when it begins: in place whole or not at all."""
+    path = run / rundir.SECRETS
+    if not path.exists():
+        if (run / rundir.LEDGER / "checkpoint").exists() and LedgerDirectory(run / rundir.LEDGER).checkpoint().size:
+            raise ProvenanceError(f"{path}: missing, and the ledger beside it was written with it")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        write_salts(temporary, new_salts(count))
+        temporary.rename(path)
+        rundir.flush_directory(path.parent)
+    return read_salts(path)

@@ -1,0 +1,102 @@
+"""The spool: what the ledger's blobs say, as Parquet files for quick questions over many steps.
+
+    contributions/segment-<first step>.parquet    a row for each step, layer and class with numbers
+    entropy/step-<step>.parquet                   a row for each layer and class; the class * is all of them together
+
+`share_num` / `share_den` is the class's share in the summed gradient, `update_num` / `update_sq` its projection on the
+update, and `exact_num` / `update_sq` its exact part in it: over steps and layers add both and divide last. A file is
+written whole or not at all, and executed again the same steps give the same bytes. No signature covers it.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from explorer import rundir
+from explorer.entries.numbers import share_terms
+from explorer.entries.profiles import JOINT, SPECTRUM, LayerProfiles
+from explorer.entries.run import Genesis
+from explorer.governance.segments import RecordedStep
+
+ALL = "*"  # the class of a row that is about all classes together
+_KEYS = {"step": pa.int64(), "layer": pa.dictionary(pa.int32(), pa.string())}
+_KEYS |= {"class": pa.dictionary(pa.int32(), pa.string()), "examples": pa.int32()}
+_TERMS = ("weight", "norm", "share_num", "share_den", "update_num", "update_sq", "exact_num")
+CONTRIBUTIONS = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in _TERMS)])
+ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in JOINT)])
+
+
+class Spool:
+    """The two directories of a run."""
+
+    def __init__(self, run: Path, genesis: Genesis) -> None:
+        self._run, self._genesis = run, genesis
+
+    def write_contributions(self, steps: Sequence[RecordedStep]) -> None:
+        """The numbers of a segment, named by its first step; nothing where nothing was measured."""
+        parts = [self._contributions(each) for each in steps if each.numbers and each.numbers.classes]
+        if parts:
+            path = self._run / rundir.CONTRIBUTIONS / f"segment-{steps[0].step:08d}.parquet"
+            self._write(
+                path, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, CONTRIBUTIONS
+            )
+
+    def write_entropy(self, profiles: LayerProfiles) -> None:
+        """A profile. Adapters, which come last among the layers, have none."""
+        k, layers = len(profiles.classes), len(profiles.joint)
+        numbers = np.full((layers, k + 1, len(JOINT)), np.nan)
+        numbers[:, :k, : len(SPECTRUM)] = profiles.spectra.transpose(1, 0, 2)
+        numbers[:, k] = profiles.joint
+        everybody = len(self._genesis.classes)
+        columns = {
+            "step": np.full(layers * (k + 1), profiles.step),
+            "layer": np.repeat(np.arange(layers), k + 1),
+            "class": np.tile([*profiles.classes, everybody], layers),
+            "examples": np.tile([*profiles.examples, sum(profiles.examples)], layers),
+            **{name: numbers[:, :, column].ravel() for column, name in enumerate(JOINT)},
+        }
+        self._write(self._run / rundir.ENTROPY / f"step-{profiles.step:08d}.parquet", columns, ENTROPY)
+
+    def _contributions(self, step: RecordedStep) -> dict[str, np.ndarray]:
+        """The rows of one step: class by class, layer by layer."""
+        numbers = step.numbers
+        assert numbers is not None
+        k, layers = numbers.weights.shape
+        shares, whole = share_terms(numbers.gram)
+        exact = {} if numbers.exact is None else {"exact_num": numbers.exact.ravel()}
+        return {
+            "step": np.full(k * layers, step.step),
+            "layer": np.tile(np.arange(layers), k),
+            "class": np.repeat(numbers.classes, layers),
+            "examples": np.repeat([step.examples[index] for index in numbers.classes], layers),
+            "weight": numbers.weights.ravel(),
+            "norm": numbers.norms.ravel(),
+            "share_num": shares.ravel().astype(np.float32),
+            "share_den": np.tile(whole, k).astype(np.float32),
+            "update_num": numbers.dots.ravel(),
+            "update_sq": np.tile(numbers.updates, k),
+            **exact,
+        }
+
+    def _write(self, path: Path, columns: dict[str, np.ndarray], schema: pa.Schema) -> None:
+        names = {"layer": self._genesis.layers, "class": (*self._genesis.classes, ALL)}
+        arrays: list[Any] = []
+        for field in schema:
+            values = columns.get(field.name)
+            if values is None:
+                arrays.append(pa.nulls(len(columns["step"]), field.type))
+            elif field.name in names:
+                index = pa.array(values.astype(np.int32))
+                arrays.append(pa.DictionaryArray.from_arrays(index, pa.array(names[field.name], pa.string())))
+            elif field.name in JOINT:  # every number of a profile is finite
+                arrays.append(pa.array(values.astype(np.float32), mask=np.isnan(values)))
+            else:
+                arrays.append(pa.array(values).cast(field.type))
+        target = io.BytesIO()
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), target, compression="zstd")
+        rundir.write_bytes(path, target.getvalue())
