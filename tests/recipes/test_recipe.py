@@ -22,7 +22,9 @@ def recipe(methods: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
 METHODS = "blurpool, channels_last, ema, label_smoothing, layer_freezing, mixup, progressive_resizing, sam"
 TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, schedule"
 SCHEDULES = "constant, cosine, linear, multistep"
-RESNETS = "resnet110, resnet14, resnet20, resnet32, resnet44, resnet56, resnet8"
+MODELS = "gpt, gpt-small, gpt-tiny, resnet110, resnet14, resnet20, resnet32, resnet44, resnet56, resnet8"
+
+TEXT = {"dataset": "source", "model": "gpt-tiny"}
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "misspelt method": (
@@ -39,7 +41,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "misspelt model": (
         lambda: recipe(task={**TASK, "model": "resnet9"}),
-        f": task.model: unknown model 'resnet9'; did you mean 'resnet8'? known: {RESNETS}",
+        f": task.model: unknown model 'resnet9'; did you mean 'resnet8'? known: {MODELS}",
     ),
     "misspelt optimiser": (
         lambda: recipe(optimizer={"adam": {"lr": 1}}),
