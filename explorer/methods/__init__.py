@@ -4,6 +4,7 @@ from explorer.engine.method import Method
 from explorer.methods.blurpool import BlurPool
 from explorer.methods.channels_last import ChannelsLast
 from explorer.methods.ema import EMA
+from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.layer_freezing import LayerFreezing
 from explorer.methods.mixup import MixUp
@@ -16,6 +17,7 @@ METHODS: dict[str, type[Method]] = {
         BlurPool,
         ChannelsLast,
         EMA,
+        GradientClipping,
         LabelSmoothing,
         LayerFreezing,
         MixUp,

@@ -20,6 +20,7 @@ from tests.recipes_for_tests import tiny_recipe, tiny_run
 # Settings under which a method acts in every part of a seven-step run.
 ACTIVE: dict[str, dict] = {
     "ema": {"half_life": 0.2, "every": 2},
+    "gradient_clipping": {"max_norm": 0.1},
     "layer_freezing": {"start": 0.2, "level": 0.9},
     "progressive_resizing": {"delay": 0.3, "finetune": 0.3, "increment": 2},
     "sam": {"rho": 0.5, "interval": 2},
