@@ -1,0 +1,163 @@
+"""Routing: the signed policy, step by step, as what each class of examples may change.
+
+The policy's weights for the present phase narrow every share of a step. Its gradients are taken for the parameters of
+admitted layers alone (autograd prunes the rest, so denying saves work), times the weight where that is a fraction. The
+buffers of denied layers are put back after its passes. A sealed region takes part in its owner's forward and in no
+other. What no class of a step may change has no gradient, and is left by the optimiser exactly as it was.
+
+Cloud et al., "Gradient Routing", 2024, arXiv:2410.04332.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from explorer.engine.method import Kind, Method
+from explorer.engine.state import Share, State
+from explorer.errors import RecipeError, unknown
+from explorer.governance.layers import GovernedLayer, governed_layers
+from explorer.governance.sealed import Switch, seal
+from explorer.governance.session import Session
+from explorer.provenance import routing as policies
+from explorer.provenance.admission import Admission, Admissions
+from explorer.provenance.branches import covers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """What one class may change in one phase, by name."""
+
+    parameters: frozenset[str]
+    weights: Mapping[str, float]  # of parameters, where it is a fraction
+    buffers: frozenset[str]
+    regions: frozenset[str]
+
+
+NOTHING = Grant(parameters=frozenset(), weights={}, buffers=frozenset(), regions=frozenset())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grants:
+    """What all classes may change in one phase."""
+
+    admission: Admission
+    of: Mapping[str, Grant]  # by class path
+    admitted: dict[str, frozenset[int]]  # by parameter: the codes of the classes that may change it
+
+
+class Router:
+    """A policy compiled for the layers of one model."""
+
+    def __init__(
+        self,
+        routing: policies.Routing,
+        *,
+        classes: Sequence[str],
+        codes: Mapping[str, int],
+        layers: Sequence[GovernedLayer],
+    ) -> None:
+        self._routing, self._codes, self._layers = routing, {each: codes[each] for each in classes}, tuple(layers)
+        self._admissions = Admissions(routing, classes=classes, layers=[each.layer for each in layers])
+        self._known: dict[Admission, Grants] = {}
+
+    def at(self, progress: float, conditions: frozenset[str]) -> Grants:
+        """The grants that hold now. Whether a class has examples in this batch makes no difference to them."""
+        admission = self._admissions.at(progress, conditions)
+        if admission not in self._known:
+            self._known[admission] = self._compiled(admission)
+        return self._known[admission]
+
+    def _compiled(self, admission: Admission) -> Grants:
+        of = {each: self._grant(each, admission.row(each)) for each in self._codes}
+        admitted = {
+            name: frozenset(self._codes[each] for each, grant in of.items() if name in grant.parameters)
+            for layer in self._layers
+            for name in layer.parameters
+        }
+        return Grants(admission=admission, of=of, admitted=admitted)
+
+    def _grant(self, class_: str, row: Mapping[str, float]) -> Grant:
+        admitted = [each for each in self._layers if row[each.layer.name] > 0]
+        return Grant(
+            parameters=frozenset(name for each in admitted for name in each.parameters),
+            weights={
+                name: row[each.layer.name] for each in admitted for name in each.parameters if row[each.layer.name] != 1
+            },
+            buffers=frozenset(name for each in admitted for name in each.buffers),
+            regions=frozenset(each.name for each in self._routing.policy.sealed if covers(each.branch, class_)),
+        )
+
+
+def narrowed(share: Share, grant: Grant) -> Share:
+    """The share without what its class may not change."""
+    parameters = share.parameters & grant.parameters
+    weights = {name: grant.weights.get(name, 1.0) * share.weights.get(name, 1.0) for name in parameters}
+    return replace(
+        share,
+        parameters=parameters,
+        weights={name: weight for name, weight in weights.items() if weight != 1},
+        buffers=share.buffers & grant.buffers,
+        regions=grant.regions,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Routing(Method):
+    """Let each class of examples train what the policy admits it to, and nothing else.
+
+    How fast a step is depends on the policy, which a recipe only names: profiles take all steps as equal.
+    """
+
+    name: ClassVar[str] = "routing"
+    kind: ClassVar[Kind] = Kind.PLAN
+    summary: ClassVar[str] = "Lets each class of data train only the layers that the signed policy admits it to."
+    source: ClassVar[str] = "Cloud et al. 2024, arXiv:2410.04332"
+
+    policy: Annotated[str, Field(min_length=1, max_length=64, description="name of the policy")]
+    without: Annotated[
+        tuple[str, ...], Field(max_length=1000, description="classes whose places in the batches stay empty")
+    ] = ()
+
+    def change_model(self, state: State) -> None:
+        session, policy = state.resource(Session), _policy(state)
+        for path in self.without:
+            if path not in session.codes:
+                raise RecipeError(f"routing: without: {unknown('class', path, session.codes)}")
+        sealed = seal(state.model, policy.policy.sealed, seed=state.seed)
+        state.sealed |= sealed.parameters
+        state.resources[Switch] = sealed.switch
+
+    def memory(self, state: State) -> dict[str, Tensor]:
+        """Nothing to remember; but now the model's layers are known, and the policy can be compiled for them."""
+        session, policy = state.resource(Session), _policy(state)
+        layers = governed_layers(state.model, state.layers, policy.policy.sealed)
+        session.layers = tuple(each.layer for each in layers)
+        state.resources[Router] = Router(policy, classes=session.classes, codes=session.codes, layers=layers)
+        state.resource(Switch).on = frozenset()
+        return {}
+
+    def change_plan(self, state: State) -> None:
+        session = state.resource(Session)
+        grants = state.resource(Router).at(state.progress, frozenset(session.conditions))
+        session.notes.admission = grants.admission
+        state.admission = grants.admitted
+        absent = session.absent.union(self.without)
+        here = {path: grant for path, grant in grants.of.items() if path not in absent}
+        state.shares = tuple(narrowed(share, here.get(share.name, NOTHING)) for share in state.shares)
+
+    def before_forward(self, state: State) -> None:
+        assert state.share is not None
+        state.resource(Switch).on = state.share.regions
+
+    def after_forward(self, state: State) -> None:
+        state.resource(Switch).on = frozenset()
+
+
+def _policy(state: State) -> policies.Routing:
+    found = state.resource(Session).routing
+    if found is None:
+        raise RecipeError("routing: this run has no verified policy")
+    return found
