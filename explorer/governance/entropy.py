@@ -1,0 +1,96 @@
+"""Entropy profile: how many directions each layer uses for each class, and how far it tells the classes apart.
+
+Taken on a committed probe set at moments spread evenly over the run, the untrained model first: what a layer tells
+apart before it has learnt anything is the measure of what it does later. See `explorer.governance.spectrum` for the
+numbers and `explorer.governance.probes` for the examples. It observes: a run with it has the same weights.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.state import State
+from explorer.entries.profiles import LayerProfiles
+from explorer.governance.probes import Probes, choose_probes, layer_outputs
+from explorer.governance.session import Session
+from explorer.governance.spectrum import project, separation, spectrum
+
+
+def moments(total_steps: int, *, count: int) -> frozenset[int]:
+    """`count` numbers of steps, spread evenly from 0 to the end, both included; 0 alone for one.
+
+    >>> sorted(moments(100, count=5))
+    [0, 25, 50, 75, 100]
+    """
+    return frozenset(index * total_steps // max(1, count - 1) for index in range(count))
+
+
+def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:
+    """The profile of the model as it is. Classes whose examples are absent are left out; one at least is there."""
+    session = state.resource(Session)
+    present = [path for path in session.classes if path not in session.absent]
+    outputs = {path: layer_outputs(state, probes, path) for path in present}
+    counts = [len(probes.examples[path]) for path in present]
+    labels = np.repeat(np.arange(len(present)), counts)
+    spectra, joint = [], []
+    for leaf in state.layers:
+        rows = [outputs[path][leaf.name] for path in present]
+        spectra.append([spectrum(mine) for mine in rows])
+        joint.append(_joint(torch.cat(rows), labels, state.seed, leaf.name, step, permutations))
+    return LayerProfiles(
+        step=step,
+        probes=probes.root,
+        classes=tuple(session.classes.index(path) for path in present),
+        examples=tuple(counts),
+        spectra=np.array(spectra, np.float64).transpose(1, 0, 2),
+        joint=np.array(joint, np.float64),
+    )
+
+
+def _joint(
+    rows_ND: Tensor, labels: np.ndarray, seed: int, layer: str, step: int, permutations: int
+) -> tuple[float, ...]:
+    """One layer's numbers over all classes; chi is that of the outputs projected to few dimensions."""
+    few = project(rows_ND, stream(seed, "projection", layer))
+    draws = stream(seed, "permutations", layer, step)
+    return (*spectrum(rows_ND), *separation(few, labels, permutations=permutations, draws=draws))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entropy(Method):
+    """Record an entropy profile now and then."""
+
+    name: ClassVar[str] = "entropy"
+    kind: ClassVar[Kind] = Kind.RECORD
+    summary: ClassVar[str] = "Records how far each layer tells the provenance classes apart."
+    source: ClassVar[str] = "Giraldo et al. 2014, arXiv:1211.2459; Skean et al. 2025, arXiv:2502.02013"
+
+    probes: Annotated[int, Field(ge=2, le=4096, description="training examples of each class to look at")] = 64
+    profiles: Annotated[int, Field(ge=1, le=1000, description="how many, the untrained model and the end included")] = 8
+    permutations: Annotated[int, Field(ge=1, le=10_000, description="of the classes, to say what chance gives")] = 99
+
+    def phase(self, moment: Moment) -> str:
+        now = moment.step == 0 or moment.step + 1 in moments(moment.total_steps, count=self.profiles)
+        return "entropy profile" if now else "no profile"
+
+    def before_step(self, state: State) -> None:
+        if state.step == 0:
+            self._record(state, step=0)
+
+    def after_update(self, state: State) -> None:
+        done = state.step + 1
+        if done in moments(state.total_steps, count=self.profiles):
+            self._record(state, step=done)
+
+    def _record(self, state: State, *, step: int) -> None:
+        session = state.resource(Session)
+        if session.absent.issuperset(session.classes):
+            return
+        probes = choose_probes(state, count=self.probes)
+        session.notes.profiles.append(take_profile(state, probes, step=step, permutations=self.permutations))

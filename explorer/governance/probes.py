@@ -1,0 +1,129 @@
+"""The probe set: training examples of each class, drawn once, and what the layers make of them.
+
+Which ones they are follows from the seed and the class alone: other classes, present or not, change nothing. The root
+that commits to the choice is that of a Merkle tree (RFC 6962) over all of them, in the order of their numbers:
+
+    leaf = SHA-256(0x00 || number of the training example as u64, big-endian || leaf of its row in the tag table)
+
+A layer's output is averaged over places or tokens, so that an example is one row. Looking changes nothing: no buffer,
+no gradient, no mode of a module, no random draw.
+
+Shapes: N probes of a class, D numbers of a layer.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explorer import merkle
+from explorer.data.batches import Batches
+from explorer.data.streams import stream, torch_stream
+from explorer.engine.state import State
+from explorer.engine.surgery import Leaf
+from explorer.errors import RecipeError, TrainingError
+from explorer.governance.sealed import switch_of, switched_on
+from explorer.governance.session import Session
+from explorer.provenance.branches import covers
+
+CHUNK = 256  # examples of one pass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Probes:
+    """The numbers of the training examples, by class path, ascending; and the root over them, in hexadecimal."""
+
+    examples: Mapping[str, np.ndarray]
+    root: str
+
+
+def choose_probes(state: State, *, count: int) -> Probes:
+    """`count` examples of every class of the session, or all where it has fewer.
+
+    Raises `RecipeError` for a run without verified tags.
+    """
+    session, batches = state.resource(Session), state.resource(Batches)
+    if session.tags is None:
+        raise RecipeError("probes are drawn from tagged examples: this run has no tag table")
+    examples = {path: _draw(batches, session.codes[path], count) for path in session.classes}
+    numbers = np.sort(np.concatenate([*examples.values(), np.empty(0, np.int64)]))
+    leaves = session.tags.tags.leaves
+    root = merkle.root_of(
+        merkle.leaf_hash(int(number).to_bytes(8, "big") + leaves[number].tobytes()) for number in numbers
+    )
+    return Probes(examples=examples, root=root.hex())
+
+
+def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
+    """What every layer makes of a class's probes, N D, by its name, in the order of `state.layers`.
+
+    The sealed regions of the class take part, and no others; a layer in a region that does not has zeros. Raises
+    `TrainingError` for outputs that are not finite.
+    """
+    batches, regions = state.resource(Batches), _regions_of(state, path)
+    inputs = batches.dataset.train.inputs[torch.from_numpy(probes.examples[path])]
+    found: dict[str, list[Tensor]] = {leaf.name: [] for leaf in state.layers}
+    with undisturbed(state.model, batches), switched_on(state.model, regions):
+        for chunk in inputs.split(CHUNK):
+            seen = _pass(state.model, state.layers, batches.prepare(chunk))
+            for name, rows in found.items():
+                rows.append(seen.get(name, torch.zeros(len(chunk), 1, dtype=torch.float64)))
+    outputs = {name: torch.cat(rows) for name, rows in found.items()}
+    for name, rows in outputs.items():
+        if not rows.isfinite().all():
+            raise TrainingError(f"step {state.step}: layer {name}: outputs for the probes of {path} are not finite")
+    return outputs
+
+
+@contextmanager
+def undisturbed(model: nn.Module, batches: Batches) -> Iterator[None]:
+    """Run the model in evaluation mode and leave it, and torch's generator, as they were."""
+    training = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        with torch.no_grad(), torch_stream(batches.device, batches.seed, "undisturbed"):
+            yield
+    finally:
+        for module, was in training.items():
+            module.training = was
+
+
+def _draw(batches: Batches, code: int, count: int) -> np.ndarray:
+    members = np.flatnonzero(batches.typing.codes == code)
+    chosen = stream(batches.seed, "probes", code).permutation(len(members))[:count]
+    return np.sort(members[chosen])
+
+
+def _regions_of(state: State, path: str) -> list[str]:
+    """The sealed regions in the model that the class owns."""
+    switch, routing = switch_of(state.model), state.resource(Session).routing
+    if switch is None or routing is None:
+        return []
+    return [region.name for region in routing.policy.sealed if covers(region.branch, path)]
+
+
+def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[str, Tensor]:
+    """One pass: the first output of every layer that runs, pooled."""
+    names = {leaf.module: leaf.name for leaf in layers}
+    seen: dict[str, Tensor] = {}
+
+    def record(module: nn.Module, _: object, output: Tensor) -> None:
+        if names[module] not in seen:
+            seen[names[module]] = _pooled(output)
+
+    handles = [module.register_forward_hook(record) for module in names]
+    try:
+        model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def _pooled(output: Tensor) -> Tensor:
+    """N D: an image's mean over its places (N C H W), a sequence's over its tokens (N T D)."""
+    places = {3: (1,), 4: (2, 3)}.get(output.ndim)
+    return (output if places is None else output.double().mean(places)).flatten(1).to("cpu", torch.float64)
