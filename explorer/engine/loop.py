@@ -44,6 +44,7 @@ from torch.optim import Optimizer
 from explorer.data.batches import Batches
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
+from explorer.engine.gradients import Gradients
 from explorer.engine.initialise import initialise
 from explorer.engine.method import HOOKS, Kind, Method
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
@@ -87,8 +88,7 @@ class Loop:
     state: State = field(init=False)
     _hooks: dict[str, list[Method]] = field(init=False)
     _trainable: frozenset[str] = field(init=False)
-    _named: dict[str, nn.Parameter] = field(init=False)
-    _buffers: dict[str, Tensor] = field(init=False)
+    _gradients: Gradients = field(init=False)
     _modes: AbstractContextManager[object] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,9 +107,8 @@ class Loop:
             recompute=self._recompute,
         )
         self.call("change_model")
-        self._named = dict(setting.model.named_parameters())
-        self._buffers = dict(setting.model.named_buffers())
-        self._trainable = frozenset(self._named)
+        self._gradients = Gradients(setting.model)
+        self._trainable = frozenset(self._gradients.parameters)
         self.state.regions = self._build_regions()
         example = torch.zeros(1, *setting.batches.dataset.example_shape, dtype=torch.uint8)
         self.state.layers = leaves(setting.model, setting.batches.prepare(example))
@@ -118,7 +117,7 @@ class Loop:
     def _build_regions(self) -> dict[str, Region]:
         """The shared region and every sealed one, each with optimisers of its own."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
-        for name, parameter in self._named.items():
+        for name, parameter in self._gradients.parameters.items():
             members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
         return {
             name: Region(
@@ -214,12 +213,12 @@ class Loop:
         self.state.step = step
 
     def _model_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self._named.items()
-        yield from self._buffers.items()
+        yield from self._gradients.parameters.items()
+        yield from self._gradients.buffers.items()
 
     def _stepped(self) -> Iterator[tuple[str, Optimizer, nn.Parameter]]:
         """Every parameter with the optimiser that steps it and the prefix of its state's names."""
-        names = {id(parameter): name for name, parameter in self._named.items()}
+        names = {id(parameter): name for name, parameter in self._gradients.parameters.items()}
         for region in self.state.regions.values():
             for index, optimizer in enumerate(region.optimizers):
                 for parameter in (p for group in optimizer.param_groups for p in group["params"]):
@@ -228,12 +227,13 @@ class Loop:
     def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
         """The share of a class that may change everything; of the quarantine, which never trains, nothing."""
         everything = frozenset() if name == QUARANTINE else self._trainable
-        return Share(name=name, code=code, slots=slots, parameters=everything, buffers=frozenset(self._buffers))
+        return Share(
+            name=name, code=code, slots=slots, parameters=everything, buffers=frozenset(self._gradients.buffers)
+        )
 
     def _passes(self) -> Tensor:
         """All shares of the step: their gradients, weighted, summed in order into `.grad`; the first one assigns."""
-        for parameter in self._named.values():
-            parameter.grad = None
+        self._gradients.clear()
         total: Tensor | None = None
         for share in self.state.shares:
             if not share.parameters:
@@ -241,7 +241,7 @@ class Loop:
             self.read_share(share)
             loss = self._take_gradients(share)
             self.call("change_gradients")
-            self._add_gradients(share)
+            self._gradients.add(share, self.state.gradients)
             total = loss if total is None else total + loss
         return torch.zeros((), device=self.setting.batches.device) if total is None else total
 
@@ -249,7 +249,7 @@ class Loop:
         """Write the share's gradients, summed over its microbatches; return its detached loss."""
         state = self.state
         assert state.batch is not None
-        admitted = self._admit(share.parameters)
+        admitted = self._gradients.admit(share)
         state.gradients = {}
         losses = [
             self._pass(share, index, rows, admitted)
@@ -264,49 +264,28 @@ class Loop:
         state.rows = state.batch if rows == slice(0, len(state.batch)) else state.batch.rows(rows)
         self.call("before_forward")
         clock.lap("other")
-        kept = [(buffer, buffer.clone()) for name, buffer in self._buffers.items() if name not in share.buffers]
-        with torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index), self._modes:
-            outputs: Tensor = setting.model(state.rows.inputs)
-        state.outputs = outputs.float()
-        self.call("after_forward")
-        state.loss_targets = state.rows.targets
-        self.call("before_loss")
-        state.loss = setting.task.loss(state.outputs, state.loss_targets).sum() / state.batch_size
-        self.call("after_loss")
-        clock.lap("forward")
-        self.call("before_backward")
-        gradients = torch.autograd.grad(state.loss, list(admitted.values()), allow_unused=True)
-        for (name, parameter), gradient in zip(admitted.items(), gradients, strict=True):
-            if gradient is not None:
-                gradient = _in_layout_of(parameter, gradient)
-                before = state.gradients.get(name)
-                state.gradients[name] = gradient if before is None else before + gradient
-        for buffer, was in kept:  # only now: the backward pass holds on to them
-            buffer.copy_(was)
+        with self._gradients.guarding(share):
+            draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
+            with draws, self._modes:
+                outputs: Tensor = setting.model(state.rows.inputs)
+            state.outputs = outputs.float()
+            self.call("after_forward")
+            state.loss_targets = state.rows.targets
+            self.call("before_loss")
+            state.loss = setting.task.loss(state.outputs, state.loss_targets).sum() / state.batch_size
+            self.call("after_loss")
+            clock.lap("forward")
+            self.call("before_backward")
+            self._gradients.take(state.loss, admitted, state.gradients)
         self.call("after_backward")
         clock.lap("backward")
         return state.loss.detach()
-
-    def _add_gradients(self, share: Share) -> None:
-        """The share's weighted gradients, added to those of the shares before it. What it did not reach stays None:
-        a zero would still let an optimiser move the parameter."""
-        for name, gradient in self.state.gradients.items():
-            parameter, weight = self._named[name], share.weights.get(name, 1.0)
-            weighted = gradient if weight == 1.0 else gradient * weight
-            parameter.grad = weighted if parameter.grad is None else parameter.grad + weighted
-
-    def _admit(self, names: frozenset[str]) -> dict[str, nn.Parameter]:
-        """Let autograd see these parameters only: it then neither saves nor computes anything for the others."""
-        for name, parameter in self._named.items():
-            if parameter.requires_grad != (name in names):
-                parameter.requires_grad_(name in names)
-        return {name: parameter for name, parameter in self._named.items() if name in names}
 
     def _recompute(self) -> None:
         """The share's passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they
         are."""
         assert self.state.share is not None
-        buffers = [(buffer, buffer.clone()) for buffer in self._buffers.values()]
+        buffers = [(buffer, buffer.clone()) for buffer in self._gradients.buffers.values()]
         self._take_gradients(self.state.share)
         for buffer, before in buffers:
             buffer.copy_(before)
@@ -349,13 +328,6 @@ def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:
         what = "nothing" if found is None else f"{found.dtype} {tuple(found.shape)}"
         raise CheckpointError(f"checkpoint: {name}: found {what}, expected {like.dtype} {tuple(like.shape)}")
     return found
-
-
-def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
-    """The gradient with the parameter's strides: fused optimisers walk both in memory order."""
-    if gradient.stride() == parameter.stride():
-        return gradient
-    return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
 
 
 def _cut(size: int, microbatch_size: int | None) -> list[slice]:

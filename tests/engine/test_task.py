@@ -1,10 +1,13 @@
-"""The classification task against numpy in float64."""
+"""Losses and metrics against numpy in float64."""
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
-from explorer.engine.task import EVALUATION_BATCH, Classification
+from explorer.data.batches import Batches
+from explorer.data.sequences import Text
+from explorer.engine.task import EVALUATION_BATCH, Classification, LanguageModelling
 from tests.data_for_tests import noise, noise_batches
 
 
@@ -37,3 +40,35 @@ def test_metrics_over_several_batches_in_evaluation_mode() -> None:
     labels = dataset.test.labels.numpy()
     assert found["accuracy"] == (logits.argmax(1) == labels).mean()
     np.testing.assert_allclose(found["nll"], -log_softmax(logits)[np.arange(len(x)), labels].mean(), rtol=1e-5)
+
+
+def test_the_loss_of_a_sequence_is_its_mean_over_places() -> None:
+    logits = np.random.default_rng(0).normal(size=(2, 5, 3))
+    labels = np.random.default_rng(1).integers(0, 3, (2, 5))
+    expected = -np.take_along_axis(log_softmax(logits.reshape(10, 3)), labels.reshape(10, 1), 1).reshape(2, 5).mean(1)
+    task = LanguageModelling(classes=3)
+    found = task.loss(torch.from_numpy(logits), torch.from_numpy(labels))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    chances = torch.nn.functional.one_hot(torch.from_numpy(labels), 3).double()
+    np.testing.assert_allclose(task.loss(torch.from_numpy(logits), chances), expected, rtol=1e-12)
+
+
+def test_bits_per_byte_of_a_model_that_knows_nothing() -> None:
+    """Uniform over 256 bytes: eight bits each. One that is certain and right: none."""
+    blocks = torch.randint(0, 256, (7, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    batches = Batches(Text.of(blocks, blocks), batch_size=2, seed=0, device=torch.device("cpu"))
+
+    class Uniform(nn.Module):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return torch.zeros(*tokens.shape, 256)
+
+    found = LanguageModelling(classes=256).evaluate(Uniform(), batches)
+    assert found == {"bits_per_byte": pytest.approx(8)}
+    periodic = torch.tensor([[1, 2, 1, 2, 1]], dtype=torch.uint8)
+    batches = Batches(Text.of(periodic, periodic), batch_size=1, seed=0, device=torch.device("cpu"))
+
+    class Periodic(nn.Module):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.one_hot(3 - tokens, 256) * 100.0
+
+    assert LanguageModelling(classes=256).evaluate(Periodic(), batches)["bits_per_byte"] < 1e-6

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from explorer.engine import loop as engine
+from explorer.engine import gradients as engine
 from explorer.methods.channels_last import ChannelsLast, batch_to_channels_last, to_channels_last
 from tests.loop_for_tests import noise_loop, small_net
 

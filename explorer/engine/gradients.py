@@ -1,0 +1,66 @@
+"""Gradients of a model for one share of a step after the other, and nobody else's.
+
+Autograd sees the parameters that a share may change and no others: for the rest it neither saves nor computes
+anything. Buffers that a share may not change are put back after its passes. What no share reaches keeps `None` for a
+gradient, since with a zero an optimiser would still move it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from explorer.engine.state import Share
+
+
+class Gradients:
+    """The parameters and buffers of one model, by name, and the way from losses to `.grad`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.parameters = dict(model.named_parameters())
+        self.buffers = dict(model.named_buffers())
+
+    def clear(self) -> None:
+        """Forget the step before."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def admit(self, share: Share) -> dict[str, nn.Parameter]:
+        """Let autograd see the share's parameters only; return them."""
+        for name, parameter in self.parameters.items():
+            if parameter.requires_grad != (name in share.parameters):
+                parameter.requires_grad_(name in share.parameters)
+        return {name: parameter for name, parameter in self.parameters.items() if name in share.parameters}
+
+    @contextmanager
+    def guarding(self, share: Share) -> Iterator[None]:
+        """Within the block, buffers may change; at its end, those that the share may not change are put back. The
+        backward pass belongs into the block: it holds on to them."""
+        kept = [(buffer, buffer.clone()) for name, buffer in self.buffers.items() if name not in share.buffers]
+        yield
+        for buffer, before in kept:
+            buffer.copy_(before)
+
+    def take(self, loss: Tensor, admitted: dict[str, nn.Parameter], total: dict[str, Tensor]) -> None:
+        """Add the loss's gradients to a share's sums; the first one assigns."""
+        found = torch.autograd.grad(loss, list(admitted.values()), allow_unused=True)
+        for (name, parameter), gradient in zip(admitted.items(), found, strict=True):
+            if gradient is not None:
+                gradient = _in_layout_of(parameter, gradient)
+                before = total.get(name)
+                total[name] = gradient if before is None else before + gradient
+
+    def add(self, share: Share, gradients: dict[str, Tensor]) -> None:
+        """Add a share's gradients, weighted, to those of the shares before it; the first one assigns."""
+        for name, gradient in gradients.items():
+            parameter, weight = self.parameters[name], share.weights.get(name, 1.0)
+            weighted = gradient if weight == 1.0 else gradient * weight
+            parameter.grad = weighted if parameter.grad is None else parameter.grad + weighted
+
+
+def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
+    """The gradient with the parameter's strides: fused optimisers walk both in memory order."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
