@@ -85,7 +85,11 @@ class Journal:
             if secrets.of(slot) is None:
                 raise ProvenanceError(f"{run}: the secret of class {name!r} was destroyed: the run cannot go on")
         book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
-        return cls(book, genesis=genesis, secrets=secrets, leaves=leaves, spool=Spool(run, genesis))
+        try:
+            return cls(book, genesis=genesis, secrets=secrets, leaves=leaves, spool=Spool(run, genesis))
+        except BaseException:
+            book.close()
+            raise
 
     @property
     def settled(self) -> bool:

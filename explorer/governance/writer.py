@@ -27,7 +27,7 @@ class Writer:
         """Use `open`."""
         self._directory, self._log = directory, ledger
         self._ahead: Iterator[Recorded] | None = None  # what is on record behind the present place
-        self._same: list[tuple[int, bytes]] = []  # entries of the present step that were found equal
+        self._same: list[tuple[int, bytes]] = []  # what is on record of the present step and was found equal
 
     @classmethod
     def open(cls, directory: Path, *, genesis: Genesis, signer: Signer) -> Self:
@@ -61,7 +61,10 @@ class Writer:
             return None
         found, self._ahead = History(self._directory).state(step)
         state = decode(found.leaf)
-        return state if isinstance(state, State) else None
+        if not isinstance(state, State):
+            return None  # the genesis
+        self._same = [(step, found.leaf)]
+        return state
 
     def write_blob(self, content: bytes) -> str:
         """Store a blob and return its digest."""
