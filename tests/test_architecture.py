@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import explorer
+from explorer import governance
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.engine.method import Method
@@ -96,6 +97,13 @@ def test_a_file_for_every_method_and_a_line_for_every_file() -> None:
     assert files == {name: name for name in METHODS}
 
 
+def test_every_governed_method_is_in_the_table() -> None:
+    for module in pkgutil.iter_modules([str(ROOT / "explorer" / "governance")]):
+        importlib.import_module(f"explorer.governance.{module.name}")
+    found = [one for one in Method.__subclasses__() if one.__module__.startswith("explorer.governance.")]
+    assert {one.name for one in found} == set(governance.METHODS)
+
+
 def test_a_file_for_every_dataset_and_a_line_for_every_file() -> None:
     helpers = ("batches", "dataset", "interpolate", "sources", "streams")
     assert classes_in("data", DataSource, apart=helpers) == {name: name for name in DATASETS}
@@ -152,8 +160,8 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
 
 
 def test_package_files_hold_nothing_but_words() -> None:
-    """`__init__` stays light; the table of methods is the one exception."""
+    """`__init__` stays light; the tables of methods are the exceptions."""
     for path in sorted((ROOT / "explorer").rglob("__init__.py")):
-        if path.parent.name in ("explorer", "methods"):
+        if path.parent.name in ("explorer", "methods", "governance"):
             continue
         assert path.read_text().count('"""') == 2 and "import" not in path.read_text().split('"""')[2], path

@@ -114,6 +114,9 @@ def _print_method(method: dict[str, Any]) -> None:
         print("no parameters\n")
     print(f"source     {method['source']}")
     print(f"acts on    {method['acts']}, in {', '.join(method['hooks'])}")
+    print(f"works on   {' and '.join(method['works_on'])}")
+    if method["governed"]:
+        print("needs      governance: DIR in the recipe file or the specification")
     neutral = method["neutral"]
     shown = "none: it cannot be left at zero" if neutral is None else ", ".join(f"{k}={v}" for k, v in neutral.items())
     print(f"neutral    {shown}")

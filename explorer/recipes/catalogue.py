@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 
 from explorer.engine.method import Method, used_hooks
 from explorer.errors import RecipeError, unknown
-from explorer.methods import METHODS
+from explorer.recipes.methods import GOVERNED, METHODS
 
 SIGNS: dict[type[BaseMetadata], tuple[str, str]] = {
     Gt: ("gt", ">"),
@@ -29,6 +29,8 @@ def describe(name: str) -> dict[str, Any]:
         "description": (method.__doc__ or "").strip(),
         "acts": method.kind.name.lower(),
         "hooks": list(used_hooks(method)),
+        "works_on": sorted(method.modalities),
+        "governed": name in GOVERNED,
         "source": method.source,
         "parameters": _parameters(method),
         "neutral": _neutral(method),
@@ -91,6 +93,8 @@ def _meaning(hint: Any) -> str:
 
 def _neutral(method: type[Method]) -> dict[str, Any] | None:
     """The parameters that make the method a bit-identical no-op, or None where no such setting exists."""
+    if any(field.default is MISSING and field.default_factory is MISSING for field in fields(method)):
+        return None
     neutral = method().neutral()
     if neutral is None:
         return None

@@ -13,7 +13,8 @@ import torch
 import explorer
 from explorer.records import Hardware
 
-TRAINING = ("data", "engine", "methods", "models", "recipes")  # the parts of the package that can change a result
+# The parts of the package that can change a result.
+TRAINING = ("data", "engine", "governance", "methods", "models", "provenance", "recipes")
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
 
 

@@ -15,12 +15,13 @@ from explorer.engine.order import ordered
 from explorer.engine.precision import Precision
 from explorer.engine.schedule import SCHEDULES, Cosine, Schedule
 from explorer.errors import RecipeError, unknown
-from explorer.methods import METHODS
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
 from explorer.recipes.choice import check, choose, written
+from explorer.recipes.methods import METHODS
 
 TASK_KEYS = ("dataset", "model")
+MODALITIES = {"image": "images", "text": "text"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,10 +96,13 @@ class Recipe:
             in_order = ordered(chosen)
         except RecipeError as error:
             raise RecipeError(f"{where}: {error}") from error
+        dataset = choose(DATASETS, task["dataset"], kind="dataset", where=f"{where}: task.dataset")
+        model = choose(MODELS, task["model"], kind="model", where=f"{where}: task.model")
+        _check_fit(dataset, model, chosen, where=where)
         return cls(
             name=name,
-            dataset=choose(DATASETS, task["dataset"], kind="dataset", where=f"{where}: task.dataset"),
-            model=choose(MODELS, task["model"], kind="model", where=f"{where}: task.model"),
+            dataset=dataset,
+            model=model,
             numbers=numbers,
             optimizer=choose(OPTIMIZERS, train["optimizer"], kind="optimizer", where=f"{where}: train.optimizer"),
             schedule=choose(SCHEDULES, train["schedule"], kind="schedule", where=f"{where}: train.schedule")
@@ -113,6 +117,17 @@ def build_recipe(
 ) -> Recipe:
     """A recipe from the parts of a specification. Raises `RecipeError` whose message starts with `where`."""
     return Recipe.from_mapping(name, {"task": task, "train": train, "methods": methods}, where=where)
+
+
+def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method], *, where: str) -> None:
+    """Check that model and methods, in the order of writing, are for this kind of data."""
+    found = f"dataset {dataset.name!r} is {MODALITIES[dataset.modality]}"
+    if model.takes != dataset.modality:
+        raise RecipeError(f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {found}")
+    for index, method in enumerate(methods):
+        if dataset.modality not in method.modalities:
+            works = " and ".join(MODALITIES[modality] for modality in sorted(method.modalities))
+            raise RecipeError(f"{where}[{index}]: {method.name!r} works on {works}; {found}")
 
 
 def _mapping(value: Any, *, where: str, keys: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from explorer.document import Document, Key, spell
 from explorer.errors import RecipeError, unknown
-from explorer.methods import METHODS
 from explorer.recipes.choice import choose, written
+from explorer.recipes.methods import METHODS
 from explorer.recipes.recipe import Recipe
 
 KEYS = ("each_of", "pairs_of", "leave_one_out")

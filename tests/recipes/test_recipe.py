@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from explorer.canonical import digest
+from explorer.data import sources
 from explorer.errors import RecipeError
+from explorer.models import table
+from explorer.recipes import methods
 from explorer.recipes.recipe import Recipe
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
@@ -19,12 +22,11 @@ def recipe(methods: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
     return Recipe.from_mapping("r", value, where="spec.yaml: recipes.fast")
 
 
-METHODS = "blurpool, channels_last, ema, label_smoothing, layer_freezing, mixup, progressive_resizing, sam"
+METHODS = ", ".join(sorted(methods.METHODS))
 TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, schedule"
 SCHEDULES = "constant, cosine, linear, multistep"
-MODELS = "gpt, gpt-small, gpt-tiny, resnet110, resnet14, resnet20, resnet32, resnet44, resnet56, resnet8"
-
-TEXT = {"dataset": "source", "model": "gpt-tiny"}
+MODELS = ", ".join(sorted(table.MODELS))
+DATASETS = ", ".join(sorted(sources.DATASETS))
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "misspelt method": (
@@ -37,7 +39,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "misspelt dataset": (
         lambda: recipe(task={**TASK, "dataset": "digit"}),
-        ": task.dataset: unknown dataset 'digit'; did you mean 'digits'? known: cifar10, digits",
+        f": task.dataset: unknown dataset 'digit'; did you mean 'digits'? known: {DATASETS}",
     ),
     "misspelt model": (
         lambda: recipe(task={**TASK, "model": "resnet9"}),
@@ -155,6 +157,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: recipe(["sam", {"sam": {"rho": 0.1}}]),
         ": method 'sam' is given twice: each method may stand once in a recipe",
     ),
+    "a model for other data": (
+        lambda: recipe(task={**TASK, "model": "gpt-tiny"}),
+        ": task.model: 'gpt-tiny' takes text; dataset 'digits' is images",
+    ),
     "parameters that do not fit each other": (
         lambda: recipe([{"progressive_resizing": {"delay": 0.9, "finetune": 0.5}}]),
         "[0].progressive_resizing: found delay 0.9 and finetune 0.5: expected at most 1 together",
@@ -172,6 +178,14 @@ def test_what_is_refused_and_in_which_words(name: str) -> None:
     with pytest.raises(RecipeError) as caught:
         act()
     assert str(caught.value) == "spec.yaml: recipes.fast" + message
+
+
+def test_methods_are_for_some_kinds_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources.DATASETS["digits"], "modality", "text")
+    with pytest.raises(RecipeError) as caught:
+        recipe(["ema", "mixup"], task={**TASK, "model": "gpt-tiny"})
+    assert str(caught.value) == "spec.yaml: recipes.fast[1]: 'mixup' works on images; dataset 'digits' is text"
+    assert recipe(["ema"], task={**TASK, "model": "gpt-tiny"}).methods[0].name == "ema"
 
 
 def test_what_is_written_reads_back() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from explorer.document import parse_document
 from explorer.errors import SpecError
+from explorer.recipes import methods
 from explorer.sweep.spec import load_spec, read_spec
 
 GOOD = """\
@@ -50,7 +51,7 @@ def test_a_dict_says_the_same_as_the_file():
     assert load_spec(dict(from_file.content)) == read_spec(parse_document(GOOD, where="spec"))
 
 
-METHODS = "known: blurpool, channels_last, ema, label_smoothing, layer_freezing, mixup, progressive_resizing, sam"
+METHODS = f"known: {', '.join(sorted(methods.METHODS))}"
 
 
 @pytest.mark.parametrize(
