@@ -154,8 +154,9 @@ class Loop:
         if not self.setting.model.training:  # asked first: switching walks through every module
             self.setting.model.train()
         self._set_learning_rate()
-        self.call("before_step")
         state, names = self.state, self.setting.batches.typing.names
+        state.examples = self.setting.batches.indices(state.step)
+        self.call("before_step")
         state.admission, state.scales = {}, {}
         state.shares = tuple(
             self._share(names.get(code, ""), code, slots) for code, slots in self.setting.batches.shares(state.step)

@@ -65,8 +65,10 @@ class State:
     layers: tuple[Leaf, ...] = ()  # the parametric leaves in order of execution
     recompute: Callable[[], None]  # takes the share's gradients again, at changed parameters
 
-    # Written by the engine before `before_step`: optimiser steps done so far.
+    # Written by the engine before `before_step`: optimiser steps done so far, and the numbers of the training examples
+    # in the slots of the nominal batch (B, int64).
     step: int = 0
+    examples: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     # Written by the engine before `change_plan`; replaced by the methods that say who may change what. `admission` has
     # the codes of the classes that may change a parameter now, present or not; empty: everybody everything.
