@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,12 @@ import typer
 from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile, clock, load_key
 from explorer.cli.documents import SignedOut, open_believed
 from explorer.cli.output import print_json, print_table
-from explorer.cli.settings import Json
+from explorer.cli.settings import Data, Json
 from explorer.errors import ProvenanceError
 
 if TYPE_CHECKING:
     from explorer.provenance.attestation import VerifiedTags
-    from explorer.provenance.tag_records import Checked
+    from explorer.provenance.tag_records import Checked, Record
     from explorer.provenance.taxonomy import Taxonomy
 
 DAYS = 365
@@ -28,6 +29,7 @@ RECORDS = "Records as JSON lines: text or file, class, source, authority."
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="What class every example has, and who vouches for it.", no_args_is_help=True)
     group.command()(make)
+    group.command("dataset")(dataset_)
     group.command()(sign)
     group.command()(verify)
     group.command()(erase)
@@ -46,15 +48,44 @@ def make(
     json: Json = False,
 ) -> None:
     """Make a tag table and its salts from records. Nobody believes it before it is signed."""
+    from explorer.provenance.tag_records import read_records
+
+    _make(out, salts, read_records(records, authority=authority), json)
+
+
+def dataset_(
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET|FILE", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Where to write the tag table.")],
+    salts: Annotated[
+        Path, typer.Option("--salts", metavar="FILE", help="Where to write the salts. Keep them from others.")
+    ],
+    authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Who vouches for all of them.")],
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Make the tag table of a dataset's training examples, from what the dataset itself says about them.
+
+    Nobody believes it before it is signed: whoever signs vouches for what the dataset says.
+    """
+    from explorer.recipes.tagging import dataset_of, records_of
+
+    _make(out, salts, records_of(dataset_of(dataset), data=data, authority=authority), json)
+
+
+def _make(out: Path, salts: Path, records: "Iterable[Record]", json: bool) -> None:
+    """Write a table and its salts, both or none, neither over a file that is there."""
     from explorer.provenance.salts import Salts, write_salts
-    from explorer.provenance.tag_records import read_records, tag_records
+    from explorer.provenance.tag_records import tag_records
     from explorer.provenance.tags_parquet import write_table
 
     for path in (out, salts):
         if os.path.lexists(path):  # a link into the void too
             raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
     made = bytearray()
-    number = write_table(out, tag_records(read_records(records, authority=authority), made))
+    number = write_table(out, tag_records(records, made))
     try:
         write_salts(salts, Salts(content=bytes(made)))
     except BaseException:

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from explorer.canonical import canonical
+from explorer.data.digits import Digits
+from explorer.data.sources import load
+from explorer.provenance.commitments import commit
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.keys import write_key
 from explorer.provenance.roles import Role
+from explorer.provenance.salts import read_salts
+from explorer.provenance.tags_parquet import TagFile
 from explorer.provenance.taxonomy import TAXONOMY as KIND
 from explorer.provenance.trust import write_trust
 from explorer.schema import to_json
@@ -219,3 +224,38 @@ def test_what_has_to_be_said(signed: Path) -> None:
     (signed / "draft.yaml").write_text(json.dumps(to_json(TAXONOMY)))
     draft = [argument if argument != "taxonomy.json" else "draft.yaml" for argument in VERIFY]
     assert "draft.yaml: an unsigned draft" in refused(*draft, cwd=signed)
+
+
+DATASET = (
+    "tags",
+    "dataset",
+    "recipe.yaml",
+    "--out",
+    "d.parquet",
+    "--salts",
+    "d.salts",
+    "--authority",
+    "example.com/dg",
+)
+
+
+def test_a_dataset_is_tagged_as_it_says(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("task: {dataset: {digits: {simulated_classes: 2}}, model: resnet8}\n")
+    done = explorer(*DATASET, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "d.parquet: 899 tags; d.salts: their salts, mode 0600"
+    with TagFile(tmp_path / "d.parquet") as file:
+        (batch,) = file.batches()
+    assert sorted(batch.classes.values) == ["simulated/class-00", "simulated/class-01"]
+    assert batch.authorities.values == ("example.com/dg",)
+    salts = read_salts(tmp_path / "d.salts")
+    split = load(Digits(simulated_classes=2), None).train
+    salt = salts.of(898)
+    assert salt is not None and commit(salt, split.content(898)) == batch.commitments[898 * 32 :]
+    assert "d.parquet: there is a file already" in refused(*DATASET, cwd=tmp_path)
+
+
+def test_a_dataset_without_provenance_leaves_nothing(tmp_path: Path) -> None:
+    message = refused("tags", "dataset", "digits", *DATASET[3:], cwd=tmp_path)
+    assert "dataset 'digits' does not know where its examples come from" in message
+    assert list(tmp_path.iterdir()) == []
