@@ -48,6 +48,11 @@ class Leaf:
 
 def leaves(model: nn.Module, example: Tensor) -> tuple[Leaf, ...]:
     """The parametric leaves in order of execution, each once. `example` is one input; the model is left as it was."""
+    return leaves_met(model, lambda: model(example))
+
+
+def leaves_met(model: nn.Module, forward: Callable[[], object]) -> tuple[Leaf, ...]:
+    """The parametric leaves that `forward` meets, in order, each once; it runs the model on one example."""
     names = {module: name for name, module in model.named_modules()}
     found: dict[nn.Module, Leaf] = {}
 
@@ -68,7 +73,7 @@ def leaves(model: nn.Module, example: Tensor) -> tuple[Leaf, ...]:
     try:
         model.eval()
         with torch.no_grad():
-            model(example)
+            forward()
     finally:
         for handle in handles:
             handle.remove()
