@@ -1,0 +1,200 @@
+"""The ledger of a run, read as what it says about training: steps, segments, decisions, and the blobs that they name.
+
+Where history was executed again, the latest execution of a step is what counts; what came before stays in the ledger
+and is marked as superseded. Reading holds one bundle of entries and the blobs of one segment in memory, and a number
+for each step. Nothing is verified here beyond digests of blobs: `verify` of the ledger and `conform` do that.
+"""
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from explorer import rundir
+from explorer.entries.kinds import Unknown, decode
+from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
+from explorer.errors import LedgerError, RunError, unknown
+from explorer.ledger.blobs import blob_path, read_blob
+from explorer.ledger.read import LedgerDirectory
+
+Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
+
+AGAIN = "re-execution"
+# In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can be nothing
+# but an entry's own keys.
+_KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
+_STEP = re.compile(rb'"step":(0|[1-9][0-9]{0,15})[,}]')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed(Generic[Kind]):
+    """An entry and its number in the ledger."""
+
+    index: int
+    entry: Kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """The steps [first, stop) and the state that closes them, whose blobs hold their numbers."""
+
+    first: int
+    stop: int
+    state: Placed[State]
+
+    @property
+    def steps(self) -> range:
+        return range(self.first, self.stop)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outline:
+    """Where everything is, by the number of its entry."""
+
+    steps: Sequence[int]  # the latest execution of each step, by step
+    states: tuple[tuple[int, int], ...]  # steps done, entry; ascending
+    profiles: tuple[int, ...]
+    decisions: tuple[int, ...]  # all of them, the superseded ones too
+    superseded: frozenset[int]  # those decisions that a re-execution has undone
+    end: int | None
+
+
+class RunLedger:
+    """The ledger in a run directory, as its checkpoint was when it was opened."""
+
+    def __init__(self, run: Path) -> None:
+        """Raises `RunError` where there is no governed run, `LedgerError` for a ledger that is not a run's."""
+        self.run = run
+        if not (run / rundir.LEDGER).is_dir():
+            raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it")
+        self.ledger = LedgerDirectory(run / rundir.LEDGER)
+        self.genesis = next(iter(self.read([0], Genesis))).entry
+        self.outline = _outline(self.ledger)
+
+    @property
+    def steps(self) -> int:
+        """How many steps are done."""
+        return len(self.outline.steps)
+
+    def layer(self, name: str) -> int:
+        """The number of a layer. Raises `LedgerError` with the nearest name."""
+        return _find("layer", name, self.genesis.layers)
+
+    def class_(self, path: str) -> int:
+        """The number of a class. Raises `LedgerError` with the nearest name."""
+        return _find("class", path, self.genesis.classes)
+
+    def range_of(self, first: int | None, stop: int | None) -> range:
+        """The steps [first, stop), all of them where nothing is said. Raises `LedgerError` for steps not done."""
+        found = range(first or 0, self.steps if stop is None else stop)
+        if not 0 <= found.start < found.stop <= self.steps:
+            raise LedgerError(f"no steps {found.start}:{found.stop}: {self.steps} were done, 0:{self.steps}")
+        return found
+
+    def read(self, indices: Iterable[int], kind: type[Kind]) -> Iterator[Placed[Kind]]:
+        """The entries with these numbers. Raises `LedgerError` for one that is damaged or of another kind."""
+        for index, leaf in self._leaves(indices):
+            try:
+                entry = decode(leaf)
+            except LedgerError as error:
+                raise LedgerError(f"entry {index}: {error}") from error
+            if not isinstance(entry, kind):
+                found = f"{entry.head.kind} v{entry.head.version}" if isinstance(entry, Unknown) else entry.KIND
+                raise LedgerError(f"entry {index}: found {found}, expected {kind.KIND} v{kind.VERSION}")
+            yield Placed(index=index, entry=entry)
+
+    def read_steps(self, steps: range) -> Iterator[Placed[Step]]:
+        """The latest execution of these steps, in order."""
+        for step, placed in zip(steps, self.read(self.outline.steps[steps.start : steps.stop], Step), strict=True):
+            if placed.entry.step != step:
+                raise LedgerError(f"entry {placed.index}: found step {placed.entry.step}, expected {step}")
+            self._check_shape(placed)
+            yield placed
+
+    def segments(self, steps: range | None = None) -> Iterator[Segment]:
+        """The segments that have one of these steps, in order. Steps after the last state have none."""
+        wanted, first = range(self.steps) if steps is None else steps, 0
+        for stop, index in self.outline.states:
+            if first < stop and first < wanted.stop and wanted.start < stop:
+                (state,) = self.read([index], State)
+                yield Segment(first=first, stop=stop, state=state)
+            first = stop
+
+    def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
+        """A blob that the entry names, its digest checked; None where it names none or the blob is not here, which is
+        how content is erased. Raises `LedgerError` for one that is damaged or larger than it can be."""
+        reference = placed.entry.blobs.get(name)
+        if reference is None or not (self.ledger.path / blob_path(reference.sha256)).exists():
+            return None
+        if reference.size > max_bytes:
+            raise LedgerError(f"entry {placed.index}: blob {name} of {reference.size} bytes, at most {max_bytes}")
+        return read_blob(self.ledger.path, reference.sha256)
+
+    def _leaves(self, indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Entries by number; those that follow one another are read together."""
+        run: list[int] = []
+        for index in indices:
+            if run and index != run[-1] + 1:
+                yield from zip(run, self.ledger.entries(run[0], run[-1] + 1), strict=True)
+                run = []
+            run.append(index)
+        if run:
+            yield from zip(run, self.ledger.entries(run[0], run[-1] + 1), strict=True)
+
+    def _check_shape(self, placed: Placed[Step]) -> None:
+        classes, layers, step = len(self.genesis.classes), len(self.genesis.layers), placed.entry
+        if len(step.examples) != classes or len(step.numbers) != classes or len(step.updated) != layers:
+            raise LedgerError(
+                f"entry {placed.index}: {len(step.examples)} classes and {len(step.updated)} layers; the genesis has "
+                f"{classes} and {layers}"
+            )
+
+
+def _outline(ledger: LedgerDirectory) -> Outline:
+    """One pass over the bytes of all entries. A re-execution takes back its step and all that was recorded since then;
+    the state that it begins with stays."""
+    steps, end = array("q"), None
+    states: list[tuple[int, int]] = []
+    profiles: list[tuple[int, int]] = []
+    decisions: list[tuple[int, int]] = []
+    superseded: set[int] = set()
+    for index, leaf in enumerate(ledger.entries()):
+        kind, at = _KIND.search(leaf), _STEP.search(leaf)
+        if kind is None or at is None:
+            continue
+        step = int(at[1])
+        if kind[1] == b"step":
+            if step != len(steps):
+                raise LedgerError(f"entry {index}: step {step}, and {len(steps)} were done")
+            steps.append(index)
+        elif kind[1] == b"state":
+            states.append((step, index))
+        elif kind[1] == b"profile":
+            profiles.append((step, index))
+        elif kind[1] == b"decision":
+            if b'"action":"re-execution"' in leaf:
+                del steps[step:]
+                states = [each for each in states if each[0] <= step]
+                profiles = [each for each in profiles if each[0] < step]
+                superseded |= {index for at, index in decisions if at >= step}
+                decisions.append((-1, index))  # that it was executed again stays so
+            else:
+                decisions.append((step, index))
+        elif kind[1] == b"end":
+            end = index
+    return Outline(
+        steps=steps,
+        states=tuple(states),
+        profiles=tuple(index for _, index in profiles),
+        decisions=tuple(index for _, index in decisions),
+        superseded=frozenset(superseded),
+        end=end,
+    )
+
+
+def _find(what: str, name: str, known: tuple[str, ...]) -> int:
+    if name not in known:
+        raise LedgerError(unknown(what, name, known))
+    return known.index(name)

@@ -1,0 +1,109 @@
+"""What a run was governed by: its trust file, taxonomy, policy and tags, checked against each other and its ledger.
+
+A run keeps copies of the signed documents, and the moment at which they were judged when it began. They are believed
+if a trust file says so: the one that the caller brings, or else the run's own copy, which only shows that the run is
+consistent with itself. The genesis of its ledger names all of them by digest.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import rundir, schema
+from explorer.entries.run import Genesis
+from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.provenance.attestation import VerifiedTags, read_attestation, weigh_tags
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.routing import Routing, bind, policy_for
+from explorer.provenance.signed import Kind, Signed, open_document
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.provenance.trust import Authority, Trust, read_trust
+from explorer.schema import record
+
+TRUST = "trust.json"
+TAXONOMY_FILE = "taxonomy.json"
+POLICY = "policy.json"
+TABLE = "tags.parquet"
+ATTESTATION = "tags.json"
+SOURCE = "source.json"
+
+
+@record
+class Source:
+    """`source.json`: where the private documents were, and when the others were judged."""
+
+    private: str
+    judged: int  # seconds since 1970
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Vouched:
+    """The documents of a run, believed, and who vouches for them."""
+
+    trust: Trust
+    anchored: bool  # the caller brought the trust file
+    judged: int
+    taxonomy: Taxonomy
+    taxonomy_by: tuple[Authority, ...]
+    routing: Routing | None  # None: the run routes nothing
+    policy_by: tuple[Authority, ...]
+    tags: VerifiedTags
+
+
+def read_vouched(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> Vouched:
+    """Read and check the documents of a run.
+
+    Raises `ProvenanceError` for a document that is not believed, `LedgerError` for one that is not the one in the
+    genesis.
+    """
+    directory = run / rundir.GOVERNANCE
+    own = read_trust(directory / TRUST)
+    _same("trust file", own.digest, genesis.trust)
+    believed, judged = trust or own, _source(directory).judged
+    taxonomy = _open(directory / TAXONOMY_FILE, TAXONOMY, believed, judged)
+    _same("taxonomy", taxonomy.value.digest, genesis.taxonomy)
+    policy, routing = None, None
+    if genesis.policy is not None:
+        policy = _open(directory / POLICY, policy_for(taxonomy.value), believed, judged)
+        _same("policy", policy.value.digest, genesis.policy)
+        routing = bind(policy.value, taxonomy.value, where=str(directory / POLICY))
+    return Vouched(
+        trust=believed,
+        anchored=trust is not None,
+        judged=judged,
+        taxonomy=taxonomy.value,
+        taxonomy_by=taxonomy.authorities,
+        routing=routing,
+        policy_by=policy.authorities if policy else (),
+        tags=_tags(directory, genesis, taxonomy.value, believed, judged),
+    )
+
+
+def _tags(directory: Path, genesis: Genesis, taxonomy: Taxonomy, trust: Trust, judged: int) -> VerifiedTags:
+    """Tags that nobody to be believed vouches for are named in `doubts`: the run may have set them aside."""
+    tags = weigh_tags(
+        directory / TABLE,
+        read_attestation(directory / ATTESTATION),
+        taxonomy=taxonomy,
+        trust=trust,
+        now=judged,
+        where=str(directory / ATTESTATION),
+    )
+    named = {(sources.root, sources.attestation) for sources in genesis.tags.values()}
+    if (tags.root, tags.attestation) not in named:
+        raise LedgerError(f"entry 0: tags: the genesis names {len(named)} tag tables, and {directory / TABLE} is none")
+    return tags
+
+
+def _open(path: Path, kind: Kind, trust: Trust, now: int) -> Signed:
+    content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+    return open_document(content, kind, trust=trust, now=now, where=str(path))
+
+
+def _same(what: str, found: str, expected: str | None) -> None:
+    if found != expected:
+        raise LedgerError(f"entry 0: the {what} of the run has digest {found}; the genesis names {expected}")
+
+
+def _source(directory: Path) -> Source:
+    path = directory / SOURCE
+    return schema.from_json(Source, rundir.read_json(path), where=str(path), error=RunError)

@@ -1,0 +1,160 @@
+"""The spool of a governed run: Parquet files beside the ledger, for quick questions over many steps.
+
+    contributions/segment-<first step>.parquet    a row for each step, layer and class
+    entropy/step-<step>.parquet                   a row for each layer and class; the class * is all of them together
+
+No signature covers them: what the ledger carries decides, and `explorer.audit` compares. They are somebody else's
+files, so their columns and numbers of rows are checked before they are read, and reading is bounded in memory. Where a
+gradient was not finite, neither are the sums that it is in.
+"""
+
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from explorer import rundir
+from explorer.errors import StoreError
+from explorer.store.place import CONFIG
+
+CONTRIBUTIONS: Mapping[str, str] = {
+    "step": "BIGINT",
+    "layer": "VARCHAR",
+    "class": "VARCHAR",
+    "examples": "INTEGER",
+    "weight": "FLOAT",
+    "norm": "FLOAT",
+    "share_num": "FLOAT",
+    "share_den": "FLOAT",
+    "update_num": "FLOAT",
+    "update_sq": "FLOAT",
+    "exact_num": "FLOAT",
+}
+ENTROPY: Mapping[str, str] = {
+    "step": "BIGINT",
+    "layer": "VARCHAR",
+    "class": "VARCHAR",
+    "examples": "INTEGER",
+    "entropy": "DOUBLE",
+    "effective_rank": "DOUBLE",
+    "renyi2": "DOUBLE",
+    "chi": "DOUBLE",
+    "chi_null": "DOUBLE",
+    "p_value": "DOUBLE",
+}
+ALL = "*"  # the class of an entropy row that is about all classes together
+
+MAX_FILES = 100_000
+MAX_ROWS = 2**28
+_LIMITS = {**CONFIG, "memory_limit": "1GiB", "temp_directory": ""}
+
+# Sums, never ratios: a share over many steps is the sum of numerators over the sum of denominators.
+_SUMS = """
+    sum(examples)::BIGINT, sum(share_num::DOUBLE), sum(share_den::DOUBLE), sum(update_num::DOUBLE),
+    sum(update_sq::DOUBLE), sum(exact_num::DOUBLE)
+"""
+
+Row = tuple[Any, ...]
+
+
+def segment_sums(run: Path) -> list[Row]:
+    """Sums of contributions by segment, layer and class, in this order: first_step, last_step, layer, class, steps,
+    examples, share_num, share_den, update_num, update_sq, exact_num. Empty for a run without contributions.
+
+    Raises `StoreError` for files that are not what they should be.
+    """
+    return select(
+        run / rundir.CONTRIBUTIONS,
+        CONTRIBUTIONS,
+        f"""SELECT min(step), max(step), layer, class, count(*), {_SUMS} FROM spool
+        GROUP BY file, layer, class ORDER BY file, layer, class""",
+    )
+
+
+def binned_sums(run: Path, steps: range, *, bins: int) -> list[Row]:
+    """Sums of contributions over so many equal parts of these steps, by part, layer and class: part, layer, class,
+    steps, greatest weight, examples, share_num, share_den, update_num, update_sq, exact_num. Raises `StoreError`."""
+    return select(
+        run / rundir.CONTRIBUTIONS,
+        CONTRIBUTIONS,
+        f"""SELECT ((step - $first) * $bins // $count)::INTEGER AS part, layer, class, count(*), max(weight), {_SUMS}
+        FROM spool WHERE step >= $first AND step < $first + $count GROUP BY part, layer, class ORDER BY ALL""",
+        {"first": steps.start, "count": len(steps), "bins": bins},
+    )
+
+
+def binned_updates(run: Path, steps: range, *, bins: int) -> list[Row]:
+    """The square of each layer's updates, summed over the same parts: part, layer, update_sq. Raises `StoreError`."""
+    return select(
+        run / rundir.CONTRIBUTIONS,
+        CONTRIBUTIONS,
+        """SELECT part, layer, sum(square) FROM (
+            SELECT ((step - $first) * $bins // $count)::INTEGER AS part, layer, any_value(update_sq)::DOUBLE AS square
+            FROM spool WHERE step >= $first AND step < $first + $count GROUP BY step, layer
+        ) GROUP BY part, layer ORDER BY ALL""",
+        {"first": steps.start, "count": len(steps), "bins": bins},
+    )
+
+
+def entropy_rows(run: Path) -> list[Row]:
+    """All entropy rows, with the columns of `ENTROPY`; empty for a run without. Raises `StoreError`."""
+    return select(run / rundir.ENTROPY, ENTROPY, "SELECT * EXCLUDE file FROM spool ORDER BY step, layer, class")
+
+
+def select(
+    directory: Path, columns: Mapping[str, str], sql: str, parameters: Mapping[str, Any] | None = None
+) -> list[Row]:
+    """Ask the files of a directory, which are the table `spool` with a column `file` more. No files: no rows.
+
+    Raises `StoreError` that names the directory or the file.
+    """
+    files = _files(directory)
+    if not files:
+        return []
+    with _connected(directory) as connection:
+        _check(connection, directory, files, columns)
+        names = ", ".join(f"t.{name}::{kind} AS {name}" for name, kind in columns.items())
+        connection.execute("SET VARIABLE files = ?", [files])
+        connection.execute(
+            f"CREATE TEMP VIEW spool AS SELECT {names}, t.filename AS file "
+            "FROM read_parquet(getvariable('files'), filename = true) t"
+        )
+        return connection.execute(sql, parameters).fetchall()
+
+
+@contextmanager
+def _connected(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that holds nothing and reads files."""
+    try:
+        with duckdb.connect(config=_LIMITS) as connection:
+            yield connection
+    except duckdb.Error as error:
+        raise StoreError(f"{directory}: cannot be read: {str(error).splitlines()[0]:.300}") from error
+
+
+def _files(directory: Path) -> list[str]:
+    """The Parquet files in it, in the order of their steps. Links are refused."""
+    if not directory.is_dir():
+        return []
+    paths = sorted(directory.glob("[!.]*.parquet"), key=lambda path: (len(path.name), path.name))
+    if len(paths) > MAX_FILES:
+        raise StoreError(f"{directory}: {len(paths)} files; at most {MAX_FILES} are read")
+    for path in paths:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise StoreError(f"{path}: not a regular file")
+    return [str(path) for path in paths]
+
+
+def _check(
+    connection: duckdb.DuckDBPyConnection, directory: Path, files: list[str], columns: Mapping[str, str]
+) -> None:
+    """The number of rows and the names of the columns, as the footers say them."""
+    (rows,) = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [files]).fetchall()[0]
+    if not 0 <= rows <= MAX_ROWS:
+        raise StoreError(f"{directory}: {rows} rows; at most {MAX_ROWS} are read")
+    found = [row[0] for row in connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [files]).fetchall()]
+    if set(found) != set(columns):
+        raise StoreError(f"{files[0]}: found columns {', '.join(found):.300}; expected {', '.join(columns)}")

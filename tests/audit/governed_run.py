@@ -1,0 +1,240 @@
+"""Whole governed runs without training, through the real documents and the real journal, and ledgers that lie.
+
+Three classes and four layers. `licensed/news` may train the upper half from the second third on, `open` everything at
+half weight, `open/mit` everything. Forty-two rows, two of them tagged as quarantine; eight slots a step. The numbers
+follow from the step; whoever wants a liar changes entries and blobs, and signs them again.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from explorer import rundir
+from explorer.entries.fields import Blob
+from explorer.entries.kinds import Entry, decode, encode
+from explorer.entries.numbers import Floats, StepNumbers, diagonal
+from explorer.entries.profiles import LayerProfiles
+from explorer.entries.run import Genesis, Sources, TrainingState
+from explorer.governance.journal import Journal
+from explorer.ledger.blobs import write_blob
+from explorer.ledger.log import Log
+from explorer.ledger.read import LedgerDirectory
+from explorer.note import Algorithm, Signer
+from explorer.provenance.admission import Admission, Admissions
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.layers import depths_of
+from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
+from explorer.provenance.roles import Role
+from explorer.provenance.routing import Routing, bind
+from explorer.provenance.signed import sign_document
+from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
+from explorer.provenance.trust import Trust, write_trust
+from tests.builders import run_record, write_run
+from tests.provenance import people, tables
+from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, private, public
+from tests.provenance.tables import TAXONOMY
+
+FAR = "2090-01-01T00:00:00Z"
+TRAINER = "example.com/trainer"
+CLASSES = ("licensed/news", "open", "open/mit")
+LAYERS = ("embed", "body.0", "body.1", "head")
+ROWS = 42
+SLOTS = 8
+STEPS = 12
+EVERY = 5
+
+NEWS, OPEN, MIT = CLASSES
+ROW_CLASSES = tuple("quarantine" if row % 20 == 19 else CLASSES[row % 3] for row in range(ROWS))
+
+
+def signer(run: Path, seed: str = TRAINER) -> Signer:
+    return Signer(name=f"example.com/{run.name}", algorithm=Algorithm.ED25519, private_key=private(seed))
+
+
+def trust() -> Trust:
+    """All three of them sign; the trainer's key is good for long, since commands ask the real clock."""
+    trainer = people.authority(TRAINER, Role.TRAINER, public(TRAINER, not_after=FAR))
+    made = people.trust(people.governance(), people.risk(), trainer)
+    return replace(made, quorum=replace(made.quorum, checkpoints={Role.TRAINER: 1}))
+
+
+def policy(*rules: Rule) -> RoutingPolicy:
+    usual = (
+        Rule(classes=(NEWS,), depth=(0.5, 1.0), progress=(0.3334, 1.0), weight=1.0),
+        Rule(classes=(MIT,), weight=1.0),
+        Rule(classes=(OPEN,), weight=0.5),
+    )
+    return RoutingPolicy(
+        format=FORMAT,
+        name="half-depth",
+        version=1,
+        issued=ISSUED,
+        expires=EXPIRES,
+        taxonomy=TaxonomyReference(name=TAXONOMY.name, version=TAXONOMY.version, digest=TAXONOMY.digest),
+        quarantine=Quarantine.WEIGHT_ZERO,
+        rules=rules or usual,
+    )
+
+
+def routing(*rules: Rule) -> Routing:
+    return bind(policy(*rules), TAXONOMY, where="policy")
+
+
+def state(step: int) -> TrainingState:
+    digest = f"{step:064x}"
+    return TrainingState(parameters=digest, buffers=digest, optimizer=digest, random=digest)
+
+
+def rows_of(step: int) -> np.ndarray:
+    return np.random.default_rng(step).permutation(ROWS)[:SLOTS]
+
+
+def counts_of(rows: np.ndarray) -> tuple[tuple[int, ...], int]:
+    """Examples of each class, and in quarantine."""
+    found = [ROW_CLASSES[row] for row in rows.tolist()]
+    return tuple(found.count(path) for path in CLASSES), found.count("quarantine")
+
+
+def numbers_of(step: int, admission: Admission, *, exact: bool) -> StepNumbers:
+    """Numbers of gradients of seven parameters a layer, under plain descent."""
+    examples, _ = counts_of(rows_of(step))
+    classes = tuple(at for at in range(len(CLASSES)) if examples[at] and admission.weights[at].any())
+    weights = admission.weights[list(classes)].astype(np.float32)
+    gradients = np.random.default_rng(step).normal(size=(len(classes), len(LAYERS), 7)) * (weights > 0)[:, :, None]
+    norms = np.linalg.norm(gradients, axis=2).astype(np.float32)
+    weighted = gradients * weights[:, :, None]
+    gram = np.einsum("cle,dle->lcd", weighted, weighted).astype(np.float32)
+    gram = np.triu(gram) + np.triu(gram, 1).transpose(0, 2, 1)
+    gram[:, range(len(classes)), range(len(classes))] = diagonal(weights, norms).T
+    update = -0.1 * weighted.sum(0)
+    return StepNumbers(
+        classes=classes,
+        weights=weights,
+        norms=norms,
+        dots=np.einsum("cle,le->cl", weighted, update).astype(np.float32),
+        gram=gram,
+        updates=np.square(update).sum(1).astype(np.float32),
+        exact=np.einsum("cle,le->cl", -0.1 * weighted, update).astype(np.float32) if exact else None,
+    )
+
+
+def sketches_of(numbers: StepNumbers) -> Floats:
+    return np.repeat(numbers.norms[:, :, None], 64, axis=2)
+
+
+def write_documents(run: Path) -> tuple[Genesis, np.ndarray]:
+    """The signed documents of a run as it keeps them, and the genesis that names them; the leaves of its tags."""
+    directory, believed = run / rundir.GOVERNANCE, trust()
+    directory.mkdir(parents=True)
+    write_trust(directory / "trust.json", believed)
+    tree = sign_document(TAXONOMY, TAXONOMY_KIND, [private(GOVERNANCE)], trust=believed, now=NOW, where="taxonomy")
+    write_envelope(directory / "taxonomy.json", tree)
+    rules = sign_document(policy(), POLICY, [private(RISK)], trust=believed, now=NOW, where="policy")
+    write_envelope(directory / "policy.json", rules)
+    path = directory / "tags.parquet"
+    rows = (tables.row(number, path, f"source {number % 4} 1.0") for number, path in enumerate(ROW_CLASSES))
+    tables.write_table(path, rows)
+    attestation = tables.signed(path, trust=believed)
+    write_envelope(directory / "tags.json", attestation)
+    rundir.write_json(directory / "source.json", {"private": str(run.parent), "judged": NOW})
+    tags = tables.verified(path, attestation, trust=believed)
+    some = "a" * 64
+    genesis = Genesis(
+        run=run.name,
+        recipe=some,
+        code=some,
+        environment=some,
+        data=some,
+        tags={"train": Sources(root=tags.root, attestation=tags.attestation)},
+        taxonomy=TAXONOMY.digest,
+        policy=policy().digest,
+        trust=believed.digest,
+        strategy="microbatch",
+        seed=1,
+        initial=some,
+        classes=CLASSES,
+        layers=LAYERS,
+        parents=(),
+        blobs={},
+    )
+    return genesis, tags.tags.leaves
+
+
+def write_governed_run(
+    runs: Path, *, steps: int = STEPS, every: int = EVERY, exact: bool = False, finished: bool = True, seed: int = 0
+) -> Path:
+    """A governed run of the sweep `digits`, trained by nobody."""
+    record = run_record(recipe="governed", full_steps=steps, seed=seed)
+    run = write_run(runs, record)
+    genesis, leaves = write_documents(run)
+    tables_ = Admissions(routing(), classes=CLASSES, layers=depths_of(LAYERS))
+    with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves) as journal:
+        journal.begin(0, state(0))
+        for step in range(steps):
+            if step % 6 == 3:
+                journal.profile(profile_of(step))
+                decide(journal, step)
+            admission, rows = tables_.at(step / steps), rows_of(step)
+            examples, quarantined = counts_of(rows)
+            numbers = numbers_of(step, admission, exact=exact)
+            journal.step(
+                step,
+                rows=rows,
+                examples=examples,
+                quarantined=quarantined,
+                updated=[bool(weights.any()) for weights in numbers.weights.T],
+                admission=admission,
+                numbers=numbers,
+                sketches=sketches_of(numbers),
+            )
+            if (step + 1) % every == 0:
+                journal.segment(step + 1, state(step + 1))
+        if finished:
+            if not journal.settled:
+                journal.segment(steps, state(steps))
+            journal.end(steps, state(steps), metrics={"accuracy": 0.5})
+    return run
+
+
+def profile_of(step: int) -> LayerProfiles:
+    spectra = np.full((3, len(LAYERS), 3), 0.5 + step)
+    joint = np.tile([1.5, 4.0, 1.2, 0.5, 0.1, 0.02], (len(LAYERS), 1))
+    return LayerProfiles(
+        step=step, probes="b" * 64, classes=(0, 1, 2), examples=(4, 4, 4), spectra=spectra, joint=joint
+    )
+
+
+def decide(journal: Journal, step: int) -> None:
+    journal.decision(
+        step,
+        action="freeze",
+        rule="entropy-settled",
+        parameters={"tolerance": 0.01},
+        subjects=(NEWS,),
+        layers=("head",),
+        evidence={NEWS: b"%d" % step},
+    )
+
+
+Change = Callable[[int, Entry], Entry | None]
+
+
+def sign_again(run: Path, change: Change, *, seed: str = TRAINER) -> None:
+    """Write the ledger anew, every entry as `change` gives it (None: left out), with the trainer's own signature."""
+    directory = run / rundir.LEDGER
+    leaves = list(LedgerDirectory(directory).entries())
+    entries = (change(index, entry) for index, entry in enumerate(map(decode, leaves)))  # pyright: ignore
+    changed = [encode(entry) for entry in entries if entry is not None]
+    for name in ("checkpoint", "tile"):
+        (shutil.rmtree if (directory / name).is_dir() else Path.unlink)(directory / name)
+    with Log.create(directory, origin=signer(run).name, signer=signer(run, seed)) as log:
+        log.append(changed)
+
+
+def with_blob(run: Path, entry: Entry, name: str, content: bytes) -> Entry:
+    """The entry with another blob of that name, which is there."""
+    blob = Blob(sha256=write_blob(run / rundir.LEDGER, content), size=len(content))
+    return replace(entry, blobs={**entry.blobs, name: blob})
