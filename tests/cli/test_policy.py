@@ -41,7 +41,7 @@ def test_check_prints_a_table_for_each_phase_and_who_decided() -> None:
     bsd = [" ".join(line.split()) for line in lines if line.startswith("open/permissive/bsd")]
     assert bsd == ["open/permissive/bsd 0 r0 0 r1 0 r2", "open/permissive/bsd 0 r0 0 r1 1 r3"]
     assert next(line for line in lines if line.startswith("licensed ")).split()[1:] == ["0", "-", "0", "-", "0", "-"]
-    assert f"  r2  {HALF}:15: rules[2]: open/permissive/bsd; progress [0, 0.3334): weight 0" in lines
+    assert f"  r2  {HALF}:15: rules[2]: open/mixed, open/pooled, open/permissive/bsd; progress [0, 0.3334): weight 0" in lines
     assert f"  {HALF}:12: rules: no rule names class personal; it trains nothing" in lines
 
 
@@ -52,7 +52,7 @@ def test_check_shows_regions_conditions_and_attenuation() -> None:
     settled = lines.index("progress [0, 1], settled")
     copyleft = next(line for line in lines[settled:] if line.startswith("open/copyleft"))
     assert copyleft.split()[1:3] == ["0.25~", "r1"]
-    assert f"  r1  {SEALED}:19: rules[1]: open/copyleft; when settled: weight 0.25~" in lines
+    assert f"  r1  {SEALED}:19: rules[1]: open/mixed, open/pooled, open/copyleft; when settled: weight 0.25~" in lines
     where = f"  s:customer  {SEALED}:15: sealed[0]: "
     assert f"{where}sealed for personal/customer: adapters of rank 8 on blocks.*.attention" in lines
     assert lines[-2:] == [
@@ -124,7 +124,7 @@ def test_another_taxonomy_and_unknown_classes_are_refused_with_their_lines(tmp_p
     typo = tmp_path / "typo.yaml"
     typo.write_text(HALF.read_text().replace("permissive/bsd], depth", "permissive/bds], depth"))
     message = refused("policy", "check", typo, *TREE)
-    assert f"{typo}:14: rules[1].classes[0]: unknown class 'open/permissive/bds'; did you mean" in message
+    assert f"{typo}:14: rules[1].classes[2]: unknown class 'open/permissive/bds'; did you mean" in message
 
 
 def test_sign_and_check_what_was_signed(desk: Path, signed: Path) -> None:  # noqa: F811

@@ -41,13 +41,14 @@ def test_show_draws_the_tree_of_a_draft(monkeypatch: pytest.MonkeyPatch) -> None
     rows = [" ".join(line.split()) for line in lines[6:]]
     assert rows[0] == "0 quarantine - - Built in: what nobody vouches for. It never trains."
     assert rows[2].startswith("2 └─ news yes licensed Newspaper articles")
-    assert [row.split(" ", 1)[1].split(" no ")[0] for row in rows[3:9]] == [
+    assert [row.split(" ", 1)[1].split(" no ")[0] for row in rows[3:14]] == [
         "open",
         "├─ copyleft",
-        "└─ permissive",
-        "├─ apache",
-        "├─ bsd",
-        "└─ mit",
+        *("│ ├─ agpl", "│ ├─ epl", "│ ├─ gpl", "│ ├─ lgpl", "│ └─ mpl"),
+        "├─ mixed",
+        "├─ permissive",
+        "│ ├─ apache",
+        "│ ├─ boost",
     ]
 
 
@@ -66,9 +67,9 @@ def test_verify_believes_what_is_signed_and_nothing_else(desk: Path, signed: Pat
     assert explorer("taxonomy", "verify", signed, *trust).stdout.splitlines() == [
         "taxonomy licences version 1: signed by example.com/data-governance",
         f"sha256 {example_taxonomy().digest}",
-        "10 classes, issued 2026-01-01T00:00:00Z, expires 2031-01-01T00:00:00Z",
+        "23 classes, issued 2026-01-01T00:00:00Z, expires 2031-01-01T00:00:00Z",
     ]
-    assert json.loads(explorer("taxonomy", "verify", signed, *trust, "--json").stdout)["classes"] == 10
+    assert json.loads(explorer("taxonomy", "verify", signed, *trust, "--json").stdout)["classes"] == 23
     assert (
         refused("taxonomy", "verify", DRAFT, *trust) == f"explorer: {DRAFT}: an unsigned draft; nobody vouches for it"
     )
@@ -97,7 +98,7 @@ def test_a_fault_in_a_draft_is_named_with_its_line(desk: Path) -> None:
     (desk / "bad.yaml").write_text(DRAFT.read_text().replace("path: open/copyleft", "path: closed/copyleft"))
     message = refused("taxonomy", "show", "bad.yaml", cwd=desk)
     assert message == (
-        "explorer: bad.yaml:29: classes[5].path: 'closed/copyleft' lies below 'closed', which is not defined"
+        "explorer: bad.yaml:49: classes[10].path: 'closed/copyleft' lies below 'closed', which is not defined"
     )
 
 
