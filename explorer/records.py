@@ -36,6 +36,8 @@ METRICS: dict[str, Metric] = {
         Metric(name="bits_per_byte", unit="bits", higher_is_better=False),
         Metric(name="train_loss", unit="nats", higher_is_better=False),
         Metric(name="lr", unit="1", higher_is_better=False),
+        Metric(name="ledger_bytes_per_step", unit="bytes", higher_is_better=False),
+        Metric(name="ledger_seconds_per_step", unit="seconds", higher_is_better=False),
     )
 }
 

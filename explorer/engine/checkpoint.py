@@ -50,8 +50,8 @@ class _Record:
         return dataclasses.replace(self, digest=digest({**dataclasses.asdict(self), "digest": ""}))
 
 
-def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str) -> None:
-    """Write the checkpoint whole or not at all, then drop all but the newest two up to its step.
+def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, keep: int | None = KEEP) -> None:
+    """Write the checkpoint whole or not at all, then drop all but the newest `keep` up to its step; None keeps all.
 
     One of a later step is there only if it could not be used.
     """
@@ -65,7 +65,9 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str) -> 
         plain=checkpoint.plain,
     )
     records.write(name.with_suffix(".json"), record.sealed())
-    kept = [path for path in _records(directory) if path.stem <= name.name][:KEEP]
+    if keep is None:
+        return
+    kept = [path for path in _records(directory) if path.stem <= name.name][:keep]
     for path in set(_records(directory)) - set(kept):
         remove_checkpoint(path)
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from explorer import rundir
-from explorer.engine.checkpoint import Checkpoint, load_newest, save_checkpoint
+from explorer.engine.checkpoint import KEEP, Checkpoint, load_newest, save_checkpoint
 from explorer.engine.loop import Loop
+from explorer.engine.method import Saving
 from explorer.engine.metrics import MetricsWriter
 from explorer.records import Timings, from_json, record, to_json
 
@@ -47,7 +48,7 @@ class FitOptions:
     evaluations: int = 1  # spread evenly over the run; the last is at its end
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     on_progress: Progress = lambda done, total: None
-    stop: Stop = lambda: False  # asked after each step; true saves a checkpoint and raises KeyboardInterrupt
+    stop: Stop = lambda: False  # asked after each step; true saves a checkpoint if it may, raises KeyboardInterrupt
 
 
 def fit(loop: Loop, options: FitOptions) -> Fitted:
@@ -59,12 +60,17 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         session.train()
         metrics = session.finish()
     return Fitted(
-        metrics=metrics,
+        metrics=metrics | _found_out(loop),
         timings=loop.clock.timings(before.timings),
         timed_steps=before.timed_steps + loop.clock.timed_steps,
         resumed=before.resumed,
         state_digest=state_digest(loop),
     )
+
+
+def _found_out(loop: Loop) -> dict[str, float]:
+    """What the methods say about the whole run."""
+    return {name: value for method in loop.methods for name, value in method.metrics(loop.state).items()}
 
 
 def state_digest(loop: Loop) -> str:
@@ -126,6 +132,7 @@ class _Session:
         self.loop.call("after_fit")
         metrics = self._evaluate()
         self.writer.flush()
+        self.loop.call("after_run")
         return metrics
 
     def _after_step(self, step: int, lr: float, loss: Tensor) -> None:
@@ -136,11 +143,16 @@ class _Session:
         if step in self._evaluate_at:
             self._flush_losses()
             self._evaluate()
-        if self.options.stop():
-            self._save()
+        answers = [method.saving(self.loop.state) for method in self.loop.methods]
+        saving = Saving.NOT_NOW if Saving.NOT_NOW in answers else max(answers, default=Saving.ALLOWED)
+        if saving is Saving.KEPT:
+            self._save(rundir.KEPT, keep=None)
+        stop = self.options.stop()
+        if saving and (stop or time.monotonic() - self._saved_at >= self.options.checkpoint_seconds):
+            self._save(rundir.CHECKPOINT, keep=KEEP)
+            self._saved_at = time.monotonic()
+        if stop:
             raise KeyboardInterrupt
-        if time.monotonic() - self._saved_at >= self.options.checkpoint_seconds:
-            self._save()
         self.options.on_progress(step, self.loop.setting.total_steps)
 
     def _evaluate(self) -> dict[str, float]:
@@ -157,7 +169,7 @@ class _Session:
             self.writer.write(step, "lr", lr)
         self._pending.clear()
 
-    def _save(self) -> None:
+    def _save(self, name: str, *, keep: int | None) -> None:
         self.loop.clock.restart()
         self._flush_losses()
         standing = _Before(
@@ -167,6 +179,5 @@ class _Session:
             resumed=self.before.resumed,
         )
         checkpoint = Checkpoint(step=self.loop.state.step, tensors=self.loop.tensors(), plain=to_json(standing))
-        save_checkpoint(self.options.directory / rundir.CHECKPOINT, checkpoint, run_id=self.options.run_id)
-        self._saved_at = time.monotonic()
+        save_checkpoint(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)
         self.loop.clock.end("checkpoint")

@@ -21,14 +21,15 @@
     after_fit
     before_evaluation
     after_evaluation
+    after_run
 
 `change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. A share is
 read before `change_batch`, the model runs between `before_forward` and `after_forward`, the loss is taken between
 `before_loss` and `after_loss`, the gradients between `before_backward` and `after_backward`, and the optimisers step
 between `before_update` and `after_update`. A share that may change nothing is not read at all. A method may ask for
 the share's microbatches once more in `change_gradients` (`state.recompute`); after it the share's gradients are
-weighted and added to those of the shares before it. A run may evaluate between steps too; then the last two hooks run
-there as well.
+weighted and added to those of the shares before it. A run may evaluate between steps too; then the two hooks around
+an evaluation run there as well. `after_run` is the last of all, when the final metrics are known.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ from explorer.errors import CheckpointError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
-OUTSIDE_STEPS = ("change_model", "before_fit", "before_evaluation", "after_evaluation", "after_fit")
+OUTSIDE_STEPS = ("change_model", "before_fit", "before_evaluation", "after_evaluation", "after_fit", "after_run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,9 +181,9 @@ class Loop:
     def evaluate(self) -> dict[str, float]:
         """The metrics on the test side, with the weights that the methods choose for evaluation."""
         self.call("before_evaluation")
-        metrics = self.setting.task.evaluate(self.setting.model, self.setting.batches)
+        self.state.metrics = self.setting.task.evaluate(self.setting.model, self.setting.batches)
         self.call("after_evaluation")
-        return metrics
+        return self.state.metrics
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that steps, by unique name: parameters, buffers, optimiser states, the methods' memory."""
@@ -319,7 +320,10 @@ class Loop:
 def _users(hook: str, methods: Iterable[Method]) -> list[Method]:
     """The methods that define a hook, in the order in which it runs."""
     users = [method for method in methods if getattr(type(method), hook) is not getattr(Method, hook)]
-    return users[::-1] if hook.startswith("after_") else users
+    if not hook.startswith("after_"):
+        return users
+    observers = [method for method in users if method.kind is Kind.RECORD]
+    return [method for method in reversed(users) if method.kind is not Kind.RECORD] + observers
 
 
 def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:

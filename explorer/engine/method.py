@@ -32,6 +32,14 @@ class Kind(IntEnum):
     RECORD = 10  # observes and writes down; changes nothing
 
 
+class Saving(IntEnum):
+    """Whether a checkpoint may be written between two steps."""
+
+    NOT_NOW = 0
+    ALLOWED = 1
+    KEPT = 2  # one is written now, and stays when the run is done
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
     """A point of a planned run, enough for a schedule."""
@@ -45,7 +53,7 @@ class Moment:
 class Method(ABC):
     """A training method. Hooks do nothing unless a subclass defines them; the loop in `engine.loop` says when they run.
 
-    `before_*` and `change_*` hooks run in order, `after_*` hooks in reverse order.
+    `before_*` and `change_*` hooks run in order, `after_*` hooks in reverse order; observers (RECORD) always last.
     """
 
     name: ClassVar[str]
@@ -69,6 +77,14 @@ class Method(ABC):
         """The running state at step 0, made after the optimisers. Later it is in `state.memory[name]`."""
         return {}
 
+    def saving(self, state: State) -> Saving:
+        """Whether a checkpoint may be written now. Asked after every step."""
+        return Saving.ALLOWED
+
+    def metrics(self, state: State) -> dict[str, float]:
+        """What it found out about the whole run, by name in `records.METRICS`. Asked once, when all is done."""
+        return {}
+
     def change_model(self, state: State) -> None: ...
     def before_fit(self, state: State) -> None: ...
     def before_step(self, state: State) -> None: ...
@@ -87,6 +103,7 @@ class Method(ABC):
     def after_fit(self, state: State) -> None: ...
     def before_evaluation(self, state: State) -> None: ...
     def after_evaluation(self, state: State) -> None: ...
+    def after_run(self, state: State) -> None: ...
 
 
 HOOKS: tuple[str, ...] = (
@@ -108,6 +125,7 @@ HOOKS: tuple[str, ...] = (
     "before_evaluation",
     "after_evaluation",
     "after_fit",
+    "after_run",
 )
 
 

@@ -89,6 +89,9 @@ class State:
     # Written by the methods that scale the sum over shares in `before_update`: the factor, by parameter; absent: 1.
     scales: dict[str, Tensor] = field(default_factory=dict)
 
+    # Written by the engine after each evaluation, before `after_evaluation`.
+    metrics: dict[str, float] = field(default_factory=dict)
+
     # Running state of the methods, by method name; created by `Method.memory`, checkpointed by the engine.
     memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 

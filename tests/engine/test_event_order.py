@@ -29,7 +29,15 @@ class Second(Method):
     kind: ClassVar[Kind] = Kind.AVERAGE
 
 
-for _kind in (First, Second):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observer(Method):
+    """Uses every hook, last."""
+
+    name: ClassVar[str] = "observer"
+    kind: ClassVar[Kind] = Kind.RECORD
+
+
+for _kind in (First, Second, Observer):
     for _hook in HOOKS:
         setattr(_kind, _hook, lambda self, state: None)
 
@@ -65,12 +73,13 @@ def recorded() -> list[tuple[str, str]]:
     plain = build_loop(tiny_run(tiny_recipe(microbatch_size=32)), data=None)
     setting: Setting = plain.setting
     clock = Clock(setting.batches.device, warmup_steps=0, split=False)
-    loop = Loop(setting, (First(), Second()), clock, trace=lambda hook, name: trace.append((hook, name)))
+    loop = Loop(setting, (First(), Second(), Observer()), clock, trace=lambda hook, name: trace.append((hook, name)))
     loop.call("before_fit")
     for _ in range(STEPS):
         loop.step()
     loop.call("after_fit")
     loop.evaluate()
+    loop.call("after_run")
     return trace
 
 
@@ -80,9 +89,10 @@ def test_the_pseudocode_is_what_happens() -> None:
     assert set(hooks) == set(HOOKS)
 
 
-def test_after_hooks_run_in_reverse() -> None:
+def test_after_hooks_run_in_reverse_and_observers_last() -> None:
     pairs: dict[str, list[str]] = {}
     for hook, name in recorded():
         pairs.setdefault(hook, []).append(name)
     for hook, names in pairs.items():
-        assert names[:2] == (["second", "first"] if hook.startswith("after_") else ["first", "second"]), hook
+        expected = ["second", "first"] if hook.startswith("after_") else ["first", "second"]
+        assert names[:3] == [*expected, "observer"], hook
