@@ -6,8 +6,10 @@ from pathlib import Path
 from explorer.data.cifar10 import Cifar10
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.digits import Digits
+from explorer.data.source import Source
+from explorer.data.text import LocalText
 
-DATASETS: dict[str, type[DataSource]] = {source.name: source for source in (Cifar10, Digits)}
+DATASETS: dict[str, type[DataSource]] = {source.name: source for source in (Cifar10, Digits, Source, LocalText)}
 
 
 def load(source: DataSource, data: Path | None) -> Dataset:

@@ -1,0 +1,245 @@
+"""The source of the installed distributions: classes as declared, from the file to the batch; the same every time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from explorer.data import sources
+from explorer.data.batches import Batches, Typing
+from explorer.data.dataset import Dataset, Provenance
+from explorer.data.distributions import Distribution, PythonFile, installed
+from explorer.data.source import Member, Source, families, shared
+from explorer.errors import DataError
+from tests.data.site import code, install
+
+SMALL = Source(context=16, bytes_per_class=2000, least_bytes=1000)
+LICENCES = {
+    "ant": "MIT",
+    "bee": "MIT",
+    "cow": "MIT",
+    "dog": "BSD-3-Clause",
+    "eel": "BSD-2-Clause",
+    "fox": "BSD-3-Clause AND BSD-2-Clause",
+    "gnu": "ISC",  # alone in its class
+    "hen": "Zlib",  # this one too
+    "imp": "MIT AND ISC",  # and this
+    "jay": "LicenseRef-Secret",
+}
+
+
+def fill(root: Path, names: Sequence[str] = tuple(LICENCES)) -> Path:
+    """A distribution for each name: three files of its own, all together 1.5 kB."""
+    for name in names:
+        files = {f"{name}/{part}.py": code(f"{name} {part}", 500) for part in ("a", "b", "c")}
+        install(root, name, files, licence=LICENCES[name])
+    return root
+
+
+def look_in(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    monkeypatch.setattr("explorer.data.source.search_path", lambda: [root])
+    return root
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return look_in(monkeypatch, fill(tmp_path / "site"))
+
+
+def provenance_of(dataset: Dataset) -> Provenance:
+    assert dataset.provenance is not None
+    return dataset.provenance
+
+
+def foreign(inputs: Tensor, classes: Sequence[str], names: Sequence[str], root: Path) -> list[int]:
+    """The examples with a byte that is not of their distribution, or with a class that it does not declare."""
+    licences = {f"{each.name} {each.version}": each.licence for each in installed([root])}
+    found = []
+    for index, (row, class_, name) in enumerate(zip(inputs, classes, names, strict=True)):
+        who, _, path = name.partition(": ")
+        first, *others = row.numpy().tobytes().split(b"\0")
+        shipped = [file.read_bytes() for file in (root / path).parent.glob("*.py")]
+        right = first in (root / path).read_bytes() and all(any(piece in each for each in shipped) for piece in others)
+        if not right or class_ not in (licences[who], "open/pooled"):
+            found.append(index)
+    return found
+
+
+def test_every_example_has_the_class_and_the_bytes_of_its_distribution(site: Path) -> None:
+    dataset = SMALL.load(None)
+    made = provenance_of(dataset)
+    assert made.classes == ("open/permissive/bsd", "open/permissive/mit", "open/pooled")
+    assert len(dataset.train) == len(made.codes) == len(made.sources) > 100
+    classes = [made.classes[code] for code in made.codes]
+    assert foreign(dataset.train.inputs, classes, made.sources, site) == []
+    assert foreign(dataset.train.labels, classes, made.sources, site) == []
+    moved = (*made.sources[1:], made.sources[0])  # the control: names that are one example off
+    assert foreign(dataset.train.inputs, classes, moved, site)
+    assert len(foreign(dataset.train.inputs, classes[::-1], made.sources, site)) > 20
+
+
+def test_the_class_survives_shuffling_and_batching(site: Path) -> None:
+    dataset = SMALL.load(None)
+    made = provenance_of(dataset)
+    names = {code + 1: path for code, path in enumerate(made.classes)}
+    typing = Typing(codes=made.codes + 1, names=names)
+    batches = Batches(dataset, batch_size=12, seed=0, device=torch.device("cpu"), typing=typing)
+    for step in range(3):
+        for code_, slots in batches.shares(step):
+            inputs, _ = batches.read(step, slots)
+            origins = [made.sources[index] for index in batches.indices(step)[slots]]
+            assert foreign(inputs, [names[code_]] * len(slots), origins, site) == []
+
+
+def test_labels_are_the_bytes_that_follow(site: Path) -> None:
+    dataset = SMALL.load(None)
+    assert dataset.example_shape == (16,) and dataset.classes == 256
+    for split in (dataset.train, dataset.test):
+        assert split.inputs.dtype == split.labels.dtype == torch.uint8
+        assert torch.equal(split.inputs[:, 1:], split.labels[:, :-1])
+
+
+def test_other_distributions_are_held_out_in_every_class_and_never_the_largest(site: Path) -> None:
+    install(site, "kea", {"kea.py": code("kea", 5000)})
+    for family in SMALL.families():
+        train, test = ({member.distribution.name for member in side} for side in (family.train, family.test))
+        assert train and test and not train & test
+        assert "kea" not in test
+    dataset = SMALL.load(None)
+    held = {member.distribution.name for family in SMALL.families() for member in family.test}
+    assert held & {name.split()[0] for name in provenance_of(dataset).sources} == set()
+    shipped = b"\0".join(path.read_bytes() for name in held for path in sorted((site / name).glob("*.py")))
+    pieces = [piece for row in dataset.test.inputs for piece in row.numpy().tobytes().split(b"\0")]
+    assert all(piece in shipped for piece in pieces)
+    seen = {row.numpy().tobytes() for row in dataset.train.inputs}
+    assert seen.isdisjoint(row.numpy().tobytes() for row in dataset.test.inputs)
+
+
+def test_the_same_distributions_give_the_same_dataset_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for place, names in (("one", list(LICENCES)), ("two", list(LICENCES)[::-1])):
+        look_in(monkeypatch, fill(tmp_path / place, names))
+        made.append((SMALL.digest(None), SMALL.load(None)))
+    (digest, first), (same, second) = made
+    assert digest == same
+    assert torch.equal(first.train.inputs, second.train.inputs) and torch.equal(first.test.inputs, second.test.inputs)
+    assert provenance_of(first).sources == provenance_of(second).sources
+    assert (provenance_of(first).codes == provenance_of(second).codes).all()
+
+
+def test_another_version_is_another_dataset_and_a_changed_file_is_none(site: Path) -> None:
+    before, kept = SMALL.digest(None), sources.load(SMALL, None)
+    assert sources.load(SMALL, None) is kept
+    install(site, "lynx", {"lynx.py": code("lynx", 300)})
+    assert SMALL.digest(None) != before and sources.load(SMALL, None) is not kept
+    train = [member.distribution.name for family in SMALL.families() for member in family.train]
+    for path in (site / train[0]).glob("*.py"):
+        path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises(DataError, match=f"changed since {train[0]} 1.0 was installed; reinstall {train[0]}"):
+        SMALL.load(None)
+
+
+def owners(root: Path, content: bytes) -> set[str]:
+    """The distributions that give this file to the dataset."""
+    found = families(installed([root]), least_bytes=1000)
+    members = [member for family in found for member in (*family.train, *family.test)]
+    return {
+        member.distribution.name
+        for member in members
+        for file in member.files
+        if (root / file.path).read_bytes() == content
+    }
+
+
+def test_equal_files_of_one_class_are_kept_once_and_of_two_classes_not_at_all(site: Path) -> None:
+    once, never, unclaimed = (code(name, 400) for name in ("once", "never", "unclaimed"))
+    install(site, "mite", {"mite/a.py": once, "mite/again.py": once, "mite/b.py": never, "mite/c.py": unclaimed})
+    install(site, "moth", {"moth/a.py": once, "moth/b.py": code("moth", 10)})
+    install(site, "yak", {"yak/b.py": never}, licence="BSD-3-Clause")
+    install(site, "zebra", {"zebra/c.py": unclaimed}, licence=None)  # declares nothing, so claims nothing
+    assert owners(site, once) == {"mite"}
+    assert owners(site, never) == set()
+    assert owners(site, unclaimed) == {"mite"}
+    blocks = SMALL.load(None).train.inputs
+    assert not any(row.numpy().tobytes() in never for row in blocks)
+
+
+def test_small_classes_are_pooled_and_a_small_pool_is_left_out(site: Path) -> None:
+    by_class = {
+        family.path: {member.distribution.name for member in (*family.train, *family.test)}
+        for family in families(installed([site]), least_bytes=1000)
+    }
+    assert by_class == {
+        "open/permissive/bsd": {"dog", "eel", "fox"},
+        "open/permissive/mit": {"ant", "bee", "cow"},
+        "open/pooled": {"gnu", "hen", "imp"},  # and jay, whose licence nobody knows, in none
+    }
+    few = [each for each in installed([site]) if each.name not in ("hen", "imp")]
+    assert [family.path for family in families(few, least_bytes=1000)] == ["open/permissive/bsd", "open/permissive/mit"]
+    install(site, "kea", {"kea.py": code("kea", 5000)})
+    larger = families(installed([site]), least_bytes=5000)
+    assert [family.path for family in larger] == ["open/permissive/mit", "open/pooled"]
+    assert {"dog", "gnu"} <= {member.distribution.name for member in (*larger[1].train, *larger[1].test)}
+
+
+def test_fewer_than_two_classes_is_an_error_that_says_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_in(monkeypatch, fill(tmp_path / "site", ("ant", "bee", "dog", "jay")))
+    with pytest.raises(
+        DataError, match=r"found classes .* 1000 bytes: open/permissive/mit; expected two or more: .*bsd"
+    ):
+        SMALL.load(None)
+    look_in(monkeypatch, tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"found classes with two distributions and 1000 bytes: none; expected"):
+        SMALL.digest(None)
+
+
+def member(name: str, size: int) -> Member:
+    files = (PythonFile(path=f"{name}.py", digest="0" * 64, size=size - 1),)
+    distribution = Distribution(name=name, version="1", root=Path("/nowhere"), licence="open", files=files)
+    return Member(distribution=distribution, files=files)
+
+
+@given(st.lists(st.integers(2, 1000), min_size=1, max_size=20), st.integers(0, 5000))
+def test_a_class_is_shared_evenly_by_its_distributions(sizes: list[int], total: int) -> None:
+    members = [member(f"m{index}", size) for index, size in enumerate(sizes)]
+    found = shared(members, total)
+    assert [each for each, _ in found] == members
+    limits = [limit for _, limit in found]
+    assert sum(limits) == min(total, sum(sizes))
+    assert all(limit == size or limit >= max(limits) - 1 for limit, size in zip(limits, sizes, strict=True))
+
+
+def test_files_that_are_not_text_are_passed_over(site: Path) -> None:
+    for name in ("ant", "bee", "cow"):
+        install(site, f"{name}-binary", {f"{name}_binary.py": b"\xff" + code(name, 5000)})
+    made = provenance_of(SMALL.load(None))
+    names = {name.split()[0] for name in made.sources}
+    assert names & {"ant", "bee", "cow"} and not any(name.endswith("binary") for name in names)
+
+
+def test_examples_longer_than_what_a_class_gives_are_refused(site: Path) -> None:
+    with pytest.raises(DataError, match="2000 bytes a class do not give every class an example of 2001 bytes"):
+        replace(SMALL, context=2000).load(None)
+
+
+def test_this_environment() -> None:
+    """What is really installed here: several licences, and every class with text of its own."""
+    real = Source(context=64, bytes_per_class=20_000)
+    dataset = real.load(None)
+    made = provenance_of(dataset)
+    assert {"open/permissive/bsd", "open/permissive/mit", "open/permissive/apache"} <= set(made.classes)
+    assert np.bincount(made.codes, minlength=len(made.classes)).min() > 100
+    assert not made.simulated
+    python = sum(b"import" in row.numpy().tobytes() for row in dataset.train.inputs)
+    assert python > len(dataset.train) / 50
+    assert not any(name.startswith("explorer ") for name in made.sources)
