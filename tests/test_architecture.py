@@ -105,8 +105,9 @@ def test_every_governed_method_is_in_the_table() -> None:
 
 
 def test_a_file_for_every_dataset_and_a_line_for_every_file() -> None:
-    helpers = ("batches", "dataset", "interpolate", "sources", "streams")
-    assert classes_in("data", DataSource, apart=helpers) == {name: name for name in DATASETS}
+    reading = ("batches", "order", "sources", "streams", "interpolate")
+    kinds = ("dataset", "images", "sequences", "blocks", "distributions", "licences", "simulated")
+    assert classes_in("data", DataSource, apart=(*reading, *kinds)) == {name: name for name in DATASETS}
 
 
 def test_every_named_model_is_in_the_table() -> None:
