@@ -3,7 +3,9 @@
 The policy's weights for the present phase narrow every share of a step. Its gradients are taken for the parameters of
 admitted layers alone (autograd prunes the rest, so denying saves work), times the weight where that is a fraction. The
 buffers of denied layers are put back after its passes. A sealed region takes part in its owner's forward and in no
-other. What no class of a step may change has no gradient, and is left by the optimiser exactly as it was.
+other. What no class of a step may change has no gradient, and is left by the optimiser exactly as it was. Half
+precision is bfloat16 alone, which needs no loss scale: a scale would be common to all, and one class's overflow would
+skip a step of the others.
 
 Cloud et al., "Gradient Routing", 2024, arXiv:2410.04332.
 """
