@@ -130,7 +130,7 @@ class Decision:
     VERSION: ClassVar[int] = 1
 
     step: Whole  # of a re-execution: the first step that is executed again
-    action: Literal["freeze", "re-open", "override", "activation", "re-execution"]
+    action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution"]
     rule: Name
     parameters: ByName[Float]  # of the rule: its thresholds
     subjects: tuple[ClassPath, ...]  # the classes that it is about; none: all

@@ -17,18 +17,9 @@ from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment
 from explorer.engine.state import State
 from explorer.entries.profiles import LayerProfiles
-from explorer.governance.probes import Probes, choose_probes, layer_outputs
+from explorer.governance.probes import Probes, choose_probes, layer_outputs, moments
 from explorer.governance.session import Session
 from explorer.governance.spectrum import project, separation, spectrum
-
-
-def moments(total_steps: int, *, count: int) -> frozenset[int]:
-    """`count` numbers of steps, spread evenly from 0 to the end, both included; 0 alone for one.
-
-    >>> sorted(moments(100, count=5))
-    [0, 25, 50, 75, 100]
-    """
-    return frozenset(index * total_steps // max(1, count - 1) for index in range(count))
 
 
 def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:

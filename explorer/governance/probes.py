@@ -40,6 +40,15 @@ class Probes:
     root: str
 
 
+def moments(total_steps: int, *, count: int) -> frozenset[int]:
+    """`count` numbers of steps, spread evenly from 0 to the end, both included; 0 alone for one.
+
+    >>> sorted(moments(100, count=5))
+    [0, 25, 50, 75, 100]
+    """
+    return frozenset(index * total_steps // max(1, count - 1) for index in range(count))
+
+
 def choose_probes(state: State, *, count: int) -> Probes:
     """`count` examples of every class of the session, or all where it has fewer.
 

@@ -13,7 +13,10 @@ from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.governance.session import Session
 from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.policy import Rule
+from explorer.provenance.routing import Routing, bind
 from tests.data_for_tests import noise
+from tests.governance.desk import policy
 from tests.loop_for_tests import noise_loop, small_net
 from tests.provenance.tables import TAXONOMY, TRUST, row, signed, table, verified
 
@@ -31,7 +34,7 @@ def tags(examples: int, paths: tuple[str, ...] = CLASSES) -> VerifiedTags:
 def tagged_loop(
     methods: Sequence[Method], *, examples: int = 40, absent: frozenset[str] = frozenset(), **setting: Any
 ) -> Loop:
-    """A loop with a session; every class may train everything."""
+    """A loop with a session, in which every class may train everything."""
     found = tags(examples)
     session = Session(classes=CLASSES, codes=found.codes, tags=found, absent=absent, **setting.pop("session", {}))
     names = {code: path for path, code in found.codes.items()}
@@ -44,8 +47,10 @@ def tagged_loop(
     return noise_loop(methods, **(chosen | setting))
 
 
+def routing(*rules: Rule, **changes: Any) -> Routing:
+    """A policy of these rules."""
+    return bind(policy(rules=rules, **changes), TAXONOMY, where="test.json")
+
+
 def session_of(loop: Loop) -> Session:
     return loop.state.resource(Session)
-
-
-__all__ = ["CLASSES", "TAXONOMY", "session_of", "tagged_loop", "tags"]

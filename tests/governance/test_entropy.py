@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.entries.profiles import LayerProfiles, encode_class
-from explorer.governance.entropy import Entropy, moments, take_profile
+from explorer.governance.entropy import Entropy, take_profile
 from explorer.governance.probes import choose_probes
 from tests.governance.tagged import CLASSES, session_of, tagged_loop
 
@@ -25,12 +25,6 @@ def trained(method: Entropy | None, **setting: Any) -> Loop:
 
 def profiles_of(loop: Loop) -> list[LayerProfiles]:
     return session_of(loop).notes.profiles
-
-
-def test_moments_are_spread_from_the_untrained_model_to_the_end() -> None:
-    assert sorted(moments(100, count=5)) == [0, 25, 50, 75, 100]
-    assert sorted(moments(100, count=1)) == [0]
-    assert sorted(moments(2, count=8)) == [0, 1, 2], "never more than there are steps"
 
 
 def test_profiles_are_taken_at_their_moments() -> None:

@@ -12,10 +12,16 @@ from explorer import merkle
 from explorer.data.batches import Batches
 from explorer.engine.loop import Loop
 from explorer.errors import RecipeError, TrainingError
-from explorer.governance.probes import choose_probes, layer_outputs
+from explorer.governance.probes import choose_probes, layer_outputs, moments
 from explorer.governance.session import Session
 from tests.governance.tagged import CLASSES, session_of, tagged_loop
 from tests.loop_for_tests import small_net
+
+
+def test_moments_are_spread_from_the_untrained_model_to_the_end() -> None:
+    assert sorted(moments(100, count=5)) == [0, 25, 50, 75, 100]
+    assert sorted(moments(100, count=1)) == [0]
+    assert sorted(moments(2, count=8)) == [0, 1, 2], "never more than there are steps"
 
 
 def test_probes_are_examples_of_their_class() -> None:

@@ -1,0 +1,86 @@
+"""Entropy gate: a condition of the policy that is switched on once layers use enough directions for a class.
+
+What the policy makes of the condition is its own affair: a rule that admits classes, or one that ends what another
+admits. The switch is a recorded decision with the number that decided it: the effective rank of the class's own probes,
+mean over the layers, float64, little-endian. It looks at one class and decides about others, which is a channel from
+that class to every class that a rule with the condition is about. The entry names both; after it, the class can no
+longer be taken out of the others exactly.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.state import State
+from explorer.errors import RecipeError, unknown
+from explorer.governance.probes import choose_probes, layer_outputs, moments
+from explorer.governance.session import DecisionNote, Session
+from explorer.governance.spectrum import spectrum
+from explorer.provenance.layers import matches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntropyGate(Method):
+    """Switch a condition on, for good, when the effective rank reaches a threshold."""
+
+    name: ClassVar[str] = "entropy_gate"
+    kind: ClassVar[Kind] = Kind.PLAN
+    summary: ClassVar[str] = "Switches a condition of the policy on when layers use enough directions for a class."
+    source: ClassVar[str] = "no paper"
+
+    condition: Annotated[str, Field(min_length=1, max_length=64, description="of the policy")]
+    of: Annotated[str, Field(min_length=1, max_length=200, description="the class whose probes decide")]
+    effective_rank: Annotated[float, Field(ge=1, description="from which on the condition holds")]
+    layers: Annotated[str, Field(min_length=1, max_length=300, description="name pattern of the layers")] = "*"
+    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run")] = 16
+    probes: Annotated[int, Field(ge=2, le=4096, description="training examples of the class to look at")] = 64
+
+    def phase(self, moment: Moment) -> str:
+        return "gate profile" if moment.step in moments(moment.total_steps, count=self.profiles) else ""
+
+    def memory(self, state: State) -> dict[str, Tensor]:
+        session = state.resource(Session)
+        conditions = session.routing.policy.conditions if session.routing else ()
+        if self.condition not in conditions:
+            raise RecipeError(f"entropy_gate: {unknown('condition', self.condition, conditions)}")
+        if self.of not in session.classes:
+            raise RecipeError(f"entropy_gate: {unknown('class', self.of, session.classes)}")
+        if not self._layers(state):
+            names = ", ".join(leaf.name for leaf in state.layers)
+            raise RecipeError(f"entropy_gate: {self.layers!r} fits no layer; known: {names:.300}")
+        return {"on": torch.tensor(False)}
+
+    def before_fit(self, state: State) -> None:
+        if state.memory[self.name]["on"]:
+            state.resource(Session).conditions.add(self.condition)
+
+    def before_step(self, state: State) -> None:
+        session, on = state.resource(Session), state.memory[self.name]["on"]
+        if on or self.of in session.absent or state.step not in moments(state.total_steps, count=self.profiles):
+            return
+        outputs = layer_outputs(state, choose_probes(state, count=self.probes), self.of)
+        rank = float(np.mean([spectrum(outputs[name]).effective_rank for name in self._layers(state)]))
+        if rank >= self.effective_rank:
+            on.fill_(True)
+            session.conditions.add(self.condition)
+            session.notes.decisions.append(self._note(state, session, rank))
+
+    def _note(self, state: State, session: Session, rank: float) -> DecisionNote:
+        assert session.routing is not None
+        rules = [rule for rule in session.routing.policy.rules if rule.condition == self.condition]
+        return DecisionNote(
+            action="activation",
+            rule="effective-rank",
+            parameters={"effective-rank": self.effective_rank},
+            subjects=tuple(path for path in session.classes if any(rule.holds_class(path) for rule in rules)),
+            layers=self._layers(state),
+            evidence={self.of: np.array(rank, "<f8").tobytes()},
+        )
+
+    def _layers(self, state: State) -> tuple[str, ...]:
+        return tuple(leaf.name for leaf in state.layers if matches(self.layers, leaf.name))

@@ -1,0 +1,75 @@
+"""Governed selective backprop: of each class, only the examples with the largest losses train the layers it may train.
+
+Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. An example
+competes with those of its own class alone: a threshold over the whole batch would be a channel from one class to
+another. Scoring is a pass in evaluation mode that leaves buffers and random draws alone. The loss is still divided by
+the nominal batch, so an example weighs as much as ever, whoever is dropped beside it.
+
+Each choice is noted, with the losses that decided it: of every example of the class in the batch, in the order of the
+slots, float32, little-endian. Those at or above the last one kept were kept.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.batches import Batches
+from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.state import State
+from explorer.engine.task import Task
+from explorer.governance.probes import undisturbed
+from explorer.governance.sealed import switched_on
+from explorer.governance.session import DecisionNote, Session
+
+
+def hardest(losses_N: Tensor, *, keep: float) -> Tensor:
+    """The rows of the largest losses, a share `keep` of them and one at least, ascending. Of equals the first."""
+    count = max(1, math.ceil(keep * len(losses_N)))
+    return losses_N.sort(descending=True, stable=True).indices[:count].sort().values
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GovernedSelectiveBackprop(Method):
+    """Train on the hardest examples of each class."""
+
+    name: ClassVar[str] = "governed_selective_backprop"
+    kind: ClassVar[Kind] = Kind.SELECT
+    summary: ClassVar[str] = "Trains each class on those of its examples that the model finds hardest."
+    source: ClassVar[str] = "Jiang et al. 2019, arXiv:1910.00762"
+
+    start: Annotated[float, Field(ge=0, lt=1, description="share of training before the first choice")] = 0.5
+    keep: Annotated[float, Field(gt=0, le=1, description="share of a class's examples that train")] = 0.5
+
+    def phase(self, moment: Moment) -> str:
+        if self.keep == 1:
+            return ""
+        return "hardest only" if moment.step / moment.total_steps >= self.start else "all examples"
+
+    def change_batch(self, state: State) -> None:
+        assert state.batch is not None and state.share is not None
+        if self.keep == 1 or state.progress < self.start:
+            return
+        losses = self._losses(state)
+        state.batch = state.batch.rows(hardest(losses, keep=self.keep))
+        state.resource(Session).notes.decisions.append(
+            DecisionNote(
+                action="selection",
+                rule="largest-losses",
+                parameters={"keep": self.keep},
+                subjects=(state.share.name,),
+                layers=(),
+                evidence={state.share.name: losses.cpu().numpy().astype("<f4").tobytes()},
+            )
+        )
+
+    def neutral(self) -> Self:
+        return replace(self, keep=1.0)
+
+    def _losses(self, state: State) -> Tensor:
+        """The loss of each of the share's examples, by the model as it stands."""
+        assert state.batch is not None and state.share is not None
+        with undisturbed(state.model, state.resource(Batches)), switched_on(state.model, state.share.regions):
+            return state.resource(Task).loss(state.model(state.batch.inputs).float(), state.batch.targets)
