@@ -1,7 +1,7 @@
 """The numbers of one step, class by class and layer by layer, and the bytes that a ledger commits to.
 
 Everything is a little-endian IEEE 754 float32. The layers stand in the order of the genesis, the classes in the order
-of `genesis.classes`; only classes that trained in the step have numbers.
+of `genesis.classes`; only classes that trained in the step have numbers (but see exact mode).
 
     content of a class      for each layer: weight, norm, dot; and exact, in a run that has exact mode
     joint content           for each layer: |update|^2, then the Gram matrix above its diagonal, row by row:
@@ -12,7 +12,8 @@ of `genesis.classes`; only classes that trained in the step have numbers.
 
 The diagonal of the Gram matrix is (weight norm)^2. Where the weight is 0 the class was denied: its norm, its dot and
 its place in the Gram matrix are exactly 0. Its `exact` need not be: what it did while it was admitted still moves the
-layer through the optimiser's momentum.
+layer, through momentum and decay. So in exact mode a class has numbers in every step since its first, and weight 0
+everywhere where it has no examples. In layers whose update is not split `exact` is NaN.
 
 Two classes with numbers, one layer, the contents of both and the joint content:
 

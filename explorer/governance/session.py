@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from explorer.entries.numbers import StepNumbers
+from explorer.entries.numbers import Floats, StepNumbers
 from explorer.entries.profiles import LayerProfiles
 from explorer.provenance.admission import Admission
 from explorer.provenance.attestation import VerifiedTags
@@ -35,6 +35,7 @@ class Notes:
 
     admission: Admission | None = None  # by routing
     numbers: StepNumbers | None = None  # by contributions
+    sketches: Floats | None = None  # by contributions: of the classes with numbers, k L 64
     decisions: list[DecisionNote] = field(default_factory=list)
     profiles: list[LayerProfiles] = field(default_factory=list)  # by entropy
 
