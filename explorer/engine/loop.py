@@ -49,6 +49,7 @@ from explorer.engine.gradients import Gradients
 from explorer.engine.initialise import initialise
 from explorer.engine.method import HOOKS, Kind, Method
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
+from explorer.engine.order import acting
 from explorer.engine.precision import Precision, autocast
 from explorer.engine.schedule import Schedule
 from explorer.engine.state import SHARED, Region, Share, State
@@ -94,7 +95,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         setting = self.setting
-        self._hooks = {hook: _users(hook, self.methods) for hook in HOOKS}
+        self._hooks = {hook: acting(hook, self.methods) for hook in HOOKS}
         self._modes = autocast(setting.batches.device, setting.precision)
         initialise(setting.model, seed=setting.seed)
         setting.model.to(setting.batches.device)
@@ -315,15 +316,6 @@ class Loop:
             self.state.step, total_steps=setting.total_steps, full_steps=setting.full_steps
         )
         return setting.optimizer.lr * factor
-
-
-def _users(hook: str, methods: Iterable[Method]) -> list[Method]:
-    """The methods that define a hook, in the order in which it runs."""
-    users = [method for method in methods if getattr(type(method), hook) is not getattr(Method, hook)]
-    if not hook.startswith("after_"):
-        return users
-    observers = [method for method in users if method.kind is Kind.RECORD]
-    return [method for method in reversed(users) if method.kind is not Kind.RECORD] + observers
 
 
 def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
-from explorer.engine.method import Method
+from explorer.engine.method import Kind, Method
 from explorer.errors import RecipeError
 
 
@@ -18,6 +18,15 @@ def ordered(methods: Iterable[Method]) -> tuple[Method, ...]:
         _refuse_conflict(one, other)
     kinds = sorted({method.kind for method in chosen})
     return tuple(method for kind in kinds for method in _within([m for m in chosen if m.kind == kind]))
+
+
+def acting(hook: str, methods: Iterable[Method]) -> list[Method]:
+    """Of methods in acting order, those that define a hook, in the order in which it runs."""
+    users = [method for method in methods if getattr(type(method), hook) is not getattr(Method, hook)]
+    if not hook.startswith("after_"):
+        return users
+    observers = [method for method in users if method.kind is Kind.RECORD]
+    return [method for method in reversed(users) if method.kind is not Kind.RECORD] + observers
 
 
 def _refuse_conflict(one: Method, other: Method) -> None:

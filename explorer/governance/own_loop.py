@@ -1,0 +1,222 @@
+"""Governing a training loop of one's own: the same routing, measurements and ledger, in anybody's PyTorch code.
+
+    import explorer
+
+    with explorer.govern(
+        model, optimizer, examples=Split(inputs=x, labels=y),
+        documents="governance", policy="half-depth", ledger="runs/mine", steps=1000,
+    ) as governed:
+        for rows in loader:                                   # numbers of training examples
+            governed.step(rows, lambda model, rows: F.cross_entropy(model(x[rows]), y[rows], reduction="none"))
+
+A step takes the numbers of the examples in its batch, which are the rows of the signed tag table, and a function that
+gives the loss of each of them. It is called once for each class of provenance, with that class's rows alone, so nothing
+in the model mixes two classes; what a class may not change is not computed. Schedules, data and evaluation remain the
+caller's, and so do `model.train()` and checkpoints.
+"""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from explorer.data.streams import torch_stream
+from explorer.engine.gradients import Gradients
+from explorer.engine.method import Method, used_hooks
+from explorer.engine.order import acting, ordered
+from explorer.engine.state import SHARED, Region, Share, State
+from explorer.engine.surgery import leaves_met
+from explorer.errors import RecipeError, TrainingError
+from explorer.governance.journal import Journal
+from explorer.governance.session import Session
+from explorer.provenance.taxonomy import QUARANTINE
+
+Losses = Callable[[nn.Module, np.ndarray], Tensor]
+"""The loss of each example, B, from the model and the examples' numbers (B, int64)."""
+
+OWN = ("change_batch", "before_loss", "after_loss", "before_evaluation", "after_evaluation")
+"""The hooks of what a loop of one's own does itself."""
+
+
+class Governed:
+    """A model and an optimiser under a session: made by `explorer.govern`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        session: Session,
+        codes: np.ndarray,
+        methods: Sequence[Method],
+        steps: int,
+        seed: int,
+        open_journal: Callable[[State], Journal] | None = None,
+    ) -> None:
+        """`codes`: N, the class of each training example; the journal is opened once the model's layers are known.
+
+        Raises `RecipeError` for methods that act on what the caller does itself.
+        """
+        self._methods = ordered(methods)
+        for method in self._methods:
+            if own := [hook for hook in used_hooks(type(method)) if hook in OWN]:
+                raise RecipeError(f"{method.name} acts in {own[0]}, which is the caller's in a loop of one's own")
+        self._optimizer, self._codes = optimizer, codes
+        self._names = {code: path for path, code in session.codes.items()}
+        self._open_journal = open_journal
+        self._started = False
+        self.state = State(
+            seed=seed,
+            total_steps=steps,
+            batch_size=0,
+            classes=0,
+            model=model,
+            recompute=_refuse_recompute,
+            resources={Session: session},
+        )
+        self._call("change_model")
+        self._add_sealed(model)
+        self._gradients = Gradients(model)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the caller wants the last entry of the ledger to say, by name: fill it before the end."""
+        return self.state.metrics
+
+    def step(self, examples: Sequence[int] | np.ndarray | Tensor, losses: Losses) -> Tensor:
+        """One optimiser step on these training examples, by number; returns the loss, summed over the examples that
+        took part and divided by the number of all.
+
+        Raises `TrainingError` for numbers that are not those of examples and for losses that are not one an example.
+        """
+        state, numbers = self.state, self._numbers(examples)
+        if state.step >= state.total_steps:
+            raise TrainingError(f"step {state.step + 1} of {state.total_steps}: the run was announced with fewer")
+        if not self._started:
+            self._start(numbers, losses)
+        state.examples, state.batch_size = numbers, len(numbers)
+        state.admission, state.scales = {}, {}
+        self._call("before_step")
+        codes = self._codes[numbers]
+        state.shares = tuple(self._share(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes))
+        self._call("change_plan")
+        self._gradients.clear()
+        total = torch.zeros(())
+        for share in state.shares:
+            if share.parameters:
+                total = total + self._take(share, losses)
+        self._call("before_update")
+        self._optimizer.step()
+        self._call("after_update")
+        self._call("after_step")
+        state.step += 1
+        return total
+
+    def finish(self) -> None:
+        """The run is done: its last entries are written, and the ledger is closed."""
+        if self._started:
+            self._call("after_fit")
+            self._call("after_run")
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the ledger, without an end to it."""
+        session = self.state.resource(Session)
+        if session.journal is not None:
+            session.journal.close()
+            session.journal = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.close()
+
+    def _start(self, numbers: np.ndarray, losses: Losses) -> None:
+        """Meet the model's layers, by the loss of one example, and let the methods begin."""
+        model, state = self.state.model, self.state
+        with torch_stream(_device(model), state.seed, "layers"):
+            state.layers = leaves_met(model, lambda: losses(model, numbers[:1]))
+        state.memory = {method.name: method.memory(state) for method in self._methods}
+        if self._open_journal is not None:
+            state.resource(Session).journal = self._open_journal(state)
+        self._call("before_fit")
+        self._started = True
+
+    def _add_sealed(self, model: nn.Module) -> None:
+        """Regions and, for parameters that sealing has added, groups of the optimiser."""
+        known = {id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]}
+        members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
+        for name, parameter in model.named_parameters():
+            members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
+        for parameters in members.values():
+            if new := [parameter for parameter in parameters.values() if id(parameter) not in known]:
+                self._optimizer.add_param_group({"params": new})
+        self.state.regions = {
+            name: Region(name=name, parameters=parameters, optimizers=(self._optimizer,))
+            for name, parameters in sorted(members.items())
+        }
+
+    def _share(self, code: int, slots: np.ndarray) -> Share:
+        name = self._names[code]
+        everything = frozenset() if name == QUARANTINE else frozenset(self._gradients.parameters)
+        buffers = frozenset(self._gradients.buffers)
+        return Share(name=name, code=code, slots=slots, parameters=everything, buffers=buffers)
+
+    def _take(self, share: Share, losses: Losses) -> Tensor:
+        """One class's pass, and its gradients added to those of the classes before it; its detached loss."""
+        state, model = self.state, self.state.model
+        state.share, state.gradients = share, {}
+        admitted = self._gradients.admit(share)
+        self._call("before_forward")
+        with self._gradients.guarding(share):
+            with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
+                found = losses(model, state.examples[share.slots])
+            if found.shape != (len(share.slots),):
+                raise TrainingError(
+                    f"the losses of {len(share.slots)} examples: found shape {tuple(found.shape)}, expected one number"
+                    " for each, without a mean: the step divides by the size of the whole batch"
+                )
+            self._call("after_forward")
+            loss = found.float().sum() / state.batch_size
+            self._call("before_backward")
+            self._gradients.take(loss, admitted, state.gradients)
+        self._call("after_backward")
+        self._call("change_gradients")
+        self._gradients.add(share, state.gradients)
+        return loss.detach().cpu()
+
+    def _numbers(self, examples: Sequence[int] | np.ndarray | Tensor) -> np.ndarray:
+        if isinstance(examples, Tensor):
+            examples = examples.cpu().numpy()
+        numbers = np.asarray(examples)
+        if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+            raise TrainingError(
+                f"examples: found {numbers.dtype} of shape {numbers.shape}, expected numbers of examples"
+            )
+        if numbers.min() < 0 or numbers.max() >= len(self._codes):
+            raise TrainingError(
+                f"examples: found {numbers.min()} to {numbers.max()}, expected 0 to {len(self._codes) - 1}"
+            )
+        return numbers.astype(np.int64)
+
+    def _call(self, hook: str) -> None:
+        for method in acting(hook, self._methods):
+            getattr(method, hook)(self.state)
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _refuse_recompute() -> None:
+    raise RecipeError("a second pass is the caller's in a loop of one's own")

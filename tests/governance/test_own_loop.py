@@ -1,0 +1,112 @@
+"""A loop of one's own, under the same policy: bit for bit what Explorer's loop does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer.engine.initialise import initialise
+from explorer.engine.method import Method
+from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_optimizer
+from explorer.errors import RecipeError, TrainingError
+from explorer.governance.own_loop import Governed
+from explorer.governance.routing import Routing
+from explorer.governance.session import Session
+from explorer.methods.gradient_clipping import GradientClipping
+from explorer.methods.label_smoothing import LabelSmoothing
+from explorer.methods.sam import SAM
+from explorer.provenance.routing import Routing as Policy
+from tests.data_for_tests import noise
+from tests.governance.governed import EXAMPLES, HALF_DEPTH, governed_loop, session, typing
+from tests.loop_for_tests import small_net
+
+STEPS = 6
+
+
+def governed(policy: Policy = HALF_DEPTH, *methods: Method, spec: OptimizerSpec | None = None) -> Governed:
+    model = small_net("batch")
+    initialise(model, seed=0)
+    chosen = spec or SGDSpec(lr=0.1, weight_decay=0.01)
+    return Governed(
+        model.train(),
+        build_optimizer(chosen, model.parameters()),
+        session=session(policy),
+        codes=typing().codes,
+        methods=[Routing(policy="drawn"), *methods],
+        steps=10,
+        seed=0,
+    )
+
+
+def losses(model: nn.Module, rows: np.ndarray) -> Tensor:
+    data = noise(train=EXAMPLES)
+    inputs = data.preparation(torch.device("cpu"))(data.train.inputs[rows])
+    return F.cross_entropy(model(inputs), data.train.labels[rows], reduction="none")
+
+
+@pytest.mark.parametrize("spec", [SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)])
+@pytest.mark.parametrize("methods", [(), (GradientClipping(max_norm=0.1),)], ids=["plain", "clipped"])
+def test_the_same_bits_as_the_loop(spec: OptimizerSpec, methods: tuple[Method, ...]) -> None:
+    """Parameters and BatchNorm's statistics, after several steps of the same examples."""
+    loop = governed_loop(methods=list(methods), model=small_net("batch"), optimizer=spec)
+    own = governed(HALF_DEPTH, *methods, spec=spec)
+    for step in range(STEPS):
+        numbers = loop.setting.batches.indices(step)
+        expected = loop.step()
+        found = own.step(numbers, losses)
+        assert float(found) == float(expected)
+    ours = own.state.model.state_dict()
+    for name, tensor in loop.setting.model.state_dict().items():
+        assert torch.equal(ours[name], tensor), name
+
+
+def test_what_is_denied_stays_and_what_is_admitted_moves() -> None:
+    """Half the depth is closed to `open/bsd`: a step of nobody else leaves it bit for bit."""
+    own = governed(HALF_DEPTH, spec=AdamWSpec(lr=0.01, weight_decay=0.1))
+    everybody = np.arange(12)
+    own.step(everybody, losses)
+    before = {name: tensor.clone() for name, tensor in own.state.model.state_dict().items()}
+    alone = np.flatnonzero(typing().codes == own.state.resource(Session).codes["open/bsd"])
+    own.step(alone, losses)
+    after = own.state.model.state_dict()
+    still = {name.split(".")[0] for name, tensor in after.items() if torch.equal(tensor, before[name])}
+    moved = {name.split(".")[0] for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+    assert still == {"0", "1"} and moved == {"3", "7"}
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "a mean": (
+        lambda: (np.arange(12), lambda model, rows: losses(model, rows).mean()),
+        r"found shape \(\), expected one",
+    ),
+    "no such example": (lambda: (np.array([3, 48]), losses), "found 3 to 48, expected 0 to 47"),
+    "fractions": (lambda: (np.array([0.5]), losses), "found float64"),
+    "none": (lambda: (np.array([], np.int64), losses), r"of shape \(0,\)"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_step_is_refused(name: str) -> None:
+    (numbers, function), message = WRONG[name][0](), WRONG[name][1]
+    with pytest.raises(TrainingError, match=message):
+        governed().step(numbers, function)
+
+
+def test_more_steps_than_announced_are_refused() -> None:
+    """The policy speaks of shares of training: it has to know how long that is."""
+    own = governed()
+    for _ in range(10):
+        own.step(np.arange(4), losses)
+    with pytest.raises(TrainingError, match="step 11 of 10"):
+        own.step(np.arange(4), losses)
+
+
+def test_methods_that_act_on_what_the_caller_does_are_refused() -> None:
+    with pytest.raises(RecipeError, match="label_smoothing acts in before_loss"):
+        governed(HALF_DEPTH, LabelSmoothing())
+    with pytest.raises(RecipeError, match="a second pass is the caller's"):
+        governed(HALF_DEPTH, SAM()).step(np.arange(12), losses)
