@@ -7,7 +7,20 @@ A new method is its file and a line in this table.
 """
 
 from explorer.engine.method import Method
+from explorer.governance.contributions import Contributions
+from explorer.governance.entropy import Entropy
+from explorer.governance.entropy_gate import EntropyGate
+from explorer.governance.governed_freezing import GovernedFreezing
+from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
+from explorer.governance.routing import Routing
 
-_ALL: tuple[type[Method], ...] = ()
+_ALL: tuple[type[Method], ...] = (
+    Contributions,
+    Entropy,
+    EntropyGate,
+    GovernedFreezing,
+    GovernedSelectiveBackprop,
+    Routing,
+)
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
