@@ -32,7 +32,7 @@ weighted and added to those of the shares before it. A run may evaluate between 
 an evaluation run there as well. `after_run` is the last of all, when the final metrics are known.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any

@@ -74,5 +74,6 @@ def test_all_methods_together() -> None:
         "label_smoothing",
         "channels_last",
         "sam",
+        "gradient_clipping",
         "ema",
     ]
