@@ -96,11 +96,11 @@ class Router:
 def narrowed(share: Share, grant: Grant) -> Share:
     """The share without what its class may not change."""
     parameters = share.parameters & grant.parameters
-    weights = {name: grant.weights.get(name, 1.0) * share.weights.get(name, 1.0) for name in parameters}
+    fractions = parameters & (grant.weights.keys() | share.weights.keys())
     return replace(
         share,
         parameters=parameters,
-        weights={name: weight for name, weight in weights.items() if weight != 1},
+        weights={name: grant.weights.get(name, 1.0) * share.weights.get(name, 1.0) for name in fractions},
         buffers=share.buffers & grant.buffers,
         regions=grant.regions,
     )

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.data.streams import torch_stream
+from explorer.engine.state import SHARED
 from explorer.errors import RecipeError, unknown
 from explorer.provenance.layers import ADAPTER
 from explorer.provenance.sealed import SealedRegion, region_of
@@ -85,6 +86,8 @@ def seal(model: nn.Module, regions: Sequence[SealedRegion], *, seed: int) -> Sea
     this model.
     """
     switch = Switch(tuple(region.name for region in regions))
+    if SHARED in switch.regions:
+        raise RecipeError(f"sealed region {SHARED!r}: the name of what belongs to nobody; expected another one")
     switch.on = frozenset(region.name for region in regions if region.module)
     modules = dict(model.named_modules())
     for region in regions:

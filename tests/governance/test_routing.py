@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from explorer.engine.loop import Loop
-from explorer.engine.surgery import leaves
 from explorer.errors import RecipeError
-from explorer.governance.layers import governed_layers
 from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
 from explorer.governance.session import Session
-from explorer.models.gpt import GPT, Size
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import Routing as Policy
 from explorer.provenance.sealed import SealedRegion
@@ -256,13 +253,6 @@ def test_a_region_has_an_optimiser_of_its_own() -> None:
     assert not any(".@customer." in name for name in loop.tensors() if name.startswith("optimizer/shared/"))
 
 
-def test_layers_and_then_their_adapters() -> None:
-    """A pattern that fits normalisation too adds nothing to it."""
-    found = governed_loop(SEALED).state.resource(Session)
-    assert [layer.name for layer in found.layers] == ["0", "1", "3", "7", "0@customer", "3@customer", "7@customer"]
-    assert [layer.depth for layer in found.layers[4:]] == [0.0, 2 / 3, 1.0]
-
-
 def test_the_owner_trains_its_region_and_nothing_else() -> None:
     """A policy without a rule: only who has a region trains."""
     loop = governed_loop(routing(sealed=(ADAPTERS,)), model=small_net("batch"))
@@ -278,39 +268,6 @@ def test_a_governed_run_goes_on_from_anywhere_with_the_same_bits(setting: dict[s
     steps(whole, 3)
     resumed.restore(everything(whole), step=3)
     assert differing(everything(steps(whole, 3)), everything(steps(resumed, 3))) == set()
-
-
-# The layers of a model
-
-
-def test_a_tied_tensor_belongs_to_the_layer_that_meets_it_first() -> None:
-    model = GPT(Size(depth=1, width=8, heads=2), dropout=0.0, context=4, tokens=5)
-    tied = nn.Linear(8, 5, bias=False)
-    tied.weight = model.embed.tokens.weight
-    both = nn.Sequential(model.embed.tokens, tied)
-    found = governed_layers(both, leaves(both, torch.zeros(1, 4, dtype=torch.int64)))
-    assert [(each.layer.name, each.parameters) for each in found] == [("0", ("0.weight",)), ("1", ())]
-
-
-def test_state_that_no_layer_owns_is_refused() -> None:
-    model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3, affine=False), nn.Flatten(), nn.Linear(72, 3))
-    with pytest.raises(
-        RecipeError, match="1: found num_batches_tracked, running_mean, running_var in a module without"
-    ):
-        governed_loop(model=model)
-
-
-def test_tensors_outside_of_any_named_module_are_refused() -> None:
-    class Bare(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = nn.Parameter(torch.zeros(48, 3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x.flatten(1) @ self.weight
-
-    with pytest.raises(RecipeError, match="found a layer named ''"):
-        governed_loop(model=Bare())
 
 
 # Refusals
