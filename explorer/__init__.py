@@ -6,7 +6,19 @@ Data flows one way through the package:
 
 The run directory is the seam. Left of it stands torch and never a database; right of it stands DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
-(`from explorer.methods.mixup import mixup_batch`); importing the package alone loads nothing heavy.
+(`from explorer.methods.mixup import mixup_batch`); importing the package alone loads nothing heavy. `explorer.govern`
+puts a training loop of your own under a signed policy.
 """
 
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`explorer.govern` and `explorer.Governed`, loaded when somebody asks: they bring torch."""
+    if name in ("govern", "Governed"):
+        from explorer.recipes import govern
+
+        return getattr(govern, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,127 @@
+"""`explorer.govern`: signed documents, a ledger and a model of one's own, wired together."""
+
+import hashlib
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+from torch.optim import Optimizer
+
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.data.dataset import Split
+from explorer.engine.method import Method
+from explorer.engine.state import State
+from explorer.entries.run import Genesis, Sources
+from explorer.errors import RecipeError
+from explorer.governance.contributions import Contributions
+from explorer.governance.credentials import Credentials, check
+from explorer.governance.digests import training_state
+from explorer.governance.documents import keep, read_documents
+from explorer.governance.journal import Journal
+from explorer.governance.own_loop import Governed
+from explorer.governance.recorder import Recorder
+from explorer.governance.routing import Routing
+from explorer.governance.session import Session
+from explorer.recipes.choice import written
+from explorer.recipes.governed import session_of
+from explorer.recipes.ledger import keep_environment, signer_of
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's
+
+
+def govern(
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    examples: Split,
+    documents: str | Path,
+    policy: str,
+    ledger: str | Path,
+    steps: int,
+    seed: int = 0,
+    every: int = 50,
+    methods: Sequence[Method] = (),
+) -> Governed:
+    """Put a model and its optimiser under a signed policy, and everything they do into a ledger.
+
+    `examples` are the training examples that were tagged; `documents` is the directory with trust, taxonomy, tags and
+    policies (governance/documents.py), `policy` the name of one of these; `ledger` becomes the run's directory, with
+    the ledger in it; `steps` is how many there will be, since policies speak of shares of training; every so many of
+    them the whole state goes on record. Further `methods` act as well, gradient clipping for example.
+
+    Raises `ProvenanceError` for documents, tags or a key that are not to be believed, `RecipeError` for what cannot be
+    governed, and `LedgerError` for a ledger that is there already.
+    """
+    run = Path(ledger)
+    if not NAME.fullmatch(run.name):
+        raise RecipeError(
+            f"ledger: found {run.name!r}, expected a directory named in letters, digits, '_', '.' and '-'"
+        )
+    if (run / rundir.LEDGER).exists():
+        raise RecipeError(f"ledger: {run}: there is one already; a loop of one's own begins a new one each time")
+    papers = read_documents(Path(documents), policy=policy, now=int(time.time()))
+    found = check(papers, examples)
+    everything = (Routing(policy=policy), Contributions(), Recorder(every=every), *methods)
+
+    def open_journal(state: State) -> Journal:
+        signer = signer_of(run.name, papers, found.trust)
+        run.mkdir(parents=True, exist_ok=True)
+        keep(papers, run)
+        keep_environment(run, recorded=True)
+        genesis = _genesis(state, run, found, optimizer, everything, examples)
+        return Journal.open(run, genesis=genesis, signer=signer, leaves=found.leaves)
+
+    return Governed(
+        model,
+        optimizer,
+        session=session_of(found, absent=frozenset()),
+        codes=found.codes,
+        methods=everything,
+        steps=steps,
+        seed=seed,
+        open_journal=open_journal,
+    )
+
+
+def _genesis(
+    state: State, run: Path, found: Credentials, optimizer: Optimizer, methods: Sequence[Method], examples: Split
+) -> Genesis:
+    """As its recipe it names what is known of a loop that is the caller's: optimiser, methods, length and seed."""
+    environment = (run / rundir.ENVIRONMENT).read_bytes()
+    named = rundir.read_json(run / rundir.ENVIRONMENT)
+    recipe = {
+        "optimizer": type(optimizer).__name__,
+        "settings": [{k: repr(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups],
+        "methods": [written(method) for method in methods],
+        "steps": state.total_steps,
+        "seed": state.seed,
+    }
+    return Genesis(
+        run=run.name,
+        recipe=digest(recipe),
+        code=named["training_code"],
+        environment=hashlib.sha256(environment).hexdigest(),
+        data=_manifest(examples),
+        tags={"examples": Sources(root=found.tags.root, attestation=found.tags.attestation)},
+        taxonomy=found.tags.table.taxonomy,
+        policy=None if found.routing is None else found.routing.policy.digest,
+        trust=found.trust.digest,
+        strategy="microbatch",
+        seed=state.seed,
+        initial=training_state(state, step=0).parameters,
+        classes=found.classes,
+        layers=tuple(layer.name for layer in state.resource(Session).layers),
+        parents=(),
+        blobs={},
+    )
+
+
+def _manifest(examples: Split) -> str:
+    """SHA-256 over the contents of all examples, in their order."""
+    total = hashlib.sha256()
+    for index in range(len(examples)):
+        total.update(hashlib.sha256(examples.content(index)).digest())
+    return total.hexdigest()
