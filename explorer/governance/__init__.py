@@ -12,6 +12,7 @@ from explorer.governance.entropy import Entropy
 from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
+from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
 
 _ALL: tuple[type[Method], ...] = (
@@ -20,6 +21,7 @@ _ALL: tuple[type[Method], ...] = (
     EntropyGate,
     GovernedFreezing,
     GovernedSelectiveBackprop,
+    Recorder,
     Routing,
 )
 

@@ -78,5 +78,11 @@ class History:
                 yield Recorded(index, read_head(leaf), leaf)
 
 
+def ledger_bytes(directory: Path) -> int:
+    """The bytes of all entries and of all blobs beside them."""
+    blobs = sum(path.stat().st_size for path in (directory / "blobs").rglob("*") if path.is_file())
+    return blobs + sum(map(len, LedgerDirectory(directory).entries()))
+
+
 def _again(head: Head) -> bool:
     return head.kind == "decision" and head.fields.get("action") == "re-execution"

@@ -50,6 +50,8 @@ WHOLE = "progress [0, 1]"  # the phase of a run without a policy
 class Book(Protocol):
     """Where entries go: a ledger under way, or one that a replay is compared with."""
 
+    @property
+    def directory(self) -> Path: ...
     def begin(self, step: int) -> State | None: ...
     def write_blob(self, content: bytes) -> str: ...
     def put(self, leaf: bytes, *, step: int) -> None: ...
@@ -90,6 +92,11 @@ class Journal:
         except BaseException:
             book.close()
             raise
+
+    @property
+    def directory(self) -> Path:
+        """Of the ledger."""
+        return self._book.directory
 
     @property
     def settled(self) -> bool:

@@ -25,7 +25,7 @@ class Writer:
 
     def __init__(self, directory: Path, ledger: Log) -> None:
         """Use `open`."""
-        self._directory, self._log = directory, ledger
+        self.directory, self._log = directory, ledger
         self._ahead: Iterator[Recorded] | None = None  # what is on record behind the present place
         self._same: list[tuple[int, bytes]] = []  # what is on record of the present step and was found equal
 
@@ -59,7 +59,7 @@ class Writer:
         """
         if self._log.checkpoint.size == 0 and step == 0:
             return None
-        found, self._ahead = History(self._directory).state(step)
+        found, self._ahead = History(self.directory).state(step)
         state = decode(found.leaf)
         if not isinstance(state, State):
             return None  # the genesis
@@ -91,14 +91,14 @@ class Writer:
         self._log.close()
 
     def _execute_again(self, recorded: Recorded, step: int) -> None:
-        if History(self._directory).ended():
+        if History(self.directory).ended():
             raise LedgerError(
-                f"{self._directory}: finished, and executing it again gives another {recorded.head.kind} entry "
+                f"{self.directory}: finished, and executing it again gives another {recorded.head.kind} entry "
                 f"{recorded.number} at step {step}; a finished ledger is never reopened: move the run away"
             )
         log.warning(
             "%s: step %d was executed again with another result; the ledger says so and goes on from there",
-            self._directory,
+            self.directory,
             step,
         )
         decision = Decision(

@@ -1,0 +1,166 @@
+"""The recorder: what a run did, step by step, in its ledger.
+
+It observes: a run with it has the same weights. Every so many steps, at the end, and where the next step is the first
+that some class may train in, it closes a segment with the state of training, and everything so far is durable.
+Checkpoints are written there alone, and the one before a class's first admission stays: from it the class can be left
+out later without training anew what came before.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.engine.method import Kind, Method, Saving
+from explorer.engine.state import State
+from explorer.errors import RecipeError
+from explorer.governance.digests import training_state
+from explorer.governance.history import ledger_bytes
+from explorer.governance.journal import Journal
+from explorer.governance.layers import GovernedLayer, governed_layers
+from explorer.governance.routing import Router
+from explorer.governance.session import Notes, Session
+from explorer.provenance.admission import Admission
+from explorer.provenance.taxonomy import QUARANTINE
+
+
+@dataclass(slots=True, kw_only=True)
+class Recording:
+    """What this process knows of the recording."""
+
+    layers: tuple[GovernedLayer, ...]
+    keep: bool = False  # the checkpoint between this step and the next is to stay
+    seconds: float = 0.0
+    steps: int = 0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - start
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorder(Method):
+    """Write the run's ledger."""
+
+    name: ClassVar[str] = "recorder"
+    kind: ClassVar[Kind] = Kind.RECORD
+    summary: ClassVar[str] = "Writes every step of the run into its ledger."
+    source: ClassVar[str] = "no paper"
+    after: ClassVar[tuple[str, ...]] = ("contributions", "entropy")
+
+    every: Annotated[int, Field(ge=1, le=100_000, description="steps between two records of the whole state")] = 50
+
+    def memory(self, state: State) -> dict[str, Tensor]:
+        session = state.resource(Session)
+        layers = governed_layers(state.model, state.layers, session.routing.policy.sealed if session.routing else ())
+        session.layers = tuple(each.layer for each in layers)
+        state.resources[Recording] = Recording(layers=layers)
+        return {"admitted": torch.zeros(len(session.classes), dtype=torch.bool)}  # to any layer, in any step so far
+
+    def before_fit(self, state: State) -> None:
+        _journal(state).begin(state.step, training_state(state, step=state.step))
+
+    def after_step(self, state: State) -> None:
+        """This hook runs after those of all other methods: the step is done, but for its number."""
+        recording, session = state.resource(Recording), state.resource(Session)
+        with recording.timed():
+            notes, session.notes = session.notes, Notes()
+            _record(_journal(state), state, notes, recording.layers)
+            recording.steps += 1
+            done = state.step + 1
+            recording.keep = done < state.total_steps and self._admits_anew(state, notes.admission)
+            if recording.keep or done % self.every == 0 or done == state.total_steps:
+                _journal(state).segment(done, training_state(state, step=done))
+
+    def after_run(self, state: State) -> None:
+        journal, reached = _journal(state), training_state(state, step=state.step)
+        if not journal.settled:  # a loop of one's own that ends before it had announced to
+            journal.segment(state.step, reached)
+        outcome = "finished" if state.step == state.total_steps else "stopped"
+        journal.end(state.step, reached, metrics=state.metrics, outcome=outcome)
+
+    def saving(self, state: State) -> Saving:
+        if not _journal(state).settled:
+            return Saving.NOT_NOW
+        return Saving.KEPT if state.resource(Recording).keep else Saving.ALLOWED
+
+    def metrics(self, state: State) -> dict[str, float]:
+        recording = state.resource(Recording)
+        return {
+            "ledger_bytes_per_step": ledger_bytes(_journal(state).directory) / state.total_steps,
+            "ledger_seconds_per_step": recording.seconds / max(1, recording.steps),
+        }
+
+    def _admits_anew(self, state: State, now: Admission | None) -> bool:
+        """Whether the next step admits a class that none before it did."""
+        if now is None:
+            return False
+        admitted = state.memory[self.name]["admitted"]
+        admitted |= _admitted(now)
+        conditions = frozenset(state.resource(Session).conditions)
+        coming = state.resource(Router).at((state.step + 1) / state.total_steps, conditions).admission
+        return bool((_admitted(coming) & ~admitted).any())
+
+
+def _admitted(admission: Admission) -> Tensor:
+    """Which classes may train some layer."""
+    return torch.from_numpy((admission.weights > 0).any(axis=1))
+
+
+def _record(journal: Journal, state: State, notes: Notes, layers: tuple[GovernedLayer, ...]) -> None:
+    """The entries of one step: what was measured and decided before it, the step, what was measured after it."""
+    step = state.step
+    counts = {share.name: len(share.slots) for share in state.shares}
+    for profiles in (each for each in notes.profiles if each.step == step):
+        journal.profile(profiles)
+    for decision in notes.decisions:
+        journal.decision(
+            step,
+            action=decision.action,
+            rule=decision.rule,
+            parameters=decision.parameters,
+            subjects=decision.subjects,
+            layers=decision.layers,
+            evidence=decision.evidence,
+        )
+    journal.step(
+        step,
+        rows=state.examples,
+        examples=[counts.get(path, 0) for path in journal.genesis.classes],
+        quarantined=counts.get(QUARANTINE, 0),
+        updated=updated(state, layers),
+        admission=notes.admission,
+        numbers=notes.numbers,
+        sketches=notes.sketches,
+    )
+    for profiles in (each for each in notes.profiles if each.step != step):
+        journal.profile(profiles)
+
+
+def updated(state: State, layers: tuple[GovernedLayer, ...]) -> list[bool]:
+    """Which layers the step may have changed: an optimiser saw a gradient of theirs, or a forward pass their buffers.
+
+    Of the others parameters, buffers and optimiser state are bit for bit what they were.
+    """
+    moved = {
+        name
+        for region in state.regions.values()
+        for name, parameter in region.parameters.items()
+        if parameter.grad is not None
+    }
+    written = {name for share in state.shares if share.parameters for name in share.buffers}
+    return [not (moved.isdisjoint(each.parameters) and written.isdisjoint(each.buffers)) for each in layers]
+
+
+def _journal(state: State) -> Journal:
+    found = state.resource(Session).journal
+    if found is None:
+        raise RecipeError("recorder: this run was given no ledger: expected 'governance:' with a trainer's key")
+    return found
