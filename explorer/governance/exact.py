@@ -36,15 +36,20 @@ class Parts:
 
     displacements: Tensor  # R, then the tensor's shape: D_0, D_1, ...; they add up to the tensor
     momenta: Tensor  # of the same shape: m or b
-    updates: Tensor  # int64, on the processor: how many steps updated the tensor
+    updates: Tensor  # int64, on the processor: how many steps updated the momentum
 
 
-def whole(tensor: Tensor, *, classes: int) -> Parts:
-    """A tensor before its first update: all of it is D_0."""
-    displacements = tensor.new_zeros(1 + classes, *tensor.shape)
-    displacements[0] = tensor.detach()
+def whole(parameter: nn.Parameter, *, classes: int, optimizer: Optimizer) -> Parts:
+    """A parameter of which no class has done anything yet: all of it, and of its momentum, is row 0's."""
+    displacements = parameter.new_zeros(1 + classes, *parameter.shape, requires_grad=False)
+    displacements[0] = parameter.detach()
     momenta = torch.zeros_like(displacements)
-    return Parts(displacements=displacements, momenta=momenta, updates=torch.zeros((), dtype=torch.int64))
+    state = optimizer.state.get(parameter, {})
+    momentum = state.get("exp_avg", state.get("momentum_buffer"))
+    if momentum is not None:
+        momenta[0] = momentum
+    updates = torch.tensor(0 if momentum is None else 1, dtype=torch.int64)
+    return Parts(displacements=displacements, momenta=momenta, updates=updates)
 
 
 @torch.no_grad()

@@ -47,18 +47,17 @@ class Measure:
         self._layout = lay_out({each.layer.name: {n: self._parameters[n] for n in each.parameters} for each in layers})
         self._rows = Rows(self._layout, self._parameters)
         self._projections = projections(seed, self._layout, like=self._rows.classes) if sketched else None
-        self._parts = {
-            name: whole(self._parameters[name], classes=len(classes))
-            for each in layers
-            for name in each.parameters
-            if each.layer.name in exact
-        }
         stepped = {
             id(p): o for r in regions.values() for o in r.optimizers for g in o.param_groups for p in g["params"]
         }
-        self._optimizers = {name: stepped[id(self._parameters[name])] for name in self._parts}
+        split = [name for each in layers if each.layer.name in exact for name in each.parameters]
+        self._optimizers = {name: stepped[id(self._parameters[name])] for name in split}
         for optimizer in self._optimizers.values():
             check_linear(optimizer)
+        self._parts = {
+            name: whole(self._parameters[name], classes=len(classes), optimizer=optimizer)
+            for name, optimizer in self._optimizers.items()
+        }
         self._trained = torch.zeros(len(classes), dtype=torch.bool)  # who has parts that may move
         self._present: dict[int, Share | None] = {}  # by class, in the order of the rows; None: absent, and has parts
 

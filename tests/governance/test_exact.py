@@ -37,12 +37,17 @@ OPTIMIZERS: dict[str, Build] = {
 }
 
 
-def train(build: Build, dtype: torch.dtype, *, steps: int = STEPS) -> tuple[nn.Parameter, Parts, list[Tensor]]:
+def train(
+    build: Build, dtype: torch.dtype, *, steps: int = STEPS, earlier: int = 0
+) -> tuple[nn.Parameter, Parts, list[Tensor]]:
     """Many steps with three classes: the second comes and goes, the third is denied, some steps have no gradient."""
     generator = torch.Generator().manual_seed(0)
     parameter = nn.Parameter(torch.randn(4, 5, generator=generator, dtype=dtype))
     optimizer = build([parameter])
-    parts = whole(parameter, classes=K)
+    for _ in range(earlier):
+        parameter.grad = torch.randn(4, 5, generator=generator, dtype=dtype)
+        optimizer.step()
+    parts = whole(parameter, classes=K, optimizer=optimizer)
     errors = []
     for step in range(steps):
         gradients = torch.randn(1 + K, 4, 5, generator=generator, dtype=dtype)
@@ -62,6 +67,13 @@ def train(build: Build, dtype: torch.dtype, *, steps: int = STEPS) -> tuple[nn.P
 
 def residual(parameter: nn.Parameter, parts: Parts) -> float:
     return float((parts.displacements.sum(0) - parameter.detach()).norm() / parameter.detach().norm())
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_that_went_on_before_is_nobodys(name: str) -> None:
+    parameter, parts, _ = train(OPTIMIZERS[name], torch.float64, steps=20, earlier=3)
+    assert residual(parameter, parts) < 1e-12
+    assert not parts.displacements[3].any()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -90,7 +102,7 @@ def test_a_second_moment_of_each_class_does_not_add_up(monkeypatch: pytest.Monke
 def test_one_step_of_sgd_by_hand() -> None:
     parameter = nn.Parameter(torch.tensor([1.0, 2.0]))
     optimizer = SGD([parameter], lr=0.5, weight_decay=0.25)
-    parts = whole(parameter, classes=2)
+    parts = whole(parameter, classes=2, optimizer=optimizer)
     gradients = torch.tensor([[9.0, 9.0], [1.0, 0.0], [0.0, 4.0]])
     parameter.grad = gradients[1:].sum(0)
     moves = split_update_after_step(parts, gradients, parameter, optimizer)
@@ -102,7 +114,7 @@ def test_one_step_of_sgd_by_hand() -> None:
 def test_a_class_that_is_gone_still_moves_the_tensor_through_momentum() -> None:
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = SGD([parameter], lr=1.0, momentum=0.5)
-    parts = whole(parameter, classes=2)
+    parts = whole(parameter, classes=2, optimizer=optimizer)
     for gradients in (torch.tensor([[0.0], [8.0], [0.0]]), torch.tensor([[0.0], [0.0], [1.0]])):
         parameter.grad = gradients[1:].sum(0)
         moves = split_update_after_step(parts, gradients, parameter, optimizer)
