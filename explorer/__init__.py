@@ -10,6 +10,7 @@ never torch, so results open on any laptop in a second. Import what you need fro
 puts a training loop of your own under a signed policy.
 """
 
+from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
@@ -18,7 +19,5 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """`explorer.govern` and `explorer.Governed`, loaded when somebody asks: they bring torch."""
     if name in ("govern", "Governed"):
-        from explorer.recipes import govern
-
-        return getattr(govern, name)
+        return getattr(import_module("explorer.recipes.govern"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
