@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from explorer.audit.anchor import anchor_of_trust
 from explorer.audit.run_ledger import RunLedger
 from explorer.audit.shares import place_of
-from explorer.audit.vouched import Vouched, read_vouched
+from explorer.audit.vouched import Basis, Rules, read_basis, read_rules, read_tags
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
 from explorer.entries.run import Decision, End
 from explorer.ledger.anchor import Anchor, utc
 from explorer.ledger.proof import Proof, make_proof
 from explorer.ledger.verify import verify
+from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.store.spool import ALL, entropy_rows
 
@@ -50,6 +51,16 @@ class Badge:
     def verified(self) -> bool:
         """Signed by those whom the caller believes, and nothing contradicts it."""
         return self.anchored and not self.findings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Vouchers:
+    """Who vouches for a run: for its taxonomy (`basis.by`), its policy (`rules.by`) and its tags (`tags.authorities`,
+    and in `tags.table.vouchers` who for how many of which class)."""
+
+    basis: Basis
+    rules: Rules | None  # None: the run routes nothing
+    tags: VerifiedTags
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,9 +144,11 @@ def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
     return end.entry.outcome
 
 
-def vouchers(run: RunLedger, *, trust: Trust | None = None) -> Vouched:
-    """Taxonomy, policy and tags with the authorities that signed them; see `read_vouched` for what it raises."""
-    return read_vouched(run.run, run.genesis, trust=trust)
+def vouchers(run: RunLedger, *, trust: Trust | None = None) -> Vouchers:
+    """Who signed what the run was governed by; see `vouched` for what it raises."""
+    basis = read_basis(run.run, run.genesis, trust=trust)
+    rules, tags = read_rules(run.run, run.genesis, basis), read_tags(run.run, run.genesis, basis)
+    return Vouchers(basis=basis, rules=rules, tags=tags)
 
 
 def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:

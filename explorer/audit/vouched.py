@@ -35,22 +35,27 @@ class Source:
     judged: int  # seconds since 1970
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Vouched:
-    """The documents of a run, believed, and who vouches for them."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """Whom to believe about a run, and the taxonomy that everything else speaks of."""
 
     trust: Trust
     anchored: bool  # the caller brought the trust file
-    judged: int
+    judged: int  # seconds since 1970: when the run began, as it says itself
     taxonomy: Taxonomy
-    taxonomy_by: tuple[Authority, ...]
-    routing: Routing | None  # None: the run routes nothing
-    policy_by: tuple[Authority, ...]
-    tags: VerifiedTags
+    by: tuple[Authority, ...]  # who signed the taxonomy
 
 
-def read_vouched(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> Vouched:
-    """Read and check the documents of a run.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """The policy of a run."""
+
+    routing: Routing
+    by: tuple[Authority, ...]  # who signed it
+
+
+def read_basis(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> Basis:
+    """Read trust file and taxonomy of a run.
 
     Raises `ProvenanceError` for a document that is not believed, `LedgerError` for one that is not the one in the
     genesis.
@@ -61,31 +66,35 @@ def read_vouched(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> 
     believed, judged = trust or own, _source(directory).judged
     taxonomy = _open(directory / TAXONOMY_FILE, TAXONOMY, believed, judged)
     _same("taxonomy", taxonomy.value.digest, genesis.taxonomy)
-    policy, routing = None, None
-    if genesis.policy is not None:
-        policy = _open(directory / POLICY, policy_for(taxonomy.value), believed, judged)
-        _same("policy", policy.value.digest, genesis.policy)
-        routing = bind(policy.value, taxonomy.value, where=str(directory / POLICY))
-    return Vouched(
+    return Basis(
         trust=believed,
         anchored=trust is not None,
         judged=judged,
         taxonomy=taxonomy.value,
-        taxonomy_by=taxonomy.authorities,
-        routing=routing,
-        policy_by=policy.authorities if policy else (),
-        tags=_tags(directory, genesis, taxonomy.value, believed, judged),
+        by=taxonomy.authorities,
     )
 
 
-def _tags(directory: Path, genesis: Genesis, taxonomy: Taxonomy, trust: Trust, judged: int) -> VerifiedTags:
-    """Tags that nobody to be believed vouches for are named in `doubts`: the run may have set them aside."""
+def read_rules(run: Path, genesis: Genesis, basis: Basis) -> Rules | None:
+    """Read the policy of a run; None: it routes nothing. Raises as `read_basis` does."""
+    if genesis.policy is None:
+        return None
+    path = run / rundir.GOVERNANCE / POLICY
+    policy = _open(path, policy_for(basis.taxonomy), basis.trust, basis.judged)
+    _same("policy", policy.value.digest, genesis.policy)
+    return Rules(routing=bind(policy.value, basis.taxonomy, where=str(path)), by=policy.authorities)
+
+
+def read_tags(run: Path, genesis: Genesis, basis: Basis) -> VerifiedTags:
+    """Read and check the tags of a run. Those that nobody to be believed vouches for are named in `doubts`: the run may
+    have set them aside. Raises as `read_basis` does."""
+    directory = run / rundir.GOVERNANCE
     tags = weigh_tags(
         directory / TABLE,
         read_attestation(directory / ATTESTATION),
-        taxonomy=taxonomy,
-        trust=trust,
-        now=judged,
+        taxonomy=basis.taxonomy,
+        trust=basis.trust,
+        now=basis.judged,
         where=str(directory / ATTESTATION),
     )
     named = {(sources.root, sources.attestation) for sources in genesis.tags.values()}

@@ -79,9 +79,9 @@ def test_a_forged_entry_loses_the_badge(tmp_path: Path) -> None:
 
 def test_who_vouches(run: RunLedger) -> None:
     found = history.vouchers(run)
-    assert [one.name for one in found.taxonomy_by] == [one.name for one in found.tags.authorities] == [GOVERNANCE]
-    assert [one.name for one in found.policy_by] == [RISK]
-    assert not found.anchored and history.vouchers(run, trust=trust()).anchored
+    assert [one.name for one in found.basis.by] == [one.name for one in found.tags.authorities] == [GOVERNANCE]
+    assert found.rules and [one.name for one in found.rules.by] == [RISK]
+    assert not found.basis.anchored and history.vouchers(run, trust=trust()).basis.anchored
     with pytest.raises(ProvenanceError, match="signed by no key of the trust file"):
         history.vouchers(run, trust=people.trust(people.authority("example.com/x", people.risk().role)))
 

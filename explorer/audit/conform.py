@@ -1,0 +1,87 @@
+"""Conformance: whether a run kept the three conditions of a governed pipeline, found out from its directory alone.
+
+1. every gradient was routable by depth and provenance      routable.py
+2. every example was typed by an authority                  typed.py
+3. every update is ledgered so that it can be reconstructed reconstructible.py
+
+Before all of them stands the ledger itself: sound, and signed by those whom the caller's trust file names. That the
+conditions hold says that the record is one that a governed run leaves; that the record is true, a replay shows.
+"""
+
+from dataclasses import dataclass
+
+from explorer import records, rundir
+from explorer.audit import reconstructible, routable, typed
+from explorer.audit.conditions import Condition, Judgement
+from explorer.audit.history import Badge, badge
+from explorer.audit.reconstructible import Reconstructible
+from explorer.audit.routable import Routable
+from explorer.audit.run_ledger import RunLedger
+from explorer.audit.segments import read_numbers
+from explorer.audit.typed import Typed
+from explorer.audit.vouched import Rules, read_basis, read_rules, read_tags
+from explorer.errors import ExplorerError
+from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.trust import Trust
+from explorer.records import RunRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conformance:
+    """What was found."""
+
+    badge: Badge
+    conditions: tuple[Condition, ...]
+
+    @property
+    def conforms(self) -> bool:
+        """Whether the ledger is verified, by somebody whom the caller believes, and all three conditions hold."""
+        return self.badge.verified and all(condition.holds for condition in self.conditions)
+
+
+def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
+    """Judge a run. Without a trust file its own copy is used, which nobody vouches for: then it does not conform.
+
+    Raises `ExplorerError` where there is no ledger that could be read, and for a trust file that can believe none.
+    """
+    seal = badge(run, trust=trust, now=now)
+    first, second = Judgement(routable.NAME, routable.SAYS), Judgement(typed.NAME, typed.SAYS)
+    third = Judgement(reconstructible.NAME, reconstructible.SAYS)
+    rules, tags = _documents(run, trust, first, second)
+    judges = (
+        Routable(run, rules, first, total=total_steps(run)),
+        Typed(run, tags, second),
+        Reconstructible(run, third),
+    )
+    for segment in run.segments():
+        with third.reading(segment.state.index):
+            numbers = read_numbers(run, segment)
+            for judge in judges:
+                judge.segment(segment, numbers)
+    return Conformance(badge=seal, conditions=(first.close(), second.close(), third.close()))
+
+
+def total_steps(run: RunLedger) -> int:
+    """The number of steps that the run's progress is measured against."""
+    path = run.run / rundir.RUN
+    return records.read(RunRecord, path).steps if path.exists() else run.steps
+
+
+def _documents(
+    run: RunLedger, trust: Trust | None, first: Judgement, second: Judgement
+) -> tuple[Rules | None, VerifiedTags | None]:
+    """The policy and the tags, as far as they are believed."""
+    rules, tags = None, None
+    try:
+        basis = read_basis(run.run, run.genesis, trust=trust)
+    except ExplorerError as error:
+        for judgement in (first, second):
+            judgement.contradict(0, str(error))
+        return None, None
+    with first.reading(0):
+        rules = read_rules(run.run, run.genesis, basis)
+        if rules is None:
+            first.contradict(0, "the run has no policy: nothing was routed")
+    with second.reading(0):
+        tags = read_tags(run.run, run.genesis, basis)
+    return rules, tags

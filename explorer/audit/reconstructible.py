@@ -1,0 +1,106 @@
+"""The third condition: every update is ledgered so that it can be reconstructed.
+
+The entries stand in an order without a gap and come to an end; the end and a state stand behind the last step; every
+step has numbers, and everything that an entry names is here and is what its digest says. Where the secrets of the
+classes are here too, every commitment is opened. What was erased, secret and numbers, is counted and contradicts
+nothing: the commitments stay.
+"""
+
+from collections.abc import Iterator
+
+from explorer.audit.conditions import Judgement
+from explorer.audit.run_ledger import RunLedger, Segment
+from explorer.audit.segments import JOINT, SegmentNumbers, open_commitments, read_secrets
+from explorer.entries.envelope import Head, read_head
+from explorer.entries.run import End, State
+from explorer.entries.sequence import check_sequence
+from explorer.errors import LedgerError
+from explorer.ledger.blobs import blob_path, read_blob
+
+NAME = "reconstructible"
+SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"
+
+
+class Reconstructible:
+    """Judges the condition: first the whole, then a segment at a time."""
+
+    def __init__(self, run: RunLedger, judgement: Judgement) -> None:
+        self._judgement, self._run = judgement, run
+        self._secrets, self._erased = None, frozenset[str]()
+        with judgement.reading():
+            self._secrets = read_secrets(run)
+        if self._secrets is None:
+            judgement.note("commitments were not opened: the secrets of the classes are not here")
+        else:
+            names = (*run.genesis.classes, JOINT)
+            self._erased = frozenset(name for slot, name in enumerate(names) if self._secrets.of(slot) is None)
+            for name in sorted(self._erased):
+                self._judgement.note(f"{name}: its secret was destroyed, so its numbers are erased")
+        with self._judgement.reading():
+            check_sequence(self._heads())
+        self._ends()
+
+    def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
+        """Judge the steps of a segment."""
+        self._judgement.count("segments")
+        for placed in numbers.steps:
+            self._judgement.count("steps")
+            if placed.entry.joint is None:
+                self._judgement.contradict(placed.index, f"step {placed.entry.step}: nothing was measured")
+        if not numbers.missing:
+            with self._judgement.reading(segment.state.index):
+                self._judgement.count("numbers", sum(step.weights.size for _, step in numbers.by_step()))
+        if self._secrets is not None:
+            with self._judgement.reading(segment.state.index):
+                for index, path, expected, found in open_commitments(self._run, numbers, self._secrets):
+                    self._judgement.count("commitments")
+                    if found != expected:
+                        self._judgement.contradict(
+                            index,
+                            f"{path}: its numbers are not those that the step committed to",
+                            expected=expected,
+                            found=found,
+                        )
+
+    def _ends(self) -> None:
+        """The end, and a state behind the last step."""
+        run, last = self._run, self._run.outline.states[-1:]
+        if not last or last[0][0] != run.steps:
+            found = f"the last one is after {last[0][0]}" if last else "there is none"
+            self._judgement.contradict(None, f"no state after {run.steps} steps: {found}")
+        if run.outline.end is None:
+            self._judgement.contradict(None, "the ledger has no end: the run is unfinished, or its end was cut off")
+            return
+        with self._judgement.reading(run.outline.end):
+            (end,) = run.read([run.outline.end], End)
+            if last:
+                (state,) = run.read([last[0][1]], State)
+                if end.entry.state != state.entry.state:
+                    self._judgement.contradict(end.index, "the state at the end is not the one behind the last step")
+
+    def _heads(self) -> Iterator[Head]:
+        """All entries, whose blobs have to be here."""
+        for index, leaf in enumerate(self._run.ledger.entries()):
+            self._judgement.count("entries")
+            head = read_head(leaf)
+            for name, blob in head.blobs.items():
+                self._blob(index, name, blob.sha256, blob.size)
+            yield head
+
+    def _blob(self, index: int, name: str, digest: str, size: int) -> None:
+        directory = self._run.ledger.path
+        if not (directory / blob_path(digest)).exists() and self._is_erased(name):
+            self._judgement.count("erased blobs")
+            return
+        try:
+            content = read_blob(directory, digest)
+        except LedgerError as error:
+            self._judgement.contradict(index, f"{name}: {error}")
+            return
+        self._judgement.count("blobs")
+        if len(content) != size:
+            self._judgement.contradict(index, f"{name}: {len(content)} bytes", expected=size, found=len(content))
+
+    def _is_erased(self, name: str) -> bool:
+        what, _, path = name.partition("/")
+        return (path or (JOINT if what == "joint" else "")) in self._erased

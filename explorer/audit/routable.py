@@ -1,0 +1,161 @@
+"""The first condition: every gradient was routable by depth and provenance, as the signed policy has it.
+
+The policy is asked again for every step. The table of weights that the step names has to be the one that follows from
+it; in the numbers of the step no class has a larger weight in a layer than that, and where a class has weight 0 its
+numbers are 0; a layer that says it was updated was admitted to somebody who was there, and one that says it was not
+took no gradient.
+"""
+
+import numpy as np
+
+from explorer.audit.conditions import Judgement
+from explorer.audit.run_ledger import Placed, RunLedger, Segment
+from explorer.audit.segments import SegmentNumbers
+from explorer.audit.vouched import Rules
+from explorer.entries.numbers import Floats, split_joint
+from explorer.entries.run import Decision, Step
+from explorer.errors import ExplorerError
+from explorer.provenance.admission import Admission, Admissions
+from explorer.provenance.layers import ADAPTER, Layer, depths_of
+from explorer.provenance.phases import phases
+from explorer.provenance.routing import Routing
+
+NAME = "routable"
+SAYS = "every gradient was routable by depth and provenance: what a class may not train, it did not"
+_WEIGHT, _NORM, _DOT = range(3)
+
+
+class Routable:
+    """Judges the condition, a segment at a time."""
+
+    def __init__(self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int) -> None:
+        """`rules`: None where they are not believed, which whoever found it has said. `total`: the number of steps
+        that progress is measured against."""
+        self._judgement, self._run, self._total = judgement, run, total
+        self._tables: Admissions | None = None
+        if rules is not None:
+            self._compile(rules.routing)
+
+    def _compile(self, routing: Routing) -> None:
+        run = self._run
+        depths = dict(depths_of([name for name in run.genesis.layers if ADAPTER not in name]))
+        shared = [name.partition(ADAPTER)[0] for name in run.genesis.layers]
+        if not depths.keys() >= set(shared):
+            self._judgement.contradict(0, "an adapter of a layer that is not there", found=run.genesis.layers)
+            return
+        self._known = {str(phase): phase.conditions for phase in phases(routing.policy)}
+        layers = [Layer(name, depths[base]) for name, base in zip(run.genesis.layers, shared, strict=True)]
+        self._tables = Admissions(routing, classes=run.genesis.classes, layers=layers)
+        self._activations = [
+            placed.entry.step
+            for placed in run.read(run.outline.decisions, Decision)
+            if placed.entry.action == "activation" and placed.index not in run.outline.superseded
+        ]
+
+    def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
+        """Judge the steps of a segment."""
+        if self._tables is None:
+            return
+        admissions = {placed.entry.step: self._table(placed, segment) for placed in numbers.steps}
+        weights = {step: np.zeros((len(self._run.genesis.classes), numbers.layers), np.float32) for step in admissions}
+        for index, path in enumerate(self._run.genesis.classes):
+            with self._judgement.looking():
+                found = numbers.of_class(index)
+                for placed in numbers.steps:
+                    step = placed.entry.step
+                    if step in found:
+                        weights[step][index] = found[step][:, _WEIGHT]
+                        self._class(placed, path, found[step], admissions[step], index)
+        self._joint(numbers, weights)
+        for placed in numbers.steps:
+            step = placed.entry.step
+            self._updated(placed, weights[step], admissions[step], missing=bool(numbers.missing))
+
+    def _table(self, placed: Placed[Step], segment: Segment) -> Admission | None:
+        """The table that the policy gives for a step, which the step has to name."""
+        assert self._tables is not None
+        step = placed.entry
+        self._judgement.count("steps")
+        if step.phase not in self._known:
+            self._judgement.contradict(placed.index, "a phase that the policy does not have", found=step.phase)
+            return None
+        on = self._known[step.phase]
+        if len(on) > sum(at <= step.step for at in self._activations):
+            conditions = ", ".join(sorted(on))
+            self._judgement.contradict(placed.index, f"{conditions}: on, and no decision has switched so many on")
+        try:
+            expected = self._tables.at(step.step / self._total, on)
+        except ExplorerError as error:
+            self._judgement.contradict(placed.index, str(error))
+            return None
+        if step.phase != str(expected.phase):
+            self._judgement.contradict(placed.index, "another phase", expected=expected.phase, found=step.phase)
+        if step.weights != expected.digest:
+            self._judgement.contradict(
+                placed.index,
+                f"step {step.step}: the weights in force are not those of the signed policy",
+                expected=expected.digest,
+                found=step.weights,
+            )
+        return expected
+
+    def _class(self, placed: Placed[Step], path: str, found: Floats, admission: Admission | None, index: int) -> None:
+        """One class's numbers in one step, L columns."""
+        step, layers = placed.entry.step, self._run.genesis.layers
+        self._judgement.count("cells", len(layers))
+        if admission is not None:
+            admitted = admission.weights[index].astype(np.float32)
+            for at in np.flatnonzero(~(found[:, _WEIGHT] <= admitted)):
+                self._judgement.contradict(
+                    placed.index,
+                    f"step {step}: {path} trained {layers[at]} with more weight than the policy gives it",
+                    expected=f"at most {admitted[at]:g}",
+                    found=f"{found[at, _WEIGHT]:g}",
+                )
+        denied = found[:, _WEIGHT] == 0
+        for at in np.flatnonzero(denied & found[:, [_NORM, _DOT]].any(axis=1)):
+            self._judgement.contradict(
+                placed.index,
+                f"step {step}: {path} is denied {layers[at]}, and has numbers there",
+                expected="exactly 0",
+                found=f"norm {found[at, _NORM]:g}, dot {found[at, _DOT]:g}",
+            )
+
+    def _joint(self, numbers: SegmentNumbers, weights: dict[int, Floats]) -> None:
+        """Inner products with the gradient of a class that was denied are 0."""
+        if numbers.joint is None or numbers.missing:
+            self._judgement.note("not looked at: inner products of classes, where numbers are missing")
+            return
+        steps = [placed for placed in numbers.steps if placed.entry.joint is not None]
+        having = [[i for i, each in enumerate(placed.entry.numbers) if each is not None] for placed in steps]
+        with self._judgement.looking():
+            parts = split_joint(numbers.joint, layers=numbers.layers, counts=[len(each) for each in having])
+            for placed, classes, part in zip(steps, having, parts, strict=True):
+                products = np.frombuffer(part, "<f4").reshape(numbers.layers, -1)[:, 1:]
+                denied = weights[placed.entry.step][classes] == 0
+                rows, columns = np.triu_indices(len(classes), 1)
+                for at in np.flatnonzero((products.astype(bool) & (denied[rows] | denied[columns]).T).any(axis=1)):
+                    self._judgement.contradict(
+                        placed.index,
+                        f"step {placed.entry.step}: inner products of a class that is denied "
+                        f"{self._run.genesis.layers[at]}",
+                        expected="exactly 0",
+                    )
+
+    def _updated(self, placed: Placed[Step], weights: Floats, admission: Admission | None, *, missing: bool) -> None:
+        """Layers say whether they were updated."""
+        step = placed.entry
+        if admission is None or (step.joint is not None and missing):
+            return
+        measured = step.joint is not None
+        allowed = weights if measured else admission.weights[[count > 0 for count in step.examples]]
+        trained = [bool((column > 0).any()) for column in allowed.T]
+        for layer, flag, took in zip(self._run.genesis.layers, step.updated, trained, strict=True):
+            if flag == "1" and not took:
+                self._judgement.contradict(
+                    placed.index, f"step {step.step}: {layer} was updated, and is denied to all classes that were there"
+                )
+            elif flag == "0" and took and measured:
+                self._judgement.contradict(
+                    placed.index, f"step {step.step}: {layer} took a gradient, and says that it was not updated"
+                )

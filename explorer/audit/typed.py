@@ -1,0 +1,128 @@
+"""The second condition: every example was typed by an authority.
+
+The slots of every step are rows of the tag table, which the authorities that the trust file names have signed. The root
+in the step's entry follows from these rows; as many of them are of each class as the entry counts; those that nobody to
+be believed vouches for, or that the run set aside for another reason, are counted as quarantined. A class without
+examples trained nothing.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.audit.conditions import Judgement
+from explorer.audit.run_ledger import Placed, RunLedger, Segment
+from explorer.audit.segments import SegmentNumbers, read_rows
+from explorer.entries.run import Step
+from explorer.entries.slots import slots_root
+from explorer.errors import LedgerError
+from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.tag_table import MAX_ROWS
+from explorer.provenance.taxonomy import QUARANTINE
+from explorer.schema import parse_json
+
+NAME = "typed"
+SAYS = "every example was typed by an authority: it has a signed tag, and counts as what the tag says"
+MAX_QUARANTINE = 2**28
+
+
+class Typed:
+    """Judges the condition, a segment at a time."""
+
+    def __init__(self, run: RunLedger, tags: VerifiedTags | None, judgement: Judgement) -> None:
+        """`tags`: None where they are not believed, which whoever found it has said."""
+        self._judgement, self._run = judgement, run
+        self._classes: NDArray[np.int64] | None = None  # of each row
+        if tags is not None:
+            with judgement.reading(0):
+                self._classes = class_of_rows(run, tags)
+                untagged = np.zeros((len(self._classes) - len(tags.tags), 32), np.uint8)
+                self._leaves = np.concatenate([tags.tags.leaves, untagged])
+
+    def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
+        """Judge the steps of a segment."""
+        if self._classes is None:
+            return
+        with self._judgement.reading(segment.state.index):
+            rows = read_rows(self._run, segment, numbers.steps)
+            if rows is None:
+                steps = f"steps {segment.first} to {segment.stop - 1}"
+                self._judgement.contradict(segment.state.index, f"{steps}: which examples they had is not here")
+                return
+            for placed, mine in zip(numbers.steps, rows, strict=True):
+                self._step(placed, mine)
+        self._trained(numbers)
+
+    def _step(self, placed: Placed[Step], rows: NDArray[np.int64]) -> None:
+        assert self._classes is not None
+        step = placed.entry
+        self._judgement.count("steps")
+        self._judgement.count("examples", len(rows))
+        with self._judgement.reading(placed.index):
+            root = slots_root(rows, self._leaves).hex()
+            if root != step.slots:
+                self._judgement.contradict(
+                    placed.index,
+                    f"step {step.step}: the tags of its examples do not lead to the root in its entry",
+                    expected=step.slots,
+                    found=root,
+                )
+            counts = np.bincount(self._classes[rows], minlength=len(self._run.genesis.classes) + 1).tolist()
+            names = (*self._run.genesis.classes, QUARANTINE)
+            for path, said, found in zip(names, (*step.examples, step.quarantined), counts, strict=True):
+                if said != found:
+                    self._judgement.contradict(
+                        placed.index,
+                        f"step {step.step}: {path}: counted otherwise than its examples are tagged",
+                        expected=f"{found} of {path}",
+                        found=f"{said}",
+                    )
+
+    def _trained(self, numbers: SegmentNumbers) -> None:
+        """A class trained in the steps in which it has examples."""
+        for index, path in enumerate(self._run.genesis.classes):
+            with self._judgement.looking():
+                found = numbers.of_class(index)
+                for step in (placed.entry for placed in numbers.steps):
+                    if not step.examples[index] and step.step in found and found[step.step][:, 0].any():
+                        fault = f"step {step.step}: {path} trained without an example of it"
+                        self._judgement.contradict(self._run.outline.steps[step.step], fault)
+
+
+def class_of_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.int64]:
+    """The number of each row's class in the genesis; of the quarantine, the number behind the last.
+
+    Raises `LedgerError` for tags of classes that the run does not have.
+    """
+    nowhere = len(run.genesis.classes)
+    for path in run.genesis.classes:
+        if path not in tags.codes or path == QUARANTINE:
+            raise LedgerError(f"the genesis lists a class that is not one of the taxonomy's: {path}")
+    numbers = np.full(max(tags.codes.values()) + 1, -1, np.int64)
+    numbers[tags.codes[QUARANTINE]] = nowhere
+    for index, path in enumerate(run.genesis.classes):
+        numbers[tags.codes[path]] = index
+    found = numbers[tags.tags.classes]
+    for authority, path in tags.doubts:
+        by = tags.tags.authorities == tags.table.authorities.index(authority)
+        found[by & (tags.tags.classes == tags.codes[path])] = nowhere
+    aside = quarantine_of(run)
+    beyond = np.full(max(0, max(aside, default=0) + 1 - len(found)), -1, np.int64)  # rows that have no tag
+    found = np.append(found, beyond)
+    found[list(aside)] = nowhere
+    if (found < 0).any():
+        row = int(np.flatnonzero(found < 0)[0])
+        raise LedgerError(f"row {row} of the tag table: no tag, or one of a class that the genesis does not list")
+    return found
+
+
+def quarantine_of(run: RunLedger) -> frozenset[int]:
+    """The rows that the run set aside when it began, as its genesis says. Raises `LedgerError` for what is no list."""
+    content = run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
+    if content is None:
+        return frozenset()
+    found = parse_json(content, where="entry 0: quarantine", error=LedgerError, max_bytes=MAX_QUARANTINE)
+    lists = list(found.values()) if isinstance(found, dict) else [found]
+    rows = [row for each in lists for row in (each if isinstance(each, list) else [each])]
+    if not all(type(row) is int and 0 <= row < MAX_ROWS for row in rows):
+        raise LedgerError("entry 0: quarantine: expected lists of rows by reason")
+    return frozenset(rows)

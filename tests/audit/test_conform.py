@@ -1,0 +1,376 @@
+"""Conformance: an honest run conforms, and a signed lie breaks the one condition that it is about."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from explorer import rundir
+from explorer.audit.conform import Conformance, conform
+from explorer.audit.run_ledger import RunLedger
+from explorer.canonical import canonical
+from explorer.entries.kinds import Entry
+from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
+from explorer.entries.slots import encode_slots, slots_root
+from explorer.ledger.blobs import read_blob
+from explorer.provenance.admission import admit
+from explorer.provenance.commitments import commit, derived_salt
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.layers import depths_of
+from explorer.provenance.policy import POLICY, Rule
+from explorer.provenance.roles import Role
+from explorer.provenance.salts import destroy_salt, read_salts
+from explorer.provenance.signed import sign_document
+from explorer.provenance.tags import read_tags
+from explorer.provenance.tags_parquet import TagFile
+from tests.audit import governed_run as runs
+from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, sign_again, trust, with_blob, write_governed_run
+from tests.provenance import people
+from tests.provenance.people import GOVERNANCE, NOW, RISK, private
+from tests.provenance.tables import TAXONOMY
+
+BODY = 12  # bytes of a layer in a class's content: weight, norm, dot
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_governed_run(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def run(honest: Path, tmp_path: Path) -> Path:
+    """A copy of the honest run, to be lied about."""
+    return Path(shutil.copytree(honest, tmp_path / honest.name))
+
+
+def judged(run: Path, **changes: Any) -> Conformance:
+    return conform(RunLedger(run), **{"trust": trust(), "now": NOW, **changes})
+
+
+def broken(run: Path) -> tuple[list[str], str]:
+    """Which conditions do not hold, and the first contradiction."""
+    found = judged(run)
+    assert found.badge.verified, found.badge.findings
+    first = [each.message for condition in found.conditions for each in condition.contradictions]
+    return [condition.name for condition in found.conditions if not condition.holds], first[0] if first else ""
+
+
+def test_an_honest_run_conforms(run: Path) -> None:
+    found = judged(run)
+    assert found.conforms
+    assert [condition.name for condition in found.conditions] == ["routable", "typed", "reconstructible"]
+    routable, typed, reconstructible = (condition.checked for condition in found.conditions)
+    assert (routable["steps"], typed["steps"], typed["examples"], reconstructible["steps"]) == (12, 12, 96, 12)
+    assert reconstructible["commitments"] > 30 and not any(condition.notes for condition in found.conditions)
+
+
+def test_a_run_in_exact_mode_conforms(tmp_path: Path) -> None:
+    assert judged(write_governed_run(tmp_path, exact=True)).conforms
+
+
+def test_nobody_vouches_without_a_trust_file(run: Path) -> None:
+    found = judged(run, trust=None)
+    assert not found.conforms and all(condition.holds for condition in found.conditions)
+    stranger = people.trust(people.governance(), people.risk(), people.authority("x.example", Role.TRAINER))
+    stranger = replace(stranger, quorum=replace(stranger.quorum, checkpoints={Role.TRAINER: 1}))
+    found = judged(run, trust=stranger)
+    assert not found.conforms and not found.badge.verified
+
+
+def test_without_secrets_commitments_stay_closed(run: Path) -> None:
+    (run / rundir.SECRETS).unlink()
+    found = judged(run)
+    assert found.conforms
+    assert found.conditions[2].notes == ("commitments were not opened: the secrets of the classes are not here",)
+
+
+def test_what_was_erased_contradicts_nothing(run: Path) -> None:
+    destroy_salt(run / rundir.SECRETS, CLASSES.index(MIT))
+    ledger = RunLedger(run)
+    blobs = [segment.state.entry.blobs for segment in ledger.segments()]
+    blobs += [placed.entry.blobs for placed in ledger.read(ledger.outline.profiles, Profile)]
+    gone = {named[f"numbers/{MIT}"].sha256 for named in blobs}
+    for digest in gone:
+        path(run, digest).unlink()
+    found = judged(run)
+    assert found.conforms and found.conditions[2].checked["erased blobs"] == len(blobs)
+    path(run, blobs[0][f"numbers/{NEWS if f'numbers/{NEWS}' in blobs[0] else 'open'}"].sha256).unlink()
+    assert broken(run)[0] == ["reconstructible"]
+
+
+def path(run: Path, digest: str) -> Path:
+    return run / rundir.LEDGER / "blobs" / "sha256" / digest[:2] / digest
+
+
+def blob(run: Path, entry: Entry, name: str) -> bytes:
+    return read_blob(run / rundir.LEDGER, entry.blobs[name].sha256)
+
+
+def committed(run: Path, entry: Step, class_: str, content: bytes) -> Step:
+    """The step with an honest commitment to other content of a class."""
+    index = CLASSES.index(class_)
+    secret = read_salts(run / rundir.SECRETS).of(index)
+    assert secret is not None
+    salt = derived_salt(secret, kind="step", class_path=class_, step=entry.step)
+    numbers = [*entry.numbers]
+    numbers[index] = commit(salt, content).hex()
+    return replace(entry, numbers=tuple(numbers))
+
+
+def change_numbers(run: Path, step: int, class_: str, change: Callable[[np.ndarray], None]) -> None:
+    """Other numbers of a class in a step, committed to and signed as if they were true."""
+    ledger = RunLedger(run)
+    (segment,) = ledger.segments(range(step, step + 1))
+    trained = [p.entry.step for p in ledger.read_steps(segment.steps) if p.entry.numbers[CLASSES.index(class_)]]
+    name = f"numbers/{class_}"
+    content = np.frombuffer(blob(run, segment.state.entry, name), "<f4").reshape(len(trained), len(LAYERS), 3).copy()
+    change(content[trained.index(step)])
+
+    def lie(index: int, entry: Entry) -> Entry:
+        if isinstance(entry, Step) and entry.step == step:
+            return committed(run, entry, class_, content[trained.index(step)].tobytes())
+        return with_blob(run, entry, name, content.tobytes()) if index == segment.state.index else entry
+
+    sign_again(run, lie)
+
+
+# What was routed otherwise.
+
+
+def test_a_table_that_the_policy_does_not_give(run: Path) -> None:
+    loose = runs.routing(Rule(classes=("*",), weight=1.0))
+    table = admit(loose, classes=CLASSES, layers=depths_of(LAYERS), progress=0.0)
+
+    def lie(index: int, entry: Entry) -> Entry:
+        if not isinstance(entry, Step) or entry.step != 0:
+            return entry
+        return replace(with_blob(run, entry, "weights", table.content), weights=table.digest)
+
+    sign_again(run, lie)
+    names, first = broken(run)
+    assert names == ["routable"] and first == "step 0: the weights in force are not those of the signed policy"
+
+
+def test_a_class_that_trained_what_it_is_denied(run: Path) -> None:
+    def lie(numbers: np.ndarray) -> None:
+        numbers[0] = (1.0, 2.0, -0.5)
+
+    change_numbers(run, 8, NEWS, lie)
+    names, first = broken(run)
+    assert names == ["routable"]
+    assert first == "step 8: licensed/news trained embed with more weight than the policy gives it"
+
+
+def test_more_weight_than_the_policy_gives(run: Path) -> None:
+    def lie(numbers: np.ndarray) -> None:
+        numbers[:, 1] *= numbers[:, 0]  # the same gradient, unattenuated
+        numbers[:, 0] = 1.0
+
+    change_numbers(run, 2, "open", lie)
+    assert broken(run)[0] == ["routable"]
+
+
+def test_a_phase_before_its_time(run: Path) -> None:
+    late = [placed.entry.phase for placed in RunLedger(run).read_steps(range(12))][-1]
+    sign_again(run, lambda i, e: replace(e, phase=late) if isinstance(e, Step) and e.step == 0 else e)
+    assert broken(run)[0] == ["routable"]
+    sign_again(run, lambda i, e: replace(e, phase="never") if isinstance(e, Step) and e.step == 0 else e)
+    assert broken(run) == (["routable"], "a phase that the policy does not have")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("0111", "step 1: embed took a gradient, and says that it was not updated"),
+        ("1111", ""),
+    ],
+)
+def test_what_was_updated(run: Path, flags: str, message: str) -> None:
+    sign_again(run, lambda i, e: replace(e, updated=flags) if isinstance(e, Step) and e.step == 1 else e)
+    assert broken(run) == (["routable"] if message else [], message)
+
+
+def test_a_policy_signed_by_the_wrong_role_or_another_policy(run: Path) -> None:
+    file = run / rundir.GOVERNANCE / "policy.json"
+    content = file.read_bytes()
+    other = replace(runs.policy(), name="other")
+    write_envelope(file, sign_document(other, POLICY, [private(RISK)], trust=trust(), now=NOW, where="policy"))
+    names, first = broken(run)
+    assert names == ["routable"] and "the genesis names" in first
+    file.write_bytes(content)
+    everybody = trust()
+    demoted = replace(
+        everybody,
+        authorities=tuple(
+            replace(one, role=Role.DATA_GOVERNANCE, branches=("open",)) if one.name == RISK else one
+            for one in everybody.authorities
+        ),
+    )
+    demoted = replace(
+        demoted, quorum=replace(demoted.quorum, documents={**demoted.quorum.documents, Role.MODEL_RISK: 1})
+    )
+    found = judged(run, trust=demoted)
+    assert [condition.holds for condition in found.conditions] == [False, True, True]
+    assert "wrong role" in found.conditions[0].contradictions[0].message
+
+
+def test_a_condition_that_nothing_has_switched_on(run: Path) -> None:
+    """The half-depth policy has none; a phase with one is refused whatever it says."""
+    sign_again(run, lambda i, e: replace(e, phase=f"{e.phase}, settled") if isinstance(e, Step) else e)
+    assert broken(run)[0] == ["routable"]
+
+
+# What was typed otherwise.
+
+
+def test_examples_counted_as_another_class(run: Path) -> None:
+    def lie(index: int, entry: Entry) -> Entry:
+        if not isinstance(entry, Step) or entry.step != 3:
+            return entry
+        news, plain, mit = entry.examples
+        return replace(entry, examples=(news, plain + 1, mit - 1))
+
+    sign_again(run, lie)
+    names, first = broken(run)
+    assert names == ["typed"] and first == "step 3: open: counted otherwise than its examples are tagged"
+
+
+def with_rows(run: Path, rows: np.ndarray, *, root: bool) -> None:
+    """Other examples in step 0, and the root that goes with them, or not."""
+    ledger = RunLedger(run)
+    (segment,) = ledger.segments(range(1))
+    content = encode_slots([rows, *(runs.rows_of(step) for step in segment.steps[1:])])
+    with TagFile(run / rundir.GOVERNANCE / "tags.parquet") as file:
+        leaves = read_tags(file, codes=TAXONOMY.codes, authorities=(GOVERNANCE,)).leaves
+
+    def lie(index: int, entry: Entry) -> Entry:
+        if index == segment.state.index:
+            return with_blob(run, entry, "slots", content)
+        if isinstance(entry, Step) and entry.step == 0 and root:
+            return replace(entry, slots=slots_root(rows, leaves).hex())
+        return entry
+
+    sign_again(run, lie)
+
+
+def test_other_examples_than_those_in_the_root(run: Path) -> None:
+    rows = runs.rows_of(0)
+    same = next(row for row in range(42) if row not in rows and runs.ROW_CLASSES[row] == runs.ROW_CLASSES[rows[0]])
+    with_rows(run, np.array([same, *rows[1:]]), root=False)
+    names, first = broken(run)
+    assert names == ["typed"] and "do not lead to the root" in first
+
+
+def test_an_example_without_a_tag(run: Path) -> None:
+    with_rows(run, np.array([4000, *runs.rows_of(0)[1:]]), root=False)
+    names, first = broken(run)
+    assert names == ["typed"] and "row 4000 of a tag table of 42" in first
+
+
+def test_quarantine_that_is_counted_as_trained(run: Path) -> None:
+    rows = runs.rows_of(0)
+    place = next(at for at, row in enumerate(rows) if runs.ROW_CLASSES[row] == MIT)
+    with_rows(run, np.array([*rows[:place], 19, *rows[place + 1 :]]), root=True)
+    names, first = broken(run)
+    assert names == ["typed"] and MIT in first
+
+
+def test_a_quarantine_of_its_own(run: Path) -> None:
+    """Rows that the genesis sets aside count as quarantined, whatever their tag says."""
+    row = int(next(row for row in runs.rows_of(0) if runs.ROW_CLASSES[row] == MIT))
+    content = canonical({"erased": [row]})
+
+    def honest(index: int, entry: Entry) -> Entry:
+        if isinstance(entry, Genesis):
+            return with_blob(run, entry, "quarantine", content)
+        if isinstance(entry, Step) and row in runs.rows_of(entry.step):
+            news, plain, mit = entry.examples
+            return replace(entry, examples=(news, plain, mit - 1), quarantined=entry.quarantined + 1)
+        return entry
+
+    sign_again(run, lambda i, e: honest(i, e) if isinstance(e, Genesis) else e)
+    assert broken(run)[0] == ["typed"]
+    sign_again(run, honest)
+    assert broken(run)[0] == []
+    sign_again(run, lambda i, e: with_blob(run, e, "quarantine", b'{"x":-1}') if isinstance(e, Genesis) else e)
+    assert broken(run) == (["typed"], "entry 0: quarantine: expected lists of rows by reason")
+
+
+def test_a_tag_table_that_was_changed(run: Path) -> None:
+    file = run / rundir.GOVERNANCE / "tags.parquet"
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content)
+    names, first = broken(run)
+    assert names == ["typed"] and "not the file that was signed" in first
+
+
+def test_slots_that_are_gone(run: Path) -> None:
+    (segment, *_) = RunLedger(run).segments()
+    nameless = {name: each for name, each in segment.state.entry.blobs.items() if name != "slots"}
+    sign_again(run, lambda i, e: replace(e, blobs=nameless) if i == segment.state.index else e)
+    assert broken(run) == (["typed"], "steps 0 to 4: which examples they had is not here")
+
+
+# What cannot be reconstructed.
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [(End, "the ledger has no end"), (State, "no state after 12 steps: the last one is after 10")]
+)
+def test_entries_that_are_missing(run: Path, kind: type, message: str) -> None:
+    last = {State: RunLedger(run).outline.states[-1][1], End: RunLedger(run).outline.end}[kind]
+    sign_again(run, lambda index, entry: None if index == last else entry)
+    names, first = broken(run)
+    assert names == ["reconstructible"] and message in first
+
+
+def test_numbers_that_were_not_committed_to(run: Path) -> None:
+    (segment, *_) = RunLedger(run).segments()
+    content = bytearray(blob(run, segment.state.entry, f"numbers/{MIT}"))
+    content[8:12] = np.float32(7.0).tobytes()
+    sign_again(
+        run,
+        lambda i, e: with_blob(run, e, f"numbers/{MIT}", bytes(content)) if i == segment.state.index else e,
+    )
+    names, first = broken(run)
+    assert names == ["reconstructible"] and first == f"{MIT}: its numbers are not those that the step committed to"
+
+
+def test_a_blob_that_is_gone_or_cut(run: Path) -> None:
+    (segment, *_) = RunLedger(run).segments()
+    content = blob(run, segment.state.entry, "joint")
+    sign_again(run, lambda i, e: with_blob(run, e, "joint", content[:-4]) if i == segment.state.index else e)
+    assert broken(run)[0] == ["reconstructible"]
+    sign_again(run, lambda i, e: with_blob(run, e, "joint", content) if i == segment.state.index else e)
+    assert broken(run)[0] == []
+    path(run, segment.state.entry.blobs["joint"].sha256).unlink()
+    names, first = broken(run)
+    assert names == ["reconstructible"] and "the blob is missing" in first
+
+
+def test_a_step_that_was_not_measured(run: Path) -> None:
+    def lie(index: int, entry: Entry) -> Entry:
+        if isinstance(entry, Step) and entry.step == 11:
+            return replace(entry, joint=None)
+        return entry
+
+    sign_again(run, lie)
+    names, first = broken(run)
+    assert "reconstructible" in names and first
+
+
+def test_a_state_at_the_end_that_is_not_the_last_one(run: Path) -> None:
+    sign_again(run, lambda i, e: replace(e, state=runs.state(3)) if isinstance(e, End) else e)
+    names, first = broken(run)
+    assert names == ["reconstructible"] and first == "the state at the end is not the one behind the last step"
+
+
+def test_a_decision_may_say_what_it_likes(run: Path) -> None:
+    """Decisions are on record, and conform whatever they decide: the numbers show what became of them."""
+    sign_again(run, lambda i, e: replace(e, rule="other") if isinstance(e, Decision) else e)
+    assert broken(run)[0] == []
