@@ -4,6 +4,7 @@
 classes that are sealed or denied everywhere, their payload physically absent, everything else comes out the same.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from explorer.data.dataset import Dataset
@@ -23,6 +26,7 @@ from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.engine.state import State
 from explorer.engine.task import LanguageModelling
+from explorer.governance.layers import governed_layers
 from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
 from explorer.methods import gradient_clipping
@@ -32,12 +36,15 @@ from explorer.methods.mixup import MixUp
 from explorer.methods.sam import SAM
 from explorer.models.gpt import GPT, Size
 from explorer.provenance.policy import Rule
+from explorer.provenance.routing import Routing as Policy
+from explorer.provenance.routing import weight
 from explorer.provenance.sealed import SealedRegion
 from tests.data_for_tests import noise
 from tests.governance.governed import (
     ADAPTERS,
     EXAMPLES,
     HALF_DEPTH,
+    PRESENT,
     SEALED,
     bits,
     differing,
@@ -49,7 +56,7 @@ from tests.governance.governed import (
     without_payload,
 )
 from tests.loop_for_tests import small_net
-from tests.provenance.drafts_for_tests import routing
+from tests.provenance.drafts_for_tests import routing, routings
 
 SGD, ADAMW = SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)
 AVERAGED = EMA(half_life=0.2)
@@ -149,6 +156,34 @@ def test_one_step_of_a_transformer(optimizer: OptimizerSpec) -> None:
     found = changed(pair)
     assert found and not [name for name in found if "embed." in name]
     assert "model/blocks.0.attention.qkv.weight" in found
+
+
+class Named(nn.Module):
+    """A model whose layers have the names that the drawn policies speak of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Linear(48, 6), nn.Linear(6, 3)
+        self.body = nn.Sequential(nn.Linear(6, 6), nn.ModuleDict({"conv": nn.Linear(6, 6)}))
+        self.side = nn.ModuleDict({"news": nn.Sequential(OrderedDict(fc=nn.Linear(6, 6)))})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body.get_submodule("1.conv")(self.body[0](self.embed(x.flatten(1))).relu())
+        return self.head(x + self.side["news"](x))
+
+
+@settings(max_examples=25, deadline=None)
+@given(policy=routings(), path=st.sampled_from(PRESENT), optimizer=st.sampled_from([SGD, ADAMW]))
+def test_one_step_of_any_policy(policy: Policy, path: str, optimizer: OptimizerSpec) -> None:
+    """Who is denied what is asked of the policy, cell by cell."""
+    methods = [AVERAGED, SAM(rho=0.3), GradientClipping(max_norm=0.05)]
+    pair = stepped_twice(
+        lambda data: governed_loop(policy, methods, model=Named(), dataset=data, optimizer=optimizer), DATA, [path]
+    )
+    found = changed(pair)
+    for each in governed_layers(pair[0].setting.model, pair[0].state.layers, policy.policy.sealed):
+        if weight(policy, class_=path, progress=0.3, layer=each.layer).weight == 0:
+            assert not [name for name in found if not set(name.split("/")).isdisjoint(each.parameters)]
 
 
 def nobody_below(optimizer: OptimizerSpec) -> Loop:
