@@ -49,9 +49,13 @@ def markdown() -> str:
     """The table of methods in the README."""
     lines = ["| method | what it does | parameters (default) | source |", "|---|---|---|---|"]
     for method in describe_all():
-        parameters = ", ".join(f"`{p['name']}` ({p['default']})" for p in method["parameters"]) or "-"
+        parameters = ", ".join(f"`{p['name']}` ({_default(p)})" for p in method["parameters"]) or "-"
         lines.append(f"| `{method['name']}` | {method['summary']} | {parameters} | {method['source']} |")
     return "\n".join(lines) + "\n"
+
+
+def _default(parameter: dict[str, Any]) -> str:
+    return "required" if parameter["required"] else str(parameter["default"])
 
 
 def _parameters(method: type[Method]) -> list[dict[str, Any]]:
@@ -61,6 +65,7 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
             "name": field.name,
             "type": _type_name(hints[field.name]),
             "default": None if field.default is MISSING else field.default,
+            "required": field.default is MISSING and field.default_factory is MISSING,
             "range": _range(hints[field.name]),
             "meaning": _meaning(hints[field.name]),
         }
