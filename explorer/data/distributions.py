@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from functools import lru_cache
 from pathlib import Path
 
 from explorer import rundir
@@ -63,8 +64,9 @@ def installed(search: Iterable[Path]) -> tuple[Distribution, ...]:
     found: dict[str, Distribution] = {}
     for root in search:
         for directory in sorted(root.glob(f"*{SUFFIX}")) if root.is_dir() else ():
-            if (directory / "METADATA").is_file() and (directory / "RECORD").is_file():
-                distribution = _distribution(root, directory)
+            metadata, record = directory / "METADATA", directory / "RECORD"
+            if metadata.is_file() and record.is_file():
+                distribution = _distribution(root, directory, (_stamp(metadata), _stamp(record)))
                 found.setdefault(distribution.key, distribution)
     return tuple(found[key] for key in sorted(found))
 
@@ -88,7 +90,15 @@ def read(distribution: Distribution, file: PythonFile) -> bytes:
     return content
 
 
-def _distribution(root: Path, directory: Path) -> Distribution:
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Changes when the file is written or replaced."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=10_000)
+def _distribution(root: Path, directory: Path, stamps: tuple[tuple[int, int, int], ...]) -> Distribution:
+    """Read once by a process as long as the files are the same: every run that is planned asks anew."""
     text = _text(directory / "METADATA", max_bytes=MAX_METADATA_BYTES)
     metadata = HeaderParser().parsestr(text.replace("\r\n", "\n").partition("\n\n")[0])
     name, version = str(metadata.get("Name", "")), str(metadata.get("Version", ""))

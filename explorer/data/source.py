@@ -20,8 +20,9 @@ and reading checks each against it.
 
 import hashlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -108,19 +109,7 @@ class Source(DataSource):
         return Text.of(torch.cat(train), torch.cat(test), provenance=provenance)
 
     def digest(self, data: Path | None) -> str:
-        sides = [
-            [
-                family.path,
-                side,
-                member.distribution.name,
-                member.distribution.version,
-                [[file.path, file.digest] for file in member.files],
-            ]
-            for family in self.families()
-            for side, members in (("train", family.train), ("test", family.test))
-            for member in members
-        ]
-        return canonical.digest(sides)
+        return _digest(self.families())
 
     def _examples(self, member: Member, limit: int) -> tuple[Tensor, list[str]]:
         """The blocks of a distribution's first `limit` bytes, and where the first byte of each stands."""
@@ -144,7 +133,8 @@ def search_path() -> list[Path]:
     return [Path(entry) for entry in sys.path]
 
 
-def families(distributions: Iterable[Distribution], *, least_bytes: int) -> tuple[Family, ...]:
+@lru_cache(maxsize=4)
+def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tuple[Family, ...]:
     """The classes of these distributions, sorted by path. Raises `DataError` if there are fewer than two."""
     classes: dict[str, list[Member]] = {}
     for member in _claims([each for each in distributions if each.licence]):
@@ -160,6 +150,24 @@ def families(distributions: Iterable[Distribution], *, least_bytes: int) -> tupl
             f"more: install other distributions or lower least_bytes (too small: {', '.join(sorted(small)) or 'none'})"
         )
     return tuple(_divided(path, classes[path]) for path in sorted(classes))
+
+
+@lru_cache(maxsize=4)
+def _digest(found: tuple[Family, ...]) -> str:
+    """Of every file that may be read, with its class and side."""
+    sides = [
+        [
+            family.path,
+            side,
+            member.distribution.name,
+            member.distribution.version,
+            [[file.path, file.digest] for file in member.files],
+        ]
+        for family in found
+        for side, members in (("train", family.train), ("test", family.test))
+        for member in members
+    ]
+    return canonical.digest(sides)
 
 
 def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:

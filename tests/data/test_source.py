@@ -182,7 +182,7 @@ def test_small_classes_are_pooled_and_a_small_pool_is_left_out(site: Path) -> No
         "open/permissive/mit": {"ant", "bee", "cow"},
         "open/pooled": {"gnu", "hen", "imp"},  # and jay, whose licence nobody knows, in none
     }
-    few = [each for each in installed([site]) if each.name not in ("hen", "imp")]
+    few = tuple(each for each in installed([site]) if each.name not in ("hen", "imp"))
     assert [family.path for family in families(few, least_bytes=1000)] == ["open/permissive/bsd", "open/permissive/mit"]
     install(site, "kea", {"kea.py": code("kea", 5000)})
     larger = families(installed([site]), least_bytes=5000)
