@@ -8,7 +8,21 @@ from typing import Annotated, NoReturn
 import typer
 
 import explorer
-from explorer.cli import authority, ledger, notebooks, policy, quickstart, results, sweep, tags, taxonomy, training
+from explorer.cli import (
+    authority,
+    conform,
+    ledger,
+    notebooks,
+    policy,
+    quickstart,
+    replay,
+    results,
+    sweep,
+    tags,
+    taxonomy,
+    trace,
+    training,
+)
 from explorer.cli.output import visible
 from explorer.errors import ExplorerError
 
@@ -44,10 +58,13 @@ def _version(asked: bool) -> None:
 
 quickstart.register(app)
 training.register(app)
+replay.register(app)
 sweep.register(app)
 notebooks.register(app)
 results.register(app)
 ledger.register(app)
+trace.register(app)
+conform.register(app)
 taxonomy.register(app)
 policy.register(app)
 tags.register(app)

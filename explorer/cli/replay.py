@@ -1,0 +1,77 @@
+"""`explorer replay`."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.output import print_json, visible
+from explorer.cli.settings import Data, Json
+from explorer.errors import RunError
+
+if TYPE_CHECKING:
+    from explorer.recipes.replay import Replayed
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(replay)
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a recorded run.")],
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", metavar="A:B", help="From step A to before step B. Default: all that are on record."),
+    ] = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
+
+    Whether the ledger is whole and who signed it, `explorer ledger verify` says.
+    """
+    from dataclasses import asdict
+
+    from explorer.recipes.replay import replay as execute
+
+    found = execute(run, steps=None if steps is None else parse_steps(steps), data=data)
+    if json:
+        print_json({**asdict(found), "equal": found.equal})
+    else:
+        print(visible("\n".join(_lines(found))))
+    if not found.equal:
+        raise typer.Exit(1)
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """The two numbers of A:B.
+
+    >>> parse_steps("0:100")
+    (0, 100)
+    """
+    found = re.fullmatch(r"([0-9]{1,15}):([0-9]{1,15})", text)
+    if found is None:
+        raise RunError(f"--steps: found {text!r:.40}, expected A:B, such as 100:150 for the 50 steps from 100 on")
+    return int(found[1]), int(found[2])
+
+
+def _lines(found: "Replayed") -> list[str]:
+    """What is different here, what was compared, and what came of it."""
+    lines = [f"{each.what}: {each.recorded} then, {each.here} here" for each in found.environment]
+    if lines:
+        lines = ["not where it was recorded; bits may differ for that alone:", *(f"  {line}" for line in lines)]
+    lines.append(f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}")
+    if found.secrets_missing:
+        lines.append(f"  commitments not compared, their secrets are not here: {', '.join(found.secrets_missing)}")
+    done = f"{found.steps} steps, {found.states} states and {found.blobs} blobs in {found.entries} entries"
+    if found.difference is None:
+        return [*lines, f"  bit for bit as it is on record: {done}"]
+    first = found.difference
+    return [
+        *lines,
+        f"  NOT as it is on record, after {done} that are",
+        f"  entry {first.entry}, {first.kind} at step {first.step}: {first.field}",
+        f"    expected {first.expected}",
+        f"    found    {first.found}",
+    ]

@@ -1,0 +1,294 @@
+"""Replay: steps of a recorded run, executed again and compared with its ledger entry by entry, bit for bit.
+
+It starts from the newest checkpoint at or before the first step: one that was kept before a class's first admission,
+one to resume from, or the initial state, which follows from the seed. Everything from there on is compared: each step
+with its slots, counts and commitments, decisions and profiles, and at the end of each segment the state of training and
+the digests of all numbers. Nothing is written. On another machine or build the bits may differ without anybody's
+doing; so what differs there is said first.
+
+Commitments need the classes' secrets. Where one is gone, or all are somebody else's, the numbers are compared by the
+blobs of their segments, and the report says which commitments were not.
+"""
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.engine.checkpoint import Checkpoint, load_checkpoint
+from explorer.engine.loop import Loop
+from explorer.entries.envelope import Head, read_head
+from explorer.entries.kinds import decode
+from explorer.entries.run import Genesis, State
+from explorer.errors import CheckpointError, LedgerError, RunError
+from explorer.governance.digests import training_state
+from explorer.governance.history import History, Recorded
+from explorer.governance.journal import Journal
+from explorer.governance.session import Session
+from explorer.governance.spool import ALL
+from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.commitments import SALT_BYTES
+from explorer.provenance.salts import Salts, read_salts
+from explorer.recipes import machine
+from explorer.recipes.run import build_loop, documents_in
+from explorer.records import RunRecord
+
+INITIAL = "the initial state"
+NOTHING = "nothing"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Elsewhere:
+    """Something about machine or software that was otherwise when the run was recorded."""
+
+    what: str
+    recorded: str
+    here: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """The first thing that came out otherwise."""
+
+    entry: int  # its number in the ledger
+    kind: str
+    step: int
+    field: str  # dotted
+    expected: str  # on record
+    found: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """What came of it."""
+
+    run: str
+    first: int
+    last: int  # the step behind the last one
+    start: int  # the step that was begun with
+    source: str  # what it was begun from
+    environment: tuple[Elsewhere, ...]
+    entries: int  # found equal, as the following
+    steps: int
+    states: int
+    blobs: int
+    secrets_missing: tuple[str, ...]  # classes, and * for numbers over several: their commitments were not compared
+    difference: Difference | None
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything came out as it is on record."""
+        return self.difference is None
+
+
+class _Differs(Exception):
+    """Ends the replay."""
+
+    def __init__(self, difference: Difference) -> None:
+        self.difference = difference
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The book of a journal that writes nothing: what is put there has to be what the ledger has next."""
+
+    directory: Path
+    uncompared: frozenset[str]  # dotted fields of commitments that cannot be made here
+    counts: dict[str, int] = field(default_factory=dict)  # of entries found equal, by kind; of blobs
+    _recorded: Iterator[Recorded] = field(default_factory=lambda: iter(()))
+
+    def begin(self, step: int) -> State | None:
+        found, self._recorded = History(self.directory).state(step)
+        state = decode(found.leaf)
+        return state if isinstance(state, State) else None
+
+    def write_blob(self, content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+    def put(self, leaf: bytes, *, step: int) -> None:
+        head, expected = read_head(leaf), next(self._recorded, None)
+        if expected is None:
+            raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
+        if leaf != expected.leaf:
+            for name, wanted, found in differences(expected.head, head, uncompared=self.uncompared):
+                raise _Differs(
+                    Difference(
+                        entry=expected.number, kind=head.kind, step=step, field=name, expected=wanted, found=found
+                    )
+                )
+        self.counts[head.kind] = self.counts.get(head.kind, 0) + 1
+        self.counts["blobs"] = self.counts.get("blobs", 0) + len(head.blobs)
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def replay(run: Path, *, steps: tuple[int, int] | None = None, data: Path | None = None) -> Replayed:
+    """Execute steps [first, last) of a recorded run again; all that are on record, unless told otherwise.
+
+    Raises `RunError` or `LedgerError` for a run without a ledger, or of other data or documents, and for steps that are
+    not on record. That something differs is no error, but in the report.
+    """
+    record = records.read(RunRecord, run / rundir.RUN)
+    ledger = run / rundir.LEDGER
+    genesis = _genesis(ledger, record)
+    first, last = _range(ledger, steps)
+    environment = elsewhere(run, record)
+    loop = build_loop(record, data=data, documents=documents_in(run, record), elsewhere=bool(environment))
+    secrets, missing = _secrets(run, genesis)
+    comparison = Comparison(ledger, _commitments(genesis, missing))
+    difference = _initial(loop, genesis)
+    checkpoint = None if difference else newest(run, record.run_id, first)
+    if difference is None:
+        try:
+            with Journal(comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None) as journal:
+                _execute(loop, journal, checkpoint, last)
+        except _Differs as found:
+            difference = found.difference
+    counts = comparison.counts
+    return Replayed(
+        run=record.run_id,
+        first=first,
+        last=last,
+        start=checkpoint.step if checkpoint else 0,
+        source=f"the checkpoint of step {checkpoint.step}" if checkpoint else INITIAL,
+        environment=environment,
+        entries=sum(counts.values()) - counts.get("blobs", 0),
+        steps=counts.get("step", 0),
+        states=counts.get("state", 0),
+        blobs=counts.get("blobs", 0),
+        secrets_missing=tuple(sorted(missing)),
+        difference=difference,
+    )
+
+
+def elsewhere(run: Path, record: RunRecord) -> tuple[Elsewhere, ...]:
+    """What is otherwise here than where the run was recorded: hardware, packages, Python, our own code."""
+    then = rundir.read_json(run / rundir.ENVIRONMENT)
+    if not isinstance(then, dict):
+        raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
+    recorded = _flat(then) | _flat({"hardware": dataclasses.asdict(record.hardware)})
+    hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
+    here = _flat(machine.environment()) | _flat({"hardware": hardware})
+    return tuple(
+        Elsewhere(what=name, recorded=recorded.get(name, NOTHING), here=here.get(name, NOTHING))
+        for name in sorted(recorded.keys() | here.keys())
+        if recorded.get(name, NOTHING) != here.get(name, NOTHING) and name != "code"  # training_code is what decides
+    )
+
+
+def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """Field, expected and found value, wherever two entries differ.
+
+    Of the fields that are not compared it still counts whether there is a value.
+    """
+    then, now = _comparable(expected), _comparable(found)
+    for name in sorted(then.keys() | now.keys()):
+        values = then.get(name, NOTHING), now.get(name, NOTHING)
+        if values[0] != values[1] and not (name in uncompared and NOTHING not in values):
+            yield name, *values
+
+
+def newest(run: Path, run_id: str, step: int) -> Checkpoint | None:
+    """The newest whole checkpoint at or before this step; None: there is none."""
+    paths = [path for name in (rundir.KEPT, rundir.CHECKPOINT) for path in (run / name).glob("step-*.json")]
+    for path in sorted(paths, key=lambda path: path.stem, reverse=True):
+        try:
+            found = load_checkpoint(path, run_id=run_id)
+        except CheckpointError as error:
+            log.warning("%s; going back to the one before it", error)
+            continue
+        if found.step <= step:
+            return found
+    return None
+
+
+def _execute(loop: Loop, journal: Journal, checkpoint: Checkpoint | None, last: int) -> None:
+    loop.state.resource(Session).journal = journal
+    if checkpoint is not None:
+        loop.restore(checkpoint.tensors, step=checkpoint.step)
+    loop.call("before_fit")
+    while loop.state.step < last:
+        loop.step()
+    if last == loop.state.total_steps and History(journal.directory).ended():
+        loop.call("after_fit")
+        loop.evaluate()
+        loop.call("after_run")
+
+
+def _genesis(ledger: Path, record: RunRecord) -> Genesis:
+    """The first entry. Raises `LedgerError` unless it is that of this run."""
+    if not ledger.exists():
+        raise RunError(f"run {record.run_id}: has no ledger: its recipe has no 'recorder'")
+    found = decode(next(LedgerDirectory(ledger).entries(0, 1)))
+    if not isinstance(found, Genesis) or found.recipe != digest(record.identity):
+        raise LedgerError(f"{ledger}: not the ledger of run {record.run_id}: its first entry names another recipe")
+    return found
+
+
+def _range(ledger: Path, steps: tuple[int, int] | None) -> tuple[int, int]:
+    recorded = sum(each.head.kind == "step" for each in History(ledger).entries())
+    first, last = steps or (0, recorded)
+    if not 0 <= first < last <= recorded:
+        raise LedgerError(f"{ledger}: steps {first}:{last}; expected a range within 0:{recorded}, which is on record")
+    return first, last
+
+
+def _secrets(run: Path, genesis: Genesis) -> tuple[Salts, frozenset[str]]:
+    """The secrets of the classes, and the classes without one."""
+    path, names = run / rundir.SECRETS, [*genesis.classes, ALL]
+    found = read_salts(path) if path.exists() else Salts(content=bytes(len(names) * SALT_BYTES))
+    return found, frozenset(name for slot, name in enumerate(names) if found.of(slot) is None)
+
+
+def _initial(loop: Loop, genesis: Genesis) -> Difference | None:
+    """The first entry against the loop at step 0."""
+    session = loop.state.resource(Session)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "initial": (genesis.initial, training_state(loop.state, step=0).parameters),
+        "classes": (genesis.classes, session.classes),
+        "layers": (genesis.layers, tuple(layer.name for layer in session.layers)),
+    }
+    for name, (expected, found) in pairs.items():
+        if expected != found:
+            return Difference(entry=0, kind=genesis.KIND, step=0, field=name, expected=str(expected), found=str(found))
+    return None
+
+
+def _leaves(loop: Loop) -> Any:
+    tags = loop.state.resource(Session).tags
+    assert tags is not None  # a run with a ledger has verified tags
+    return tags.tags.leaves
+
+
+def _commitments(genesis: Genesis, classes: Collection[str]) -> frozenset[str]:
+    """The fields of the commitments of these classes, in entries of all kinds."""
+    numbers = {f"numbers.{place}" for place, name in enumerate(genesis.classes) if name in classes}
+    named = {f"{of}.{name}" for of in ("classes", "evidence") for name in classes}
+    return frozenset(numbers | named | ({"joint"} if ALL in classes else set()))
+
+
+def _comparable(head: Head) -> dict[str, str]:
+    blobs = {name: f"{blob.sha256}, {blob.size} bytes" for name, blob in head.blobs.items()}
+    return _flat({"kind": head.kind, **head.fields, "blobs": blobs})
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """The values of nested objects, by dotted name."""
+    found: dict[str, str] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            found |= _flat(inner, f"{prefix}{key}.")
+        elif isinstance(inner, list | tuple):
+            found |= _flat({str(place): each for place, each in enumerate(inner)}, f"{prefix}{key}.")
+        elif inner is not None:
+            found[f"{prefix}{key}"] = str(inner)
+    return found
