@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from explorer.errors import ProvenanceError
+from explorer.provenance.private import PASSPHRASE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-PASSPHRASE = "EXPLORER_PASSPHRASE"
 MAX_FILE = 10_000
 
 TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")]
@@ -41,6 +41,19 @@ def load_key(path: Path, passphrase_file: Path | None) -> "Ed25519PrivateKey":
         return read_key(path, None)
     known = _known(passphrase_file)
     return read_key(path, _ask(f"Passphrase of {path}: ") if known is None else known)
+
+
+def provide_passphrase(path: Path) -> None:
+    """Make sure that this process and those it starts can read a key file; ask for a passphrase only if it needs one.
+
+    Raises `ProvenanceError` for a passphrase that is wrong, before anything starts.
+    """
+    from explorer.provenance.keys import is_encrypted, read_key
+
+    if is_encrypted(path):
+        if not os.environ.get(PASSPHRASE):
+            os.environ[PASSPHRASE] = _ask(f"Passphrase of {path}: ")
+        read_key(path, os.environ[PASSPHRASE])
 
 
 def new_passphrase(path: Path, passphrase_file: Path | None) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from explorer.cli.credentials import provide_passphrase
 from explorer.cli.output import print_json, print_table
 from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
 
@@ -135,6 +136,7 @@ def execute(planned: "Plan", *, runs: Path, engine: str, workers: int | None, pr
 
     if engine not in ENGINES:
         raise SweepError(unknown("notebook engine", engine, ENGINES))
+    _provide_passphrases(planned)
     chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
     with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
         settings = Settings(
@@ -161,6 +163,16 @@ def finish(summary: "Summary", *, json: bool) -> None:
         raise KeyboardInterrupt
     if not summary.complete:
         raise typer.Exit(1)
+
+
+def _provide_passphrases(planned: "Plan") -> None:
+    """Ask for what the ledgers of the missing runs are signed with, before any of them starts."""
+    from explorer.recipes.ledger import is_recorded
+
+    recorded = {recipe.name for recipe in planned.spec.recipes if is_recorded(recipe)}
+    needed = (run.documents for run in planned.missing if run.record.recipe in recorded)
+    for path in {documents.trainer for documents in needed if documents is not None}:
+        provide_passphrase(path)
 
 
 def _ingested(ingest: Any, runs: Path) -> None:

@@ -1,13 +1,18 @@
 """`explorer methods` and `explorer run`."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from explorer.cli.credentials import clock, provide_passphrase
 from explorer.cli.output import print_json, print_table
 from explorer.cli.settings import RUNS, Data, Json, Runs
 from explorer.errors import RecipeError
+
+if TYPE_CHECKING:
+    from explorer.recipes.single import Planned
 
 
 def register(app: typer.Typer) -> None:
@@ -47,22 +52,31 @@ def run(
     ] = None,
     runs: Runs = RUNS,
     data: Data = None,
+    governance: Annotated[
+        Path | None,
+        typer.Option(
+            "--governance",
+            metavar="DIR",
+            help="The signed documents, instead of those that the recipe names; of a recorded run, where its salts and"
+            " the trainer's key are now.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train one run, or train a recorded one again and compare it with its record bit for bit.
 
-    A recipe file holds task, train and methods as a sweep specification does, and may hold name, budget (1.0), seed (0)
-    and threads (1).
+    A recipe file holds task, train and methods as a sweep specification does, and may hold name, budget (1.0), seed
+    (0), threads (1) and governance: a directory of signed documents.
     """
-    from explorer import records, rundir
+    from explorer import records
     from explorer.recipes.run import execute
 
-    record = _recorded(recipe) if recipe.suffix == ".json" else _single(recipe, data)
+    planned = (_recorded if recipe.suffix == ".json" else _single)(recipe, data, governance)
+    record = planned.record
     directory = (out or runs / record.sweep) / record.run_id
     if directory.resolve() == recipe.parent.resolve():
         raise RecipeError(f"{recipe}: this run's own directory: give another one with --out to train it again")
-    if not (directory / rundir.RUN).exists():
-        records.write(directory / rundir.RUN, record)
+    begin(planned, directory)
     result = execute(directory, data=data)
     same = _same_bits(recipe, result.state_digest)
     if json:
@@ -77,18 +91,48 @@ def run(
         raise typer.Exit(1)
 
 
-def _recorded(path: Path) -> Any:
+def begin(planned: "Planned", directory: Path) -> None:
+    """Make the directory of a run, where there is none; what it asks for is asked now."""
+    from explorer import records, rundir
+    from explorer.governance.documents import keep
+    from explorer.recipes.ledger import is_recorded
+    from explorer.recipes.run import recipe_of
+
+    if planned.documents is not None:
+        if is_recorded(recipe_of(planned.record)):
+            provide_passphrase(planned.documents.trainer)
+        keep(planned.documents, directory)
+    if not (directory / rundir.RUN).exists():
+        records.write(directory / rundir.RUN, planned.record)
+
+
+def _recorded(path: Path, data: Path | None, governance: Path | None) -> "Planned":
+    """A run that has a record; it is judged when it was, and its private documents may have moved."""
     from explorer import records
+    from explorer.recipes.run import documents_in
+    from explorer.recipes.single import Planned
 
-    return records.read(records.RunRecord, path)
+    record = records.read(records.RunRecord, path)
+    documents = documents_in(path.parent, record)
+    if documents is not None and governance is not None:
+        documents = replace(documents, private=governance.resolve())
+    return Planned(record=record, documents=documents)
 
 
-def _single(path: Path, data: Path | None) -> Any:
+def _single(path: Path, data: Path | None, governance: Path | None) -> "Planned":
     """The run of a recipe file."""
     from explorer.document import read_document
     from explorer.recipes.single import plan_single
 
-    return plan_single(read_document(path).value, name=path.stem.lower(), where=str(path), data=data)
+    return plan_single(
+        read_document(path).value,
+        name=path.stem.lower(),
+        where=str(path),
+        data=data,
+        beside=path.parent,
+        governance=governance,
+        now=clock(),
+    )
 
 
 def _same_bits(recipe: Path, state_digest: str) -> bool | None:

@@ -24,6 +24,7 @@ from explorer.provenance.policy import Quarantine
 from explorer.provenance.routing import Routing, bind, policy_for
 from explorer.provenance.salts import Salts, read_salts
 from explorer.provenance.signed import open_document
+from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust, parse_trust
 
@@ -61,6 +62,13 @@ class Credentials:
         """The classes that have examples, in the order of their numbers; the quarantine is not among them."""
         names = self.names
         return tuple(names[code] for code in np.unique(self.codes).tolist() if names[code] != QUARANTINE)
+
+    @property
+    def leaves(self) -> np.ndarray:
+        """The leaf hash of every example's tag, N x 32; of an example without tag, that of the zero tag in its slot."""
+        tagged = self.tags.tags.leaves
+        missing = [leaf(slot, bytes(40)) for slot in range(len(tagged), len(self.codes))]
+        return np.concatenate([tagged, np.frombuffer(b"".join(missing), np.uint8).reshape(-1, 32)])
 
     @property
     def identity(self) -> dict[str, str | None]:

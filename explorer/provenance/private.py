@@ -8,6 +8,8 @@ from typing import BinaryIO
 from explorer.errors import ProvenanceError
 from explorer.rundir import flush_directory
 
+PASSPHRASE = "EXPLORER_PASSPHRASE"  # the environment variable that holds the passphrase of a key
+
 
 def write_private(path: Path, *content: bytes) -> None:
     """Write a new file of mode 0600 from these pieces; it is on the disk when this returns.

@@ -13,7 +13,10 @@ from explorer.data.streams import torch_stream
 from explorer.engine.method import Method, Moment, used_hooks
 from explorer.engine.state import State
 from explorer.errors import RecipeError
+from explorer.governance.documents import Documents
+from explorer.governance.session import Session
 from explorer.recipes import machine
+from explorer.recipes.governed import absent_of, credentials, refuse_governed, session_of
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 
@@ -26,18 +29,33 @@ def total_steps(recipe: Recipe, *, examples: int, ssr: float) -> int:
     return int(ssr * recipe.numbers.epochs * examples / recipe.numbers.batch_size + 0.5)
 
 
-def rehearse(recipe: Recipe, *, data: Path | None) -> None:
+def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None = None) -> None:
     """Let the methods change the model once, so that surgery which finds nothing is refused before a run starts.
 
-    Raises `RecipeError` that names the method and what it looked for.
+    Raises `RecipeError` that names the method and what it looked for, and `ProvenanceError` for documents or examples
+    that are not to be believed.
     """
+    if documents is None:
+        refuse_governed(recipe)
     surgeons = [method for method in recipe.methods if "change_model" in used_hooks(type(method))]
     if not surgeons:
         return
     dataset = load(recipe.dataset, data)
     with torch_stream(torch.device("cpu"), 0, "rehearse"):  # nobody else's draws are moved
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
-    state = State(seed=0, total_steps=1, batch_size=1, classes=dataset.classes, model=model, recompute=lambda: None)
+    resources: dict[type, Any] = {}
+    if documents is not None:
+        absent = absent_of(recipe)
+        resources[Session] = session_of(credentials(documents, dataset, absent), absent=absent)
+    state = State(
+        seed=0,
+        total_steps=1,
+        batch_size=1,
+        classes=dataset.classes,
+        model=model,
+        resources=resources,
+        recompute=lambda: None,
+    )
     for method in surgeons:
         method.change_model(state)
 
@@ -52,8 +70,13 @@ def plan_run(
     seed: int,
     threads: int,
     data: Path | None,
+    documents: Documents | None = None,
 ) -> RunRecord:
-    """The record of a run on this machine. Raises `RecipeError` for a budget that leaves no step, or too many."""
+    """The record of a run on this machine; `documents` govern it.
+
+    Raises `RecipeError` for a budget that leaves no step, or too many, and for governed methods without documents;
+    `ProvenanceError` for documents or examples that are not to be believed.
+    """
     dataset = load(recipe.dataset, data)
     steps = total_steps(recipe, examples=len(dataset.train), ssr=ssr)
     if steps < 1:
@@ -72,6 +95,10 @@ def plan_run(
         "hardware": dataclasses.asdict(hardware),
         "versions": machine.versions(),
     }
+    if documents is None:
+        refuse_governed(recipe)
+    else:
+        common["governance"] = credentials(documents, dataset, absent_of(recipe)).identity
     identity = {**common, "ssr": ssr, "seed": seed}
     model, source = recipe.model.name, recipe.dataset.name
     return RunRecord(

@@ -5,8 +5,10 @@ takes short windows of every phase of every recipe in turn, round after round, s
 for all of them; the median of the windows counts.
 """
 
+import contextlib
 import datetime
 import statistics
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +18,9 @@ import torch
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
+from explorer.recipes.ledger import keep_environment
 from explorer.recipes.plan import phase_of
-from explorer.recipes.run import build_loop, recipe_of
+from explorer.recipes.run import build_loop, documents_in, recipe_of, recording
 from explorer.records import PhaseProfile, ProfileRecord, RunRecord
 
 WINDOWS = 7
@@ -30,19 +33,22 @@ def profile(
     runs: Sequence[RunRecord],
     *,
     data: Path | None,
+    directory: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProfileRecord]:
     """One profile for each distinct recipe among the runs, in the order of their first runs.
 
     Every phase that any of the runs meets is measured. The caller makes sure that nothing else keeps the machine busy.
-    `on_progress` hears of each of the rounds.
+    `directory` holds those of the runs, where governed ones have their documents. `on_progress` hears of each of the
+    rounds.
     """
-    subjects = [_Subject(group, data=data) for group in _by_recipe(runs).values()]
-    for window in range(WINDOWS):
-        for subject in subjects:
-            subject.measure()
-        on_progress(window + 1, WINDOWS)
-    return [subject.record() for subject in subjects]
+    with contextlib.ExitStack() as stack:
+        subjects = [_Subject(group, data=data, directory=directory, stack=stack) for group in _by_recipe(runs).values()]
+        for window in range(WINDOWS):
+            for subject in subjects:
+                subject.measure()
+            on_progress(window + 1, WINDOWS)
+        return [subject.record() for subject in subjects]
 
 
 @dataclass(slots=True)
@@ -57,10 +63,17 @@ class _Phase:
 class _Subject:
     """A recipe under measurement."""
 
-    def __init__(self, runs: list[RunRecord], *, data: Path | None) -> None:
-        """Build the recipe and warm up every phase."""
+    def __init__(
+        self, runs: list[RunRecord], *, data: Path | None, directory: Path | None, stack: contextlib.ExitStack
+    ) -> None:
+        """Build the recipe and warm up every phase. What it records goes into a directory that the stack removes."""
         self._runs = runs
-        self._loop: Loop = build_loop(max(runs, key=lambda run: run.steps), data=data)
+        longest = max(runs, key=lambda run: run.steps)
+        documents = None if directory is None else documents_in(directory / longest.run_id, longest)
+        self._loop: Loop = build_loop(longest, data=data, documents=documents)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="explorer-")))
+        keep_environment(scratch, recorded=False)
+        stack.enter_context(recording(self._loop, longest, scratch, documents, rehearsal=True))
         self._phases = {name: self._warm(place) for name, place in _places(runs, self._loop).items()}
         once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))

@@ -9,12 +9,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from explorer import records, rundir
 from explorer.canonical import digest
-from explorer.data.batches import Batches
+from explorer.data.batches import Batches, Typing
+from explorer.data.dataset import Dataset
 from explorer.data.sources import load
 from explorer.data.streams import torch_stream
 from explorer.engine.checkpoint import remove_all
@@ -24,7 +26,11 @@ from explorer.engine.loop import Loop, Setting
 from explorer.engine.precision import native_bf16
 from explorer.engine.task import TASKS
 from explorer.errors import RunError
+from explorer.governance.documents import Documents, read_copies
+from explorer.governance.session import Session
 from explorer.recipes import machine
+from explorer.recipes.governed import absent_of, credentials, session_of, typing_of
+from explorer.recipes.ledger import is_recorded, keep_environment, open_journal, signer_of, stand_in
 from explorer.recipes.plan import plan_run, total_steps
 from explorer.recipes.recipe import Recipe
 from explorer.records import ResultRecord, RunRecord
@@ -42,17 +48,27 @@ def recipe_of(record: RunRecord) -> Recipe:
     return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
 
 
-def build_loop(record: RunRecord, *, data: Path | None) -> Loop:
+def documents_in(directory: Path, record: RunRecord) -> Documents | None:
+    """The copies of the documents that govern a run, in its directory; None: nothing does."""
+    return read_copies(directory) if "governance" in record.identity else None
+
+
+def build_loop(
+    record: RunRecord, *, data: Path | None, documents: Documents | None = None, elsewhere: bool = False
+) -> Loop:
     """The loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
 
-    Raises `RunError` when the machine, the software or the data are not the ones the run was planned for: its name
-    promises a result that they would not give.
+    `documents` govern it; a session of theirs is among the resources of its methods. Raises `RunError` when the
+    machine, the software, the data or the documents are not the ones the run was planned for: its name promises a
+    result that they would not give. With `elsewhere` machine and software may differ: for a replay, which says how.
     """
     recipe = recipe_of(record)
-    _check_surroundings(record, recipe, data)
-    _check_plan(record, recipe, data)
+    _check_surroundings(record, recipe, data, documents, elsewhere=elsewhere)
+    if not elsewhere:
+        _check_plan(record, recipe, data, documents)
     machine.fix_bits(threads=record.hardware.threads)
     dataset = load(recipe.dataset, data)
+    resources, typing = _governed(recipe, dataset, documents)
     device = machine.device()
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
@@ -61,7 +77,7 @@ def build_loop(record: RunRecord, *, data: Path | None) -> Loop:
     setting = Setting(
         model=model,
         task=TASKS[dataset.modality](classes=dataset.classes),
-        batches=Batches(dataset, batch_size=record.batch_size, seed=record.seed, device=device),
+        batches=Batches(dataset, batch_size=record.batch_size, seed=record.seed, device=device, typing=typing),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         seed=record.seed,
@@ -69,6 +85,7 @@ def build_loop(record: RunRecord, *, data: Path | None) -> Loop:
         full_steps=total_steps(recipe, examples=len(dataset.train), ssr=1.0),
         precision=recipe.numbers.precision,
         microbatch_size=recipe.numbers.microbatch_size,
+        resources=resources,
     )
     return Loop(setting, recipe.methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False))
 
@@ -91,10 +108,10 @@ def execute(
             result = records.read(ResultRecord, directory / rundir.RESULT)
             _clear(directory)
             return result
-        rundir.write_json(directory / rundir.ENVIRONMENT, machine.environment())
-        recipe = recipe_of(record)
-        loop = build_loop(record, data=data)
-        with _stop_signals() as stop:
+        recipe, documents = recipe_of(record), documents_in(directory, record)
+        keep_environment(directory, recorded=is_recorded(recipe))
+        loop = build_loop(record, data=data, documents=documents)
+        with recording(loop, record, directory, documents), _stop_signals() as stop:
             fitted = fit(
                 loop,
                 FitOptions(
@@ -111,6 +128,36 @@ def execute(
             if stop():
                 raise KeyboardInterrupt
         return result
+
+
+def _governed(recipe: Recipe, dataset: Dataset, documents: Documents | None) -> tuple[dict[type, Any], Typing | None]:
+    """What the documents give to the loop: the session of its methods, and the classes of its examples."""
+    if documents is None:
+        return {}, None
+    absent = absent_of(recipe)
+    found = credentials(documents, dataset, absent)
+    for reason, numbers in found.quarantine.items():
+        log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
+    return {Session: session_of(found, absent=absent)}, typing_of(found)
+
+
+@contextlib.contextmanager
+def recording(
+    loop: Loop, record: RunRecord, run: Path, documents: Documents | None, *, rehearsal: bool = False
+) -> Iterator[None]:
+    """Within the block a recipe that writes a ledger has one, in the run's directory; in a rehearsal signed by nobody.
+
+    Raises `ProvenanceError` for a key that may not sign it, and `LedgerError` for a ledger that is another run's.
+    """
+    recipe = recipe_of(record)
+    if documents is None or not is_recorded(recipe):
+        yield
+        return
+    found = credentials(documents, loop.setting.batches.dataset, absent_of(recipe))
+    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
+    with open_journal(loop, record, run, found, signer=signer) as journal:
+        loop.state.resource(Session).journal = journal
+        yield
 
 
 def _clear(directory: Path) -> None:
@@ -138,12 +185,15 @@ def _result(directory: Path, record: RunRecord, fitted: Fitted, *, contended: bo
     )
 
 
-def _check_surroundings(record: RunRecord, recipe: Recipe, data: Path | None) -> None:
-    here = {
-        "hardware": dataclasses.asdict(machine.hardware(threads=record.hardware.threads)),
-        "versions": machine.versions(),
-        "data": recipe.dataset.digest(data),
-    }
+def _check_surroundings(
+    record: RunRecord, recipe: Recipe, data: Path | None, documents: Documents | None, *, elsewhere: bool
+) -> None:
+    here: dict[str, Any] = {"data": recipe.dataset.digest(data)}
+    if not elsewhere:
+        here["hardware"] = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
+        here["versions"] = machine.versions()
+    if documents is not None:
+        here["governance"] = credentials(documents, load(recipe.dataset, data), absent_of(recipe)).identity
     for key, found in here.items():
         if record.identity.get(key) != found:
             raise RunError(
@@ -152,7 +202,7 @@ def _check_surroundings(record: RunRecord, recipe: Recipe, data: Path | None) ->
             )
 
 
-def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None) -> None:
+def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents: Documents | None) -> None:
     """A run is what its identity says: planned again, it has the same record. Raises `RunError` if it has not."""
     planned = plan_run(
         recipe,
@@ -163,6 +213,7 @@ def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None) -> None:
         seed=record.seed,
         threads=record.hardware.threads,
         data=data,
+        documents=documents,
     )
     for field in dataclasses.fields(RunRecord):
         found, expected = getattr(record, field.name), getattr(planned, field.name)

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from explorer.errors import RecipeError, unknown
+from explorer.governance.documents import Documents
 from explorer.recipes.choice import check
+from explorer.recipes.governed import documents_of
 from explorer.recipes.plan import plan_run, rehearse
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
@@ -25,12 +27,23 @@ class Single:
     budget: Annotated[float, Field(gt=0, le=1000)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    governance: Annotated[str, Field(min_length=1, max_length=4000)] | None = None  # a directory, seen from the file
 
 
-def plan_single(content: Any, *, name: str, where: str, data: Path | None) -> RunRecord:
+class Planned(NamedTuple):
+    """A run, and the documents that govern it."""
+
+    record: RunRecord
+    documents: Documents | None
+
+
+def plan_single(
+    content: Any, *, name: str, where: str, data: Path | None, beside: Path, governance: Path | None, now: int
+) -> Planned:
     """The run that a recipe file's content describes; `name` holds if it has none of its own.
 
-    Raises `RecipeError` that starts with `where`.
+    `beside` is the directory of the file, from which it names others; `governance` holds instead of the one it names.
+    Raises `RecipeError` that starts with `where`, and `ProvenanceError` for documents that are not to be believed.
     """
     keys = (*RECIPE_KEYS, *(field.name for field in fields(Single)))
     if not isinstance(content, Mapping):
@@ -38,14 +51,17 @@ def plan_single(content: Any, *, name: str, where: str, data: Path | None) -> Ru
     for key in content:
         if key not in keys:
             raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
-    beside = {key: value for key, value in content.items() if key not in RECIPE_KEYS}
-    single = check(Single, {"name": name, **beside}, where=where)
+    options = {key: value for key, value in content.items() if key not in RECIPE_KEYS}
+    single = check(Single, {"name": name, **options}, where=where)
     recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
+    if governance is None and single.governance is not None:
+        governance = beside / single.governance
     try:
-        rehearse(recipe, data=data)
+        documents = documents_of(recipe, governance, now=now)
+        rehearse(recipe, data=data, documents=documents)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from error
-    return plan_run(
+    record = plan_run(
         recipe,
         sweep=SWEEP,
         baseline=single.name,
@@ -54,4 +70,6 @@ def plan_single(content: Any, *, name: str, where: str, data: Path | None) -> Ru
         seed=single.seed,
         threads=single.threads,
         data=data,
+        documents=documents,
     )
+    return Planned(record=record, documents=documents)

@@ -22,6 +22,7 @@ import explorer
 import explorer.sweep.formats  # before nbformat
 from explorer import records, rundir
 from explorer.errors import ExplorerError
+from explorer.governance.documents import keep
 from explorer.records import FailureRecord
 from explorer.sweep.executors import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.sweep.measure import measure, unprofiled
@@ -170,6 +171,8 @@ class _Execution:
             task = self._next()
             if task is None:
                 return
+            if task.run.documents is not None:
+                keep(task.run.documents, task.run.directory)
             _write_if_changed(task.run.directory / rundir.RUN, records.to_json(task.run.record))
             task.attempts += 1
             self.running[self.executor.submit(perform, self._job(task.run))] = task

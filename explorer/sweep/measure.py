@@ -24,7 +24,7 @@ def unprofiled(plan: Plan) -> list[RunRecord]:
 
 def measure(directory: Path, runs: Sequence[RunRecord], *, data: Path | None) -> int:
     """Profile the recipes of `runs` and write `_profiles/<key>.json` for each; how many. Nothing else should run."""
-    found = profile(runs, data=data)
+    found = profile(runs, data=data, directory=directory)
     for record in found:
         records.write(directory / rundir.PROFILES / f"{record.key}.json", record)
     return len(found)

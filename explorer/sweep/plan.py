@@ -4,7 +4,8 @@ Cheap budgets come first, and within a budget all recipes of the first seed, so 
 """
 
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 from explorer import records, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds
 from explorer.errors import RecipeError, RunError, SpecError
+from explorer.governance.documents import Documents
 from explorer.recipes import machine
+from explorer.recipes.governed import documents_of
 from explorer.recipes.plan import plan_run, rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.sweep.spec import SweepSpec
@@ -32,6 +35,7 @@ class PlannedRun:
     message: str  # why it failed or is damaged
     seconds: float | None  # None: nothing is known about the recipe's step time yet
     source: str | None  # "measured" in runs of this sweep, or "profiled"
+    documents: Documents | None  # what governs it
     other_code: bool  # done, and trained by another state of this package's code under the same version
 
     @property
@@ -100,13 +104,15 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
     Raises `SpecError` for a budget that leaves no step and for a method that finds nothing to change in the model, and
     `DataError` when the dataset is not there.
     """
-    directory = runs / spec.name
+    directory, now = runs / spec.name, int(time.time())
+    documents: dict[str, Documents | None] = {}
     for recipe in spec.recipes:
         try:
-            rehearse(recipe, data=data)
+            documents[recipe.name] = documents_of(recipe, spec.governance, now=now)
+            rehearse(recipe, data=data, documents=documents[recipe.name])
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
-    found = [_record(spec, recipe_index, ssr, seed, data) for ssr, seed, recipe_index in _order(spec)]
+    found = [_record(spec, recipe_index, ssr, seed, data, documents) for ssr, seed, recipe_index in _order(spec)]
     profiles = read_profiles(directory)
     states = {record.run_id: state_of(directory / record.run_id) for record in found}
     step_times = _step_times(directory, [record for record in found if states[record.run_id][0] == "done"])
@@ -122,6 +128,7 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
                 message=message,
                 seconds=seconds,
                 source=source,
+                documents=documents[record.recipe],
                 other_code=state == "done" and _other_code(directory / record.run_id / rundir.ENVIRONMENT),
             )
         )
@@ -157,10 +164,18 @@ def _order(spec: SweepSpec) -> list[tuple[float, int, int]]:
     return [(ssr, seed, index) for ssr in spec.budgets for seed in spec.seeds for index in range(len(spec.recipes))]
 
 
-def _record(spec: SweepSpec, recipe_index: int, ssr: float, seed: int, data: Path | None) -> RunRecord:
+def _record(
+    spec: SweepSpec,
+    recipe_index: int,
+    ssr: float,
+    seed: int,
+    data: Path | None,
+    documents: Mapping[str, Documents | None],
+) -> RunRecord:
+    recipe = spec.recipes[recipe_index]
     try:
         return plan_run(
-            spec.recipes[recipe_index],
+            recipe,
             sweep=spec.name,
             baseline=spec.baseline,
             tuning=spec.tuning,
@@ -168,6 +183,7 @@ def _record(spec: SweepSpec, recipe_index: int, ssr: float, seed: int, data: Pat
             seed=seed,
             threads=spec.threads,
             data=data,
+            documents=documents[recipe.name],
         )
     except RecipeError as error:
         raise SpecError(f"{spec.source}: budgets: {error}") from error

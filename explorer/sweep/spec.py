@@ -13,6 +13,7 @@
     budgets: [0.25, 0.5, 1.0]                            # scale-schedule ratios
     seeds: [0, 1, 2]
     threads: 1                                           # torch threads of a run; decides bits, so never guessed
+    governance: ../governed                              # signed documents for all of them, seen from this file
 
 Names become names of directories. The same content as a Python dict is the same specification.
 """
@@ -31,7 +32,7 @@ from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.sweep.compose import composed
 
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
-KEYS = (*REQUIRED, "tuning", "compose", "threads")
+KEYS = (*REQUIRED, "tuning", "compose", "threads", "governance")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_NAME = 64
 MAX_RUNS = 20_000
@@ -51,6 +52,7 @@ class SweepSpec:
     budgets: tuple[float, ...]  # ascending
     seeds: tuple[int, ...]
     threads: int
+    governance: Path | None  # the directory of the documents that govern every run
     source: str  # the file, for messages
     content: Mapping[str, Any]  # as written
 
@@ -85,6 +87,7 @@ def read_spec(document: Document) -> SweepSpec:
         budgets=tuple(sorted(budgets)),
         seeds=tuple(seeds),
         threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
+        governance=_directory(document, content.get("governance")),
         source=document.where,
         content=content,
     )
@@ -181,6 +184,16 @@ def _tuning(document: Document, value: Any) -> str | None:
     if value is None or (isinstance(value, str) and 0 < len(value) <= 500):
         return value
     raise document.error(("tuning",), f"{_found(value)}, expected a text of at most 500 characters")
+
+
+def _directory(document: Document, value: Any) -> Path | None:
+    """A directory as the file sees it; as this process does where there is no file."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise document.error(("governance",), f"{_found(value)}, expected a directory")
+    beside = Path() if document.text is None else Path(document.where).parent
+    return beside / value
 
 
 def _distinct(document: Document, name: str, content: Mapping[str, Any], check: Callable[..., Any]) -> list[Any]:

@@ -1,0 +1,68 @@
+"""What a governed run is given beside its recipe: signed documents, believed and held against its data."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from explorer.data.batches import Typing
+from explorer.data.dataset import Dataset
+from explorer.errors import RecipeError
+from explorer.governance.credentials import Credentials, check
+from explorer.governance.documents import Documents, read_documents
+from explorer.governance.routing import Routing
+from explorer.governance.session import Session
+from explorer.recipes.methods import GOVERNED
+from explorer.recipes.recipe import Recipe
+
+
+def documents_of(recipe: Recipe, directory: Path | None, *, now: int) -> Documents | None:
+    """The documents of a recipe in their author's directory; None where neither asks for the other.
+
+    Raises `RecipeError` for a method that acts on documents where there are none, and `ProvenanceError` for documents
+    that cannot be read.
+    """
+    if directory is None:
+        return refuse_governed(recipe)
+    return read_documents(directory, policy=policy_of(recipe), now=now)
+
+
+def refuse_governed(recipe: Recipe) -> None:
+    """Raise `RecipeError` if a method of the recipe acts on signed documents."""
+    for method in recipe.methods:
+        if method.name in GOVERNED:
+            raise RecipeError(
+                f"recipe {recipe.name!r}: {method.name!r} acts on signed documents, and there are none: expected"
+                " 'governance: DIR' beside 'task'"
+            )
+
+
+def policy_of(recipe: Recipe) -> str | None:
+    """The name of the policy that the recipe routes by."""
+    return next((method.policy for method in recipe.methods if isinstance(method, Routing)), None)
+
+
+def absent_of(recipe: Recipe) -> frozenset[str]:
+    """The classes that the recipe leaves out; their content may be gone."""
+    return frozenset(path for method in recipe.methods if isinstance(method, Routing) for path in method.without)
+
+
+@lru_cache(maxsize=16)  # a sweep plans many runs on few policies, and holds 16 megabytes of examples once
+def credentials(documents: Documents, dataset: Dataset, absent: frozenset[str]) -> Credentials:
+    """The documents, checked against the training examples; see `governance.credentials.check`."""
+    return check(documents, dataset.train, absent=absent)
+
+
+def session_of(found: Credentials, *, absent: frozenset[str]) -> Session:
+    """A new session for one loop."""
+    return Session(
+        classes=found.classes,
+        codes=found.tags.codes,
+        tags=found.tags,
+        routing=found.routing,
+        quarantine=found.quarantine,
+        absent=absent,
+    )
+
+
+def typing_of(found: Credentials) -> Typing:
+    """The classes of the examples, as batches need them."""
+    return Typing(codes=found.codes, names=found.names)

@@ -1,0 +1,121 @@
+"""The ledger of a run: who signs it, under which name, and what its first entry says.
+
+The trainer's key signs it under the trainer's name and the run's: `example.com/trainer/<run id>`. The first entry names
+by digest what the run is made of; as its recipe it names the whole identity in `run.json`: recipe, budget, seed, data,
+machine, versions and documents. Environment and code are those that the run began with.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from explorer import rundir
+from explorer.canonical import canonical, digest
+from explorer.engine.loop import Loop
+from explorer.entries.fields import Blob
+from explorer.entries.run import Genesis, Sources
+from explorer.errors import RunError
+from explorer.governance.credentials import Credentials, quarantine_json
+from explorer.governance.digests import training_state
+from explorer.governance.documents import Documents
+from explorer.governance.journal import Journal
+from explorer.governance.session import Session
+from explorer.ledger.blobs import write_blob
+from explorer.note import Algorithm, Signer
+from explorer.provenance.keys import is_encrypted, new_key, public_bytes, read_key
+from explorer.provenance.private import PASSPHRASE
+from explorer.provenance.require import check_signer
+from explorer.provenance.roles import Role
+from explorer.provenance.times import format_time
+from explorer.provenance.trust import Trust
+from explorer.recipes import machine
+from explorer.recipes.recipe import Recipe
+from explorer.records import RunRecord
+
+RECORDER = "recorder"
+QUARANTINE = "quarantine"  # the blob of the genesis that says which examples are in it, by reason
+
+
+def is_recorded(recipe: Recipe) -> bool:
+    """Whether the recipe writes a ledger."""
+    return any(method.name == RECORDER for method in recipe.methods)
+
+
+def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
+    """Who signs the ledger of a run. Raises `ProvenanceError` for a key that may not, and without its passphrase."""
+    path = documents.trainer
+    key = read_key(path, os.environ.get(PASSPHRASE) if is_encrypted(path) else None)
+    trainer = check_signer(
+        public_bytes(key),
+        trust=trust,
+        role=Role.TRAINER,
+        issued=format_time(documents.judged),
+        now=documents.judged,
+        where=str(path),
+    )
+    return Signer(name=f"{trainer.name}/{run_id}", algorithm=Algorithm.ED25519, private_key=key)
+
+
+def keep_environment(run: Path, *, recorded: bool) -> None:
+    """Write `environment.json`; that of a recorded run stays as it began.
+
+    Raises `RunError` where other code would go on with a ledger.
+    """
+    path, now = run / rundir.ENVIRONMENT, machine.environment()
+    if recorded and (run / rundir.LEDGER).exists():
+        began = rundir.read_json(path)
+        if not isinstance(began, dict) or began.get("training_code") != now["training_code"]:
+            raise RunError(
+                f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says"
+                f" {began.get('training_code') if isinstance(began, dict) else None}: go on with that, or begin anew"
+            )
+        return
+    rundir.write_json(path, now)
+
+
+def stand_in(run_id: str) -> Signer:
+    """A signer for steps that are timed and thrown away. Nobody believes its key, and nothing that is believed is
+    signed twice."""
+    return Signer(name=f"rehearsal/{run_id}", algorithm=Algorithm.ED25519, private_key=new_key())
+
+
+def open_journal(loop: Loop, record: RunRecord, run: Path, found: Credentials, *, signer: Signer) -> Journal:
+    """Begin the ledger in the run's directory, or go on with it. The loop stands at step 0.
+
+    Raises `LedgerError` for the ledger of another run.
+    """
+    quarantine = canonical(quarantine_json(found.quarantine)) if found.quarantine else None
+    genesis = _genesis(loop, record, run, found, quarantine)
+    journal = Journal.open(run, genesis=genesis, signer=signer, leaves=found.leaves)
+    if quarantine is not None:
+        write_blob(journal.directory, quarantine)
+    return journal
+
+
+def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials, quarantine: bytes | None) -> Genesis:
+    environment = (run / rundir.ENVIRONMENT).read_bytes()
+    named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
+    session = loop.state.resource(Session)
+    return Genesis(
+        run=record.run_id,
+        recipe=digest(record.identity),
+        code=named["training_code"],
+        environment=hashlib.sha256(environment).hexdigest(),
+        data=record.identity["data"],
+        tags={record.dataset: Sources(root=found.tags.root, attestation=found.tags.attestation)},
+        taxonomy=found.tags.table.taxonomy,
+        policy=None if found.routing is None else found.routing.policy.digest,
+        trust=found.trust.digest,
+        strategy="microbatch",
+        seed=record.seed,
+        initial=training_state(loop.state, step=0).parameters,
+        classes=found.classes,
+        layers=tuple(layer.name for layer in session.layers),
+        parents=(),
+        blobs={} if quarantine is None else {QUARANTINE: Blob(sha256=_sha256(quarantine), size=len(quarantine))},
+    )
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
