@@ -27,7 +27,8 @@ def governed_layers(
 ) -> tuple[GovernedLayer, ...]:
     """The model's layers in order of execution, and after them the adapters that are in it.
 
-    A parameter belongs to one layer, the first that has it. Raises `RecipeError` for what no policy could name: tensors
+    A parameter belongs to one layer, the first that has it, and is governed there in all its uses; a module that has
+    nothing of its own, such as a head tied to the embedding, is no layer. Raises `RecipeError` for what no policy could name: tensors
     in the model itself, and state in a module without parameters.
     """
     _check(model, leaves)
@@ -35,8 +36,9 @@ def governed_layers(
     shared = depths_of([leaf.name for leaf in leaves])
     found = []
     for layer, leaf in zip(shared, leaves, strict=True):
-        own = [names.pop(id(each), None) for each in leaf.module.parameters(recurse=False)]
-        found.append(GovernedLayer(layer=layer, parameters=tuple(filter(None, own)), buffers=leaf.buffers))
+        own = tuple(filter(None, (names.pop(id(each), None) for each in leaf.module.parameters(recurse=False))))
+        if own or leaf.buffers:
+            found.append(GovernedLayer(layer=layer, parameters=own, buffers=leaf.buffers))
     modules = dict(model.named_modules())
     for layer in with_adapters(regions, shared)[len(shared) :]:
         name = adapter_name(layer.name)
