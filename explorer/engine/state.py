@@ -71,7 +71,8 @@ class State:
     examples: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     # Written by the engine before `change_plan`; replaced by the methods that say who may change what. `admission` has
-    # the codes of the classes that may change a parameter now, present or not; empty: everybody everything.
+    # the codes of the classes that the policy lets change a parameter now, whether they are in the batch or not and
+    # whatever is decided about them; empty: everybody everything.
     shares: tuple[Share, ...] = ()
     admission: dict[str, frozenset[int]] = field(default_factory=dict)
 

@@ -13,7 +13,6 @@ the freeze is overridden. Every decision is noted with the numbers that decided 
 Shapes: H profiles looked back on, K classes, L layers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
@@ -78,7 +77,6 @@ class GovernedFreezing(Method):
                 path: _chosen(state, row) for path, row in zip(session.classes, anchor_KL.isfinite(), strict=True)
             }
             state.shares = tuple(deny(share, frozen.get(share.name, ())) for share in state.shares)
-            state.admission = _less(state, frozen)
 
     def neutral(self) -> Self:
         """Nobody is done before the end."""
@@ -152,12 +150,3 @@ def _admitted(state: State, session: Session) -> Tensor:
     admission = _admission(state)
     codes = [{code for name in leaf.parameters for code in admission.get(name, ())} for leaf in state.layers]
     return torch.tensor([[session.codes[path] in found for found in codes] for path in session.classes])
-
-
-def _less(state: State, frozen: Mapping[str, list[Leaf]]) -> dict[str, frozenset[int]]:
-    """The admission without what is frozen."""
-    session, admission = state.resource(Session), _admission(state)
-    for path, layers in frozen.items():
-        for name in (name for leaf in layers for name in leaf.parameters):
-            admission[name] = admission.get(name, frozenset()) - {session.codes[path]}
-    return admission

@@ -26,6 +26,7 @@ from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.engine.state import State
 from explorer.engine.task import LanguageModelling
+from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.layers import governed_layers
 from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
@@ -234,6 +235,19 @@ def test_one_clip_norm_for_all_would_break_it(optimizer: OptimizerSpec, monkeypa
 def with_one_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = gradient_clipping.groups
     monkeypatch.setattr(gradient_clipping, "groups", lambda state: [list(chain.from_iterable(groups(state)))])
+
+
+def test_what_is_frozen_for_a_class_does_not_change_what_it_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision about the class moves nothing into or out of the groups that others are clipped in."""
+    monkeypatch.setattr(GovernedFreezing, "_decide", lambda *_: [])  # decided below
+    methods = [GovernedFreezing(), GradientClipping(max_norm=0.05)]
+    one, other = governed_loop(methods=methods), governed_loop(methods=methods)
+    steps(one, 2)
+    other.restore(everything(one), step=2)
+    anchor_KL = other.state.memory["governed_freezing"]["anchor"]
+    anchor_KL[PRESENT.index("open/bsd"), 2:] = 1.0
+    found = changed((steps(one, 1), steps(other, 1)))
+    assert "model/3.weight" in found and not [name for name in found if denied(name)]
 
 
 def test_ungoverned_buffers_would_break_it() -> None:
