@@ -106,7 +106,7 @@ def test_every_governed_method_is_in_the_table() -> None:
 
 def test_a_file_for_every_dataset_and_a_line_for_every_file() -> None:
     reading = ("batches", "order", "sources", "streams", "interpolate")
-    kinds = ("dataset", "images", "sequences", "blocks", "distributions", "licences", "simulated")
+    kinds = ("dataset", "images", "sequences", "blocks", "distributions", "families", "licences", "simulated")
     assert classes_in("data", DataSource, apart=(*reading, *kinds)) == {name: name for name in DATASETS}
 
 

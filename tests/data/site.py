@@ -2,10 +2,23 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+
+LICENCES = {
+    "ant": "MIT",
+    "bee": "MIT",
+    "cow": "MIT",
+    "dog": "BSD-3-Clause",
+    "eel": "BSD-2-Clause",
+    "fox": "BSD-3-Clause AND BSD-2-Clause",
+    "gnu": "ISC",  # alone in its class
+    "hen": "Zlib",  # this one too
+    "imp": "MIT AND ISC",  # and this
+    "jay": "LicenseRef-Secret",
+}
 
 
 def install(
@@ -42,3 +55,11 @@ def code(seed: str, size: int) -> bytes:
     """So many bytes of text that no other seed has."""
     draws = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     return draws.integers(97, 123, size, dtype=np.uint8).tobytes()
+
+
+def fill(root: Path, names: Sequence[str] = tuple(LICENCES)) -> Path:
+    """A distribution for each name: three files of its own, all together 1.5 kB."""
+    for name in names:
+        files = {f"{name}/{part}.py": code(f"{name} {part}", 500) for part in ("a", "b", "c")}
+        install(root, name, files, licence=LICENCES[name])
+    return root

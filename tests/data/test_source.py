@@ -7,39 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from explorer.data import sources
 from explorer.data.batches import Batches, Typing
 from explorer.data.dataset import Dataset, Provenance
-from explorer.data.distributions import Distribution, PythonFile, installed
-from explorer.data.source import Member, Source, families, shared
+from explorer.data.distributions import installed
+from explorer.data.source import Source
 from explorer.errors import DataError
-from tests.data.site import code, install
+from tests.data.site import LICENCES, code, fill, install
 
 SMALL = Source(context=16, bytes_per_class=2000, least_bytes=1000)
-LICENCES = {
-    "ant": "MIT",
-    "bee": "MIT",
-    "cow": "MIT",
-    "dog": "BSD-3-Clause",
-    "eel": "BSD-2-Clause",
-    "fox": "BSD-3-Clause AND BSD-2-Clause",
-    "gnu": "ISC",  # alone in its class
-    "hen": "Zlib",  # this one too
-    "imp": "MIT AND ISC",  # and this
-    "jay": "LicenseRef-Secret",
-}
-
-
-def fill(root: Path, names: Sequence[str] = tuple(LICENCES)) -> Path:
-    """A distribution for each name: three files of its own, all together 1.5 kB."""
-    for name in names:
-        files = {f"{name}/{part}.py": code(f"{name} {part}", 500) for part in ("a", "b", "c")}
-        install(root, name, files, licence=LICENCES[name])
-    return root
 
 
 def look_in(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
@@ -147,49 +125,6 @@ def test_another_version_is_another_dataset_and_a_changed_file_is_none(site: Pat
         SMALL.load(None)
 
 
-def owners(root: Path, content: bytes) -> set[str]:
-    """The distributions that give this file to the dataset."""
-    found = families(installed([root]), least_bytes=1000)
-    members = [member for family in found for member in (*family.train, *family.test)]
-    return {
-        member.distribution.name
-        for member in members
-        for file in member.files
-        if (root / file.path).read_bytes() == content
-    }
-
-
-def test_equal_files_of_one_class_are_kept_once_and_of_two_classes_not_at_all(site: Path) -> None:
-    once, never, unclaimed = (code(name, 400) for name in ("once", "never", "unclaimed"))
-    install(site, "mite", {"mite/a.py": once, "mite/again.py": once, "mite/b.py": never, "mite/c.py": unclaimed})
-    install(site, "moth", {"moth/a.py": once, "moth/b.py": code("moth", 10)})
-    install(site, "yak", {"yak/b.py": never}, licence="BSD-3-Clause")
-    install(site, "zebra", {"zebra/c.py": unclaimed}, licence=None)  # declares nothing, so claims nothing
-    assert owners(site, once) == {"mite"}
-    assert owners(site, never) == set()
-    assert owners(site, unclaimed) == {"mite"}
-    blocks = SMALL.load(None).train.inputs
-    assert not any(row.numpy().tobytes() in never for row in blocks)
-
-
-def test_small_classes_are_pooled_and_a_small_pool_is_left_out(site: Path) -> None:
-    by_class = {
-        family.path: {member.distribution.name for member in (*family.train, *family.test)}
-        for family in families(installed([site]), least_bytes=1000)
-    }
-    assert by_class == {
-        "open/permissive/bsd": {"dog", "eel", "fox"},
-        "open/permissive/mit": {"ant", "bee", "cow"},
-        "open/pooled": {"gnu", "hen", "imp"},  # and jay, whose licence nobody knows, in none
-    }
-    few = tuple(each for each in installed([site]) if each.name not in ("hen", "imp"))
-    assert [family.path for family in families(few, least_bytes=1000)] == ["open/permissive/bsd", "open/permissive/mit"]
-    install(site, "kea", {"kea.py": code("kea", 5000)})
-    larger = families(installed([site]), least_bytes=5000)
-    assert [family.path for family in larger] == ["open/permissive/mit", "open/pooled"]
-    assert {"dog", "gnu"} <= {member.distribution.name for member in (*larger[1].train, *larger[1].test)}
-
-
 def test_fewer_than_two_classes_is_an_error_that_says_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,22 +136,6 @@ def test_fewer_than_two_classes_is_an_error_that_says_what_was_found(
     look_in(monkeypatch, tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"found classes with two distributions and 1000 bytes: none; expected"):
         SMALL.digest(None)
-
-
-def member(name: str, size: int) -> Member:
-    files = (PythonFile(path=f"{name}.py", digest="0" * 64, size=size - 1),)
-    distribution = Distribution(name=name, version="1", root=Path("/nowhere"), licence="open", files=files)
-    return Member(distribution=distribution, files=files)
-
-
-@given(st.lists(st.integers(2, 1000), min_size=1, max_size=20), st.integers(0, 5000))
-def test_a_class_is_shared_evenly_by_its_distributions(sizes: list[int], total: int) -> None:
-    members = [member(f"m{index}", size) for index, size in enumerate(sizes)]
-    found = shared(members, total)
-    assert [each for each, _ in found] == members
-    limits = [limit for _, limit in found]
-    assert sum(limits) == min(total, sum(sizes))
-    assert all(limit == size or limit >= max(limits) - 1 for limit, size in zip(limits, sizes, strict=True))
 
 
 def test_files_that_are_not_text_are_passed_over(site: Path) -> None:
