@@ -18,6 +18,7 @@ class Notebook(StrEnum):
 
     EXPLORE = "explore"
     SWEEP = "sweep"
+    LEDGER = "ledger"
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +38,8 @@ def open_notebook(
     runs: Runs = RUNS,
     data: Data = None,
 ) -> None:
-    """Open JupyterLab on a notebook: explore (tradeoff curves) or sweep (edit, plan and run a sweep)."""
+    """Open JupyterLab on a notebook: explore (tradeoff curves), sweep (edit, plan and run a sweep) or ledger (what a
+    governed run recorded, and its proofs)."""
     path = notebook_directory() / f"{notebook}.ipynb"
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
     if data is not None:

@@ -54,12 +54,12 @@ def ratio(value: float | None) -> str:
     return MISSING if missing(value) else f"{value:.2f}x"
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str | None = None) -> str:
     """
-    >>> count(1, "run"), count(1200, "run")
-    ('1 run', '1,200 runs')
+    >>> count(1, "run"), count(1200, "run"), count(2, "entry", "entries")
+    ('1 run', '1,200 runs', '2 entries')
     """
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def missing(value: float | None) -> bool:

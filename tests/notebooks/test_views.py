@@ -8,10 +8,11 @@ import nbformat
 import papermill
 import pytest
 
+from tests.governed_sample import write_governed_run
 from tests.sample import write_sample
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-NAMES = ("explore", "sweep")
+NAMES = ("explore", "sweep", "ledger")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -27,6 +28,7 @@ def test_stored_small_and_without_outputs(name: str) -> None:
 
 def test_the_reading_notebooks_load_no_torch() -> None:
     check = "import sys, explorer.views.explore, explorer.views.sweep_panel, explorer.report.sweep_report\n"
+    check += "import explorer.views.ledger_panel\n"
     check += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
     control = "import sys; sys.modules['torch'] = sys; sys.exit('torch' in sys.modules)"
@@ -47,3 +49,21 @@ def test_runs_with_its_own_parameters(name: str, tmp_path: Path) -> None:
     )
     outputs = nbformat.read(output, as_version=4).cells[-1].outputs
     assert any("application/vnd.jupyter.widget-view+json" in shown.get("data", {}) for shown in outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_the_ledger_opens_without_torch(tmp_path: Path) -> None:
+    """In a kernel of its own: the cells as they are, and then what they have loaded."""
+    write_governed_run(tmp_path / "runs")
+    notebook = nbformat.read(NOTEBOOKS / "ledger.ipynb", as_version=4)
+    check = "import sys\nassert 'torch' not in sys.modules\nprint(view.opened.badge.size, 'entries')"
+    notebook.cells.append(nbformat.v4.new_code_cell(check))
+    source, output = tmp_path / "ledger.ipynb", tmp_path / "out.ipynb"
+    nbformat.write(notebook, source)
+    trust = next((tmp_path / "runs" / "single").iterdir()) / "governance" / "trust.json"
+    parameters = {"runs": str(tmp_path / "runs"), "trust": str(trust)}
+    papermill.execute_notebook(str(source), str(output), parameters=parameters, progress_bar=False)
+    view, printed = (cell.outputs for cell in nbformat.read(output, as_version=4).cells[-2:])
+    assert any("application/vnd.jupyter.widget-view+json" in shown.get("data", {}) for shown in view)
+    assert printed[0].text == "61 entries\n"

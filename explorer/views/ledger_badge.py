@@ -1,0 +1,89 @@
+"""The integrity badge: in a word, and then in sentences, whether a ledger is to be believed and by whom."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from explorer.audit.history import Badge
+from explorer.views import text
+
+Verdict = Literal["verified", "unchecked", "broken"]
+TITLES: dict[Verdict, str] = {
+    "verified": "Verified",
+    "unchecked": "Not checked against anybody",
+    "broken": "Broken",
+}
+SIGNS: dict[Verdict, str] = {"verified": "\u2713", "unchecked": "?", "broken": "\u2717"}
+
+NOBODY = "checkpoint: nobody is trusted"  # the one finding that is about the caller
+SIMULATED = "Simulated provenance: this data has no real sources; the classes were cut for demonstration."
+OUTCOMES = {
+    "finished": "the run is finished",
+    "stopped": "the run was stopped before its last step",
+    "unfinished": "its last entry is not 'end': unfinished, there may be more to come",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """What a badge says."""
+
+    verdict: Verdict
+    sentences: tuple[str, ...]
+    findings: tuple[str, ...]  # what is wrong
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.verdict]
+
+
+def badge_words(found: Badge) -> Words:
+    """A ledger is broken where something contradicts it, whoever is trusted; without trust it is not verified."""
+    findings = tuple(each for each in found.findings if found.anchored or not each.startswith(NOBODY))
+    size = f"{text.count(found.size, 'entry', 'entries')} for {text.count(found.steps, 'step')}; "
+    size += OUTCOMES[found.outcome]
+    if findings:
+        return Words(
+            verdict="broken",
+            sentences=(size, "Keep a copy of the directory before anything writes to it."),
+            findings=findings,
+        )
+    if not found.anchored:
+        why = (
+            "The files agree with each other, as a forger's would. Say whom to believe: a trust file from another "
+            "source than this run."
+        )
+        return Words(verdict="unchecked", sentences=(size, why), findings=())
+    signed = f"Signed by {', '.join(found.signed_by)}"
+    signed += f"; cosigned by {', '.join(found.cosigned_by)}." if found.cosigned_by else "; nobody has cosigned it."
+    roll_back = "A roll-back to an earlier state can only be seen by who holds a later checkpoint."
+    return Words(verdict="verified", sentences=(size, signed, roll_back), findings=())
+
+
+def badge_html(words: Words) -> Markup:
+    """The badge as HTML."""
+    chip = Markup('<span class="x-badge x-{}" role="status"><span aria-hidden="true">{}</span> {}</span>').format(
+        words.verdict, SIGNS[words.verdict], words.title
+    )
+    listed = Markup("").join(Markup("<li>{}</li>").format(each) for each in words.findings)
+    findings = Markup('<ul class="x-warn">{}</ul>').format(listed) if words.findings else Markup("")
+    return Markup('{} <span class="x-note">{}</span>{}').format(
+        chip, " ".join(_sentence(s) for s in words.sentences), findings
+    )
+
+
+def is_simulated(classes: tuple[str, ...]) -> bool:
+    """Whether the classes stand for no real sources. Their maker says so by their branch."""
+    return any(path == "simulated" or path.startswith("simulated/") for path in classes)
+
+
+def simulated_note(classes: tuple[str, ...]) -> Markup:
+    """What is shown above everything else where the provenance is simulated; nothing elsewhere."""
+    return (
+        Markup('<p class="x-simulated" role="note">{}</p>').format(SIMULATED) if is_simulated(classes) else Markup("")
+    )
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")

@@ -1,0 +1,112 @@
+"""The controls of the ledger's views: which run, whom to believe, which steps, which layer and class."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ipywidgets as widgets
+
+from explorer.views.ledger_depth import MEASURES
+
+
+class LedgerControls(widgets.Box):
+    """The fields. `on_run` is called when another run or trust file is named, `on_steps` and `on_cell` when another
+    stretch of steps or another cell is looked at. A stretch is [first, last], both shown."""
+
+    def __init__(
+        self, *, trust: str, on_run: Callable[[], None], on_steps: Callable[[], None], on_cell: Callable[[], None]
+    ) -> None:
+        self._quiet = False
+        self.run = widgets.Dropdown(description="Run")
+        self.trust = widgets.Text(
+            value=trust,
+            description="Trust file",
+            placeholder="trust.json of those you believe",
+            continuous_update=False,
+        )
+        self.layer = widgets.Dropdown(description="Layer")
+        self.class_ = widgets.Dropdown(description="Class")
+        self.first = widgets.BoundedIntText(description="From step", min=0, max=0)
+        self.last = widgets.BoundedIntText(description="To step", min=0, max=0)
+        self.slider = widgets.IntRangeSlider(
+            description="Steps", min=0, max=0, value=(0, 0), continuous_update=False, readout=False
+        )
+        super().__init__([self.run, self.trust, self.first, self.last, self.slider, self.layer, self.class_])
+        self.add_class("x-controls")
+        for field in (self.run, self.trust):
+            field.observe(lambda _: self._tell(on_run), "value")
+        for field in (self.layer, self.class_):
+            field.observe(lambda _: self._tell(on_cell), "value")
+        for field in (self.first, self.last):
+            field.observe(lambda _: self._typed(on_steps), "value")
+        self.slider.observe(lambda _: self._slid(on_steps), "value")
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The layer and the class that are looked at."""
+        return str(self.layer.value), str(self.class_.value)
+
+    @property
+    def steps(self) -> range:
+        """The stretch of steps that is looked at."""
+        return range(self.first.value, self.last.value + 1)
+
+    def offer_runs(self, names: Sequence[str], chosen: str) -> None:
+        with _Quiet(self):
+            self.run.options = tuple(names)
+            self.run.value = chosen
+
+    def offer(self, *, steps: int, layers: Sequence[str], classes: Sequence[str]) -> None:
+        """Show what a run has: all of its steps, and its first cell."""
+        with _Quiet(self):
+            last = max(0, steps - 1)
+            self.slider.max = self.first.max = self.last.max = last
+            self.slider.value = (0, last)
+            self.first.value, self.last.value = 0, last
+            for field, names in ((self.layer, layers), (self.class_, classes)):
+                field.options = tuple(names)
+                field.value = names[0]
+
+    def choose(self, layer: str, class_: str) -> bool:
+        """Look at another cell; whether it is another one."""
+        if (layer, class_) == self.cell:
+            return False
+        with _Quiet(self):
+            self.layer.value, self.class_.value = layer, class_
+        return True
+
+    def _slid(self, then: Callable[[], None]) -> None:
+        if not self._quiet:
+            with _Quiet(self):
+                self.first.value, self.last.value = self.slider.value
+            then()
+
+    def _typed(self, then: Callable[[], None]) -> None:
+        if not self._quiet:
+            with _Quiet(self):
+                if self.first.value > self.last.value:
+                    self.first.value, self.last.value = self.last.value, self.first.value
+                self.slider.value = (self.first.value, self.last.value)
+            then()
+
+    def _tell(self, then: Callable[[], None]) -> None:
+        if not self._quiet:
+            then()
+
+
+class _Quiet:
+    """While the program sets the fields, nobody is called."""
+
+    def __init__(self, controls: Any) -> None:
+        self._controls = controls
+
+    def __enter__(self) -> None:
+        self._controls._quiet = True
+
+    def __exit__(self, *_: object) -> None:
+        self._controls._quiet = False
+
+
+def measure_buttons() -> widgets.ToggleButtons:
+    """Which number of the depth profile is drawn."""
+    options = [(measure.label, key) for key, measure in MEASURES.items()]
+    return widgets.ToggleButtons(options=options, value="entropy")

@@ -1,0 +1,130 @@
+"""The depth profile: what the outputs of every layer on the probes look like, each time it was measured.
+
+Entropy and effective rank say how many directions the outputs use; chi, how far the provenance classes can be told
+apart in them, less what chance alone gives. That inputs can be told apart does not show that training on them did it,
+which is why the untrained model stands beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from explorer.audit.history import DepthProfile
+from explorer.provenance.layers import depths_of
+from explorer.store.spool import ALL
+from explorer.views import text, theme
+
+MAX_LINES = 6
+SIGNIFICANT = 0.05
+COLOUR = theme.PALETTE[0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measure:
+    """One of the numbers of a profile: its name on a button, and what the axis says."""
+
+    label: str
+    title: str
+
+
+MEASURES = {
+    "entropy": Measure(label="Entropy", title="Entropy S of the outputs (nats)"),
+    "effective_rank": Measure(label="Effective rank", title="Effective rank exp S"),
+    "chi": Measure(label="Classes told apart", title="chi less its mean under permuted labels (nats)"),
+}
+
+CAPTION = (
+    "A line for each time the probes were measured; dashed is the untrained model. Chi is over all classes, with the "
+    "mean over permuted labels taken off: a filled point has p below 0.05. It says that inputs of the classes differ "
+    "in this layer, not that training on them is why."
+)
+
+
+def depth_profile(profiles: Sequence[DepthProfile], *, measure: str, width: int | str = "container") -> alt.LayerChart:
+    """Draw one of `MEASURES` over depth. There is at least one profile."""
+    frame = profile_frame(profiles)
+    steps = shown_steps(frame)
+    shown = frame[frame["step"].isin(steps)].assign(value=frame[measure]).dropna(subset=["value"])
+    labels = [_label(step) for step in steps]
+    domain = alt.Scale(domain=labels, range=[theme.TEXT if step == 0 else COLOUR for step in steps])
+    legend = alt.Legend(title=None, orient="top", symbolType="stroke", columns=MAX_LINES, offset=34)
+    later = [step for step in steps if step]
+    strengths = [0.8 if step == 0 else 0.25 + 0.75 * (later.index(step) + 1) / len(later) for step in steps]
+    x = alt.X(
+        "depth:Q",
+        title="Depth, from input to output",
+        scale=alt.Scale(domain=[0, 1], padding=6),
+        axis=alt.Axis(tickCount=5, format=".2~f"),
+    )
+    y = alt.Y("value:Q", title=MEASURES[measure].title, scale=alt.Scale(zero=measure == "chi", padding=6))
+    colour = alt.Color("label:N", scale=domain, sort=labels, legend=legend)
+    opacity = alt.Opacity(
+        "label:N", scale=alt.Scale(type="ordinal", domain=labels, range=strengths), sort=labels, legend=legend
+    )
+    dash = alt.StrokeDash(
+        "label:N",
+        scale=alt.Scale(domain=labels, range=[[5, 4] if step == 0 else [1, 0] for step in steps]),
+        sort=labels,
+        legend=legend,
+    )
+    tooltip = [
+        alt.Tooltip("layer:N", title="Layer"),
+        alt.Tooltip("label:N", title="Measured"),
+        alt.Tooltip("value:Q", title=MEASURES[measure].title, format=".4~g"),
+        alt.Tooltip("examples:Q", title="Probes", format=","),
+    ]
+    if measure == "chi":
+        tooltip.append(alt.Tooltip("p_value:Q", title="p of the permutations", format=".3~g"))
+    certain = shown["p_value"] < SIGNIFICANT if measure == "chi" else shown["value"].notna()
+
+    def points(rows: pd.DataFrame, name: str, *, filled: bool) -> alt.Chart:
+        chart = alt.Chart(rows, name=name).mark_point(size=34, strokeWidth=1.5, filled=filled)
+        return chart.encode(x=x, y=y, color=colour, opacity=opacity, tooltip=tooltip)
+
+    lines = alt.Chart(shown, name="profiles").mark_line(strokeWidth=2)
+    layers = [lines.encode(x=x, y=y, color=colour, opacity=opacity, strokeDash=dash)]
+    layers += [points(shown[certain], "filled", filled=True)] if certain.any() else []
+    layers += [points(shown[~certain], "hollow", filled=False)] if not certain.all() else []
+    words = f"{MEASURES[measure].title} by depth, measured {text.count(len(steps), 'time')}."
+    chart = alt.LayerChart(layer=layers).properties(width=width, height=250, description=words)
+    return theme.styled(chart.properties(padding={"top": 18, "left": 2, "right": 12, "bottom": 4}))
+
+
+def profile_frame(profiles: Sequence[DepthProfile]) -> pd.DataFrame:
+    """The rows over all classes: step, layer, depth, examples, entropy, effective_rank, chi (less chance), p_value."""
+    rows = [each for each in profiles if each.class_ == ALL]
+    depths = {layer.name: layer.depth for layer in depths_of(list(dict.fromkeys(each.layer for each in rows)))}
+    return pd.DataFrame(
+        [
+            {
+                "step": each.step,
+                "layer": each.layer,
+                "depth": depths[each.layer],
+                "label": _label(each.step),
+                "examples": each.examples,
+                "entropy": _number(each.entropy),
+                "effective_rank": _number(each.effective_rank),
+                "chi": _number(each.chi) - _number(each.chi_null),
+                "p_value": _number(each.p_value),
+            }
+            for each in rows
+        ]
+    )
+
+
+def shown_steps(frame: pd.DataFrame) -> list[int]:
+    """At most `MAX_LINES` of the steps at which it was measured, the first and the last among them."""
+    steps = sorted(frame["step"].unique().tolist())
+    places = np.linspace(0, len(steps) - 1, min(MAX_LINES, len(steps))).round().astype(int)
+    return [steps[place] for place in dict.fromkeys(places.tolist())]
+
+
+def _label(step: int) -> str:
+    return "untrained" if step == 0 else f"step {step:,}"
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value

@@ -1,0 +1,145 @@
+"""From a cell of the heat map down to the entries behind it: what they commit to, and the proof that they are there."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from explorer import rundir
+from explorer.audit.run_ledger import RunLedger
+from explorer.audit.segments import open_commitments, read_numbers, read_secrets
+from explorer.errors import ProvenanceError
+from explorer.ledger.proof import SUFFIX, make_proof
+from explorer.merkle import leaf_hash
+from explorer.provenance.salts import Salts
+from explorer.views import text
+from explorer.views.ledger_steps import Steps
+from explorer.views.tables import Column, Row, table
+
+MAX_ENTRIES = 8
+OPENED = "A commitment opens where the numbers are those that the entry committed to before anybody could choose them."
+
+OPENS = "opens"
+DIFFERS = "does not open"
+UNREAD = "not opened: the secret of the class is not here"
+GONE = "not opened: the numbers are not here"
+
+COLUMNS = (
+    Column(title="Entry", number=True),
+    Column(title="Step", number=True),
+    Column(title="Examples", number=True),
+    Column(title="Weight", number=True),
+    Column(title="Gradient norm", number=True),
+    Column(title="Commitment"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntryLine:
+    """What one step's entry says of a class in a layer."""
+
+    index: int
+    step: int
+    examples: int
+    weight: float | None  # None, like the norm: the numbers are not here
+    norm: float | None
+    commitment: str
+    leaf: str  # the entry's hash in the tree, hexadecimal
+
+
+def entry_lines(
+    run: RunLedger, recorded: Steps, *, layer: str, class_: str, steps: range, most: int = MAX_ENTRIES
+) -> tuple[tuple[EntryLine, ...], int]:
+    """The first entries that hold numbers of a class in these steps, and how many there are in all.
+
+    Raises `LedgerError` for entries or blobs that are damaged.
+    """
+    index, place = run.class_(class_), run.layer(layer)
+    having = [step for step in steps if recorded.numbers[step, index]]
+    wanted = having[:most]
+    secrets, unread = _secrets(run)
+    lines: list[EntryLine] = []
+    for segment in run.segments(range(wanted[0], wanted[-1] + 1)) if wanted else ():
+        found = read_numbers(run, segment)
+        rows, status = found.of_class(index), dict[int, str]()
+        if secrets is not None:
+            opened = open_commitments(run, found, secrets)
+            status = {entry: OPENS if said == seen else DIFFERS for entry, path, said, seen in opened if path == class_}
+        for placed in found.steps:
+            step = placed.entry.step
+            if step not in wanted:
+                continue
+            numbers = rows[step][place] if step in rows else None
+            (leaf,) = run.ledger.entries(placed.index, placed.index + 1)
+            lines.append(
+                EntryLine(
+                    index=placed.index,
+                    step=step,
+                    examples=placed.entry.examples[index],
+                    weight=None if numbers is None else float(numbers[0]),
+                    norm=None if numbers is None else float(numbers[1]),
+                    commitment=GONE if numbers is None else status.get(placed.index, unread),
+                    leaf=leaf_hash(leaf).hex(),
+                )
+            )
+    return tuple(lines), len(having)
+
+
+def entries_table(lines: tuple[EntryLine, ...], total: int) -> Markup:
+    """The entries as a table, and how many are left out."""
+    rows = [
+        Row(
+            cells=(
+                str(line.index),
+                f"{line.step:,}",
+                f"{line.examples:,}",
+                text.MISSING if line.weight is None else f"{line.weight:.4g}",
+                text.MISSING if line.norm is None else f"{line.norm:.4g}",
+                _status(line.commitment),
+            )
+        )
+        for line in lines
+    ]
+    rest = total - len(lines)
+    more = f"And {text.count(rest, 'more entry', 'more entries')} in these steps. " if rest else ""
+    return table(COLUMNS, rows) + Markup('<p class="x-note">{}{}</p>').format(more, OPENED)
+
+
+def proofs_html(run: RunLedger, entries: Sequence[int], *, here: Path) -> Markup:
+    """A proof of each of these entries, to be copied, and the commands that write and check one, for a shell in
+    `here`. Raises `LedgerError` for a ledger that is damaged."""
+    directory = shlex.quote(Path(os.path.relpath(run.run / rundir.LEDGER, here)).as_posix())
+    file = f"entry-{entries[0]}{SUFFIX}"
+    commands = (
+        f"explorer ledger prove {directory} {entries[0]} --out {file}\nexplorer ledger check {file} --trust TRUST.json"
+    )
+    words = Markup(
+        '<p class="x-note">A proof shows somebody far away, who trusts the signer, that the entry is in this ledger '
+        'of {}. These commands write one and check it; the text below is the same:</p><pre class="x-said">{}</pre>'
+    ).format(text.count(run.ledger.checkpoint().size, "entry", "entries"), commands)
+    return words + Markup("").join(_proof(run, index) for index in entries)
+
+
+def _proof(run: RunLedger, index: int) -> Markup:
+    content = make_proof(run.ledger, index).content.decode(errors="backslashreplace")
+    return Markup('<details><summary>Proof of entry {}</summary><pre class="x-said x-proof">{}</pre></details>').format(
+        index, content
+    )
+
+
+def _status(words: str) -> Markup:
+    return Markup('<span class="x-warn">{}</span>' if words == DIFFERS else "{}").format(words)
+
+
+def _secrets(run: RunLedger) -> tuple[Salts | None, str]:
+    """The secrets, or why whoever looks has none: an auditor sees the entries without them."""
+    try:
+        found = read_secrets(run)
+    except OSError as error:
+        return None, f"not opened: the secrets cannot be read ({error.strerror or error})"
+    except ProvenanceError as error:
+        return None, f"not opened: {error}"
+    return found, UNREAD

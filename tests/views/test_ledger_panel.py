@@ -1,0 +1,152 @@
+"""The ledger's notebook without a browser: what is shown for a run, for none, and for one that was tampered with."""
+
+from pathlib import Path
+
+import pytest
+
+from explorer import rundir
+from explorer.audit.history import badge
+from explorer.audit.run_ledger import RunLedger
+from explorer.errors import RunError
+from explorer.ledger.blobs import blob_path
+from explorer.views.ledger_badge import badge_words
+from explorer.views.ledger_entries import entry_lines
+from explorer.views.ledger_panel import Ledger, ledger
+from explorer.views.ledger_runs import find_run
+from explorer.views.ledger_steps import read_all_steps
+from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
+from tests.provenance import people
+from tests.provenance.people import NOW
+from tests.views.test_explore import texts
+
+
+@pytest.fixture(scope="module")
+def view(governed_runs: Path) -> Ledger:
+    return ledger(governed_runs)
+
+
+def click(view: Ledger, layer: str, class_: str) -> None:
+    """What the browser sends after a click on a cell of the heat map."""
+    store = [{"unit": "cells", "fields": [], "values": [layer, class_]}]
+    value = {"vlPoint": {"or": [{"row": layer, "column": class_}]}}
+    view._heat.chart._vl_selections = {"cell": {"value": value, "store": store}}
+
+
+def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
+    shown = texts(view)
+    assert "resnet8-digits-governed-ssr1-s0" in shown
+    assert "Not checked against anybody" in shown and "Verified" not in shown
+    assert "Simulated provenance" not in shown
+    assert all(pane.drawn for pane in (view._heat, view._depth, view._direction, view._time))
+
+
+def test_a_trust_file_makes_it_verified_and_another_ones_does_not(
+    governed_runs: Path, governed: Path, tmp_path: Path
+) -> None:
+    own = governed / rundir.GOVERNANCE / "trust.json"
+    assert "Verified" in texts(ledger(governed_runs, trust=own))
+    other = tmp_path / "trust.json"
+    other.write_text(
+        own.read_text().replace(people.public("example.com/trainer").public_key, people.public("x").public_key)
+    )
+    shown = texts(ledger(governed_runs, trust=other))
+    assert "Broken" in shown and "Verified" not in shown
+
+
+def test_a_click_leads_to_the_entries(view: Ledger) -> None:
+    click(view, "norm", "open/bsd")
+    shown = texts(view._entries) + str(view._entries.value)
+    assert "Entries behind open/bsd in norm, steps 0 to 47" in shown
+    assert "Proof of entry 20" in shown and "c2sp.org/tlog-proof@v1" in shown
+    assert "explorer ledger prove" in shown and "And 24 more entries" in shown
+    assert (view._controls.layer.value, view._controls.class_.value) == ("norm", "open/bsd")
+    assert "norm, whole segments: steps 0 to 47" in str(view._direction._said.value)
+    view._controls.class_.value = "withheld"
+    assert "every layer was denied to it" in str(view._entries.value)
+
+
+def test_the_slider_and_the_fields_are_one(view: Ledger) -> None:
+    view._controls.slider.value = (16, 20)
+    assert (view._controls.first.value, view._controls.last.value) == (16, 20)
+    view._controls.last.value = 3
+    assert view._controls.steps == range(3, 17)
+    assert "steps 3 to 16" in str(view._entries.value)
+    view._controls.slider.value = (0, STEPS - 1)
+
+
+def test_commitments_open_and_a_changed_secret_does_not(governed_copy: Path) -> None:
+    def statuses() -> set[str]:
+        run = RunLedger(governed_copy)
+        lines, _ = entry_lines(run, read_all_steps(run), layer="norm", class_="open/mit", steps=range(STEPS))
+        return {line.commitment for line in lines}
+
+    assert statuses() == {"opens"}
+    path = governed_copy / rundir.SECRETS
+    content = bytearray(path.read_bytes())
+    content[32 + 2 * 32] ^= 1  # the third class's secret
+    path.write_bytes(content)
+    assert statuses() == {"does not open"}
+    path.unlink()
+    assert statuses() == {"not opened: the secret of the class is not here"}
+
+
+def test_numbers_that_are_erased_leave_the_entries(governed_copy: Path) -> None:
+    run = RunLedger(governed_copy)
+    segment = next(run.segments())
+    (governed_copy / rundir.LEDGER / blob_path(segment.state.entry.blobs["numbers/open/mit"].sha256)).unlink()
+    lines, total = entry_lines(run, read_all_steps(run), layer="norm", class_="open/mit", steps=range(4))
+    assert total == 4
+    assert {(line.norm, line.commitment) for line in lines} == {(None, "not opened: the numbers are not here")}
+
+
+def test_a_tampered_ledger_is_called_broken_whoever_is_trusted(governed_copy: Path) -> None:
+    bundle = next((governed_copy / rundir.LEDGER / "tile" / "entries").rglob("*.p/*"))
+    content = bundle.read_bytes()
+    bundle.write_bytes(content.replace(b'"examples":[9,6,8,5,3]', b'"examples":[9,6,8,5,4]', 1))
+    assert bundle.read_bytes() != content
+    run = RunLedger(governed_copy)
+    for trust in (None, Sample().trust):
+        words = badge_words(badge(run, trust=trust, now=NOW))
+        assert words.verdict == "broken" and words.findings
+    assert "Broken" in texts(ledger(governed_copy.parents[1]))
+
+
+def test_simulated_provenance_is_said_above_everything(tmp_path: Path) -> None:
+    write_governed_run(tmp_path, sample=Sample(classes=SIMULATED))
+    shown = texts(ledger(tmp_path))
+    assert shown.index("Simulated provenance") < shown.index("resnet8-digits-governed")
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    layers = (*LAYERS[:-1], hostile)
+    write_governed_run(tmp_path, sample=Sample(layers=layers))
+    view = ledger(tmp_path)
+    view._controls.layer.value = hostile
+    shown = texts(view)
+    assert "&lt;img src=x" in shown and "<img" not in shown
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    write_governed_run(tmp_path, steps=20)
+    view = ledger(tmp_path)
+    assert "unfinished, there may be more to come" in texts(view)
+    assert view._controls.last.max == 19
+
+
+def test_nothing_to_show(tmp_path: Path, governed_runs: Path) -> None:
+    assert "no governed run" in texts(ledger(tmp_path)) and "explorer quickstart" in texts(ledger(tmp_path))
+    with pytest.raises(RunError, match="unknown governed run 'nothing'"):
+        find_run(governed_runs, "nothing")
+    assert "unknown governed run" in texts(ledger(governed_runs, run="nothing"))
+
+
+def test_a_ledger_that_cannot_be_read_is_said(governed_copy: Path) -> None:
+    (governed_copy / rundir.LEDGER / "checkpoint").write_bytes(b"nonsense")
+    assert "checkpoint" in texts(ledger(governed_copy.parents[1]))
+
+
+def test_a_run_is_found_by_id_and_by_directory(governed_runs: Path, governed: Path) -> None:
+    assert find_run(governed_runs, governed.name) == governed
+    assert find_run(governed_runs, f"single/{governed.name}") == governed
+    assert find_run(Path("nowhere"), str(governed)) == governed
