@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from explorer import records, rundir
 from explorer.audit import reconstructible, routable, typed
 from explorer.audit.conditions import Condition, Judgement
-from explorer.audit.history import Badge, badge
+from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
 from explorer.audit.routable import Routable
 from explorer.audit.run_ledger import RunLedger
@@ -61,10 +61,13 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     return Conformance(badge=seal, conditions=(first.close(), second.close(), third.close()))
 
 
-def total_steps(run: RunLedger) -> int:
-    """The number of steps that the run's progress is measured against."""
+def total_steps(run: RunLedger) -> int | None:
+    """The number of steps that the run's progress is measured against: where it finished, as many as it has; else what
+    `run.json` planned. None: that is on no record."""
+    if outcome(run) == "finished":
+        return run.steps
     path = run.run / rundir.RUN
-    return records.read(RunRecord, path).steps if path.exists() else run.steps
+    return records.read(RunRecord, path).steps if path.exists() else None
 
 
 def _documents(

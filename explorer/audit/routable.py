@@ -28,12 +28,14 @@ _WEIGHT, _NORM, _DOT = range(3)
 class Routable:
     """Judges the condition, a segment at a time."""
 
-    def __init__(self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int) -> None:
+    def __init__(self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int | None) -> None:
         """`rules`: None where they are not believed, which whoever found it has said. `total`: the number of steps
-        that progress is measured against."""
-        self._judgement, self._run, self._total = judgement, run, total
+        that progress is measured against; None: nobody knows."""
+        self._judgement, self._run, self._total = judgement, run, total or run.steps
         self._tables: Admissions | None = None
-        if rules is not None:
+        if total is None:
+            judgement.contradict(run.outline.end, "the run did not finish, and how long it was to be is on no record")
+        elif rules is not None:
             self._compile(rules.routing)
 
     def _compile(self, routing: Routing) -> None:

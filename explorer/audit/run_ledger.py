@@ -26,6 +26,7 @@ AGAIN = "re-execution"
 # but an entry's own keys.
 _KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
 _STEP = re.compile(rb'"step":(0|[1-9][0-9]{0,15})[,}]')
+_TABLE = re.compile(rb'"weights":"([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +56,7 @@ class Outline:
 
     steps: Sequence[int]  # the latest execution of each step, by step
     states: tuple[tuple[int, int], ...]  # steps done, entry; ascending
+    tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force becomes another one
     profiles: tuple[int, ...]
     decisions: tuple[int, ...]  # all of them, the superseded ones too
     superseded: frozenset[int]  # those decisions that a re-execution has undone
@@ -157,6 +159,7 @@ def _outline(ledger: LedgerDirectory) -> Outline:
     the state that it begins with stays."""
     steps, end = array("q"), None
     states: list[tuple[int, int]] = []
+    tables: list[tuple[int, int, bytes]] = []
     profiles: list[tuple[int, int]] = []
     decisions: list[tuple[int, int]] = []
     superseded: set[int] = set()
@@ -169,6 +172,9 @@ def _outline(ledger: LedgerDirectory) -> Outline:
             if step != len(steps):
                 raise LedgerError(f"entry {index}: step {step}, and {len(steps)} were done")
             steps.append(index)
+            table = _TABLE.search(leaf)
+            if table and (not tables or table[1] != tables[-1][2]):
+                tables.append((step, index, table[1]))
         elif kind[1] == b"state":
             states.append((step, index))
         elif kind[1] == b"profile":
@@ -177,6 +183,7 @@ def _outline(ledger: LedgerDirectory) -> Outline:
             if b'"action":"re-execution"' in leaf:
                 del steps[step:]
                 states = [each for each in states if each[0] <= step]
+                tables = [each for each in tables if each[0] < step]
                 profiles = [each for each in profiles if each[0] < step]
                 superseded |= {index for at, index in decisions if at >= step}
                 decisions.append((-1, index))  # that it was executed again stays so
@@ -187,6 +194,7 @@ def _outline(ledger: LedgerDirectory) -> Outline:
     return Outline(
         steps=steps,
         states=tuple(states),
+        tables=tuple((step, index) for step, index, _ in tables),
         profiles=tuple(index for _, index in profiles),
         decisions=tuple(index for _, index in decisions),
         superseded=frozenset(superseded),

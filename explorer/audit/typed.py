@@ -17,12 +17,14 @@ from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tag_table import MAX_ROWS
+from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.schema import parse_json
 
 NAME = "typed"
 SAYS = "every example was typed by an authority: it has a signed tag, and counts as what the tag says"
 MAX_QUARANTINE = 2**28
+TAG_BYTES = 40  # of a zero tag, which an example without a tag counts as
 
 
 class Typed:
@@ -35,8 +37,7 @@ class Typed:
         if tags is not None:
             with judgement.reading(0):
                 self._classes = class_of_rows(run, tags)
-                untagged = np.zeros((len(self._classes) - len(tags.tags), 32), np.uint8)
-                self._leaves = np.concatenate([tags.tags.leaves, untagged])
+                self._leaves = leaves_of(run, tags)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge the steps of a segment."""
@@ -106,13 +107,22 @@ def class_of_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.int64]:
         by = tags.tags.authorities == tags.table.authorities.index(authority)
         found[by & (tags.tags.classes == tags.codes[path])] = nowhere
     aside = quarantine_of(run)
-    beyond = np.full(max(0, max(aside, default=0) + 1 - len(found)), -1, np.int64)  # rows that have no tag
-    found = np.append(found, beyond)
+    beyond = sorted(row for row in aside if row >= len(found))
+    if beyond != list(range(len(found), len(found) + len(beyond))):
+        raise LedgerError("entry 0: quarantine: rows behind the tag table with a gap between them")
+    found = np.append(found, np.full(len(beyond), nowhere))
     found[list(aside)] = nowhere
     if (found < 0).any():
         row = int(np.flatnonzero(found < 0)[0])
-        raise LedgerError(f"row {row} of the tag table: no tag, or one of a class that the genesis does not list")
+        raise LedgerError(f"row {row} of the tag table: of a class that the genesis does not list")
     return found
+
+
+def leaves_of(run: RunLedger, tags: VerifiedTags) -> NDArray[np.uint8]:
+    """The leaf of each row's tag, rows x 32; of a row without tag, which is in quarantine, that of the zero tag."""
+    rows = range(len(tags.tags), len(class_of_rows(run, tags)))
+    zero = np.frombuffer(b"".join(leaf(row, bytes(TAG_BYTES)) for row in rows), np.uint8)
+    return np.concatenate([tags.tags.leaves, zero.reshape(-1, 32)])
 
 
 def quarantine_of(run: RunLedger) -> frozenset[int]:

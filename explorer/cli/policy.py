@@ -9,6 +9,7 @@ from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile
 from explorer.cli.documents import Believe, SignedOut, open_believed, sign_to
 from explorer.cli.output import print_json
 from explorer.cli.settings import Json
+from explorer.cli.trace import RunDirectory, Steps, steps_of
 from explorer.errors import ProvenanceError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Which class may train which layer, and when.", no_args_is_help=True)
     group.command()(check)
     group.command()(sign)
+    group.command()(simulate)
     app.add_typer(group, name="policy")
 
 
@@ -72,6 +74,44 @@ def sign(
     tree = open_believed(taxonomy, TAXONOMY, trust)
     kind = policy_for(tree.value)
     sign_to(out, file, kind, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
+
+
+def simulate(
+    run: RunDirectory,
+    file: File,
+    steps: Steps = None,
+    trust: Believe = None,
+    json: Json = False,
+) -> None:
+    """What a recorded run's numbers say its updates would have been under another policy, before training is paid for.
+
+    Length and direction of every layer's gradient, and the shares of the classes in it, against what was recorded. What
+    that cannot know is printed with it.
+    """
+    from dataclasses import asdict
+
+    from explorer.audit.conform import total_steps
+    from explorer.audit.run_ledger import RunLedger
+    from explorer.audit.simulate import LIMITS
+    from explorer.audit.simulate import simulate as ask
+    from explorer.audit.vouched import read_basis, read_rules
+    from explorer.cli.simulation import print_outcomes
+    from explorer.provenance.routing import bind, policy_for
+    from explorer.provenance.trust import read_trust
+
+    found = RunLedger(run)
+    basis = read_basis(run, found.genesis, trust=None if trust is None else read_trust(trust))
+    rules, planned = read_rules(run, found.genesis, basis), total_steps(found)
+    if rules is None or planned is None:
+        raise ProvenanceError(f"{run}: no policy, or no planned end: there is nothing to compare another one with")
+    policy = open_believed(file, policy_for(basis.taxonomy), trust)
+    other = bind(policy.value, basis.taxonomy, where=str(file))
+    chosen = steps_of(found, steps)
+    outcomes = ask(found, other, chosen, recorded=rules.routing, planned=planned)
+    if json:
+        print_json({"run": found.genesis.run, "limits": LIMITS, "outcomes": [asdict(each) for each in outcomes]})
+    else:
+        print_outcomes(outcomes, run=found.genesis.run, was=rules.routing.policy.name, would=policy.value.name)
 
 
 def _layers(file: Path | None, names: list[str]) -> "tuple[Layer, ...]":

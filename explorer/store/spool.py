@@ -60,17 +60,19 @@ _SUMS = """
 Row = tuple[Any, ...]
 
 
-def segment_sums(run: Path) -> list[Row]:
+def segment_sums(run: Path, steps: range | None = None) -> list[Row]:
     """Sums of contributions by segment, layer and class, in this order: first_step, last_step, layer, class, steps,
     examples, share_num, share_den, update_num, update_sq, exact_num. Empty for a run without contributions.
 
-    Raises `StoreError` for files that are not what they should be.
+    `steps` leaves others out. Raises `StoreError` for files that are not what they should be.
     """
+    first, stop = (0, 2**63 - 1) if steps is None else (steps.start, steps.stop)
     return select(
         run / rundir.CONTRIBUTIONS,
         CONTRIBUTIONS,
         f"""SELECT min(step), max(step), layer, class, count(*), {_SUMS} FROM spool
-        GROUP BY file, layer, class ORDER BY file, layer, class""",
+        WHERE step >= $first AND step < $stop GROUP BY file, layer, class ORDER BY file, layer, class""",
+        {"first": first, "stop": stop},
     )
 
 

@@ -200,7 +200,7 @@ def write_governed_run(
 
 
 def profile_of(step: int) -> LayerProfiles:
-    spectra = np.full((3, len(LAYERS), 3), 0.5 + step) + np.arange(3)[:, None, None]  # no two blobs are the same
+    spectra = np.full((3, len(LAYERS), 3), 0.5 + step) + np.arange(3.0)[:, None, None]  # no two blobs are the same
     joint = np.tile([1.5, 4.0, 1.2, 0.5, 0.1, 0.02], (len(LAYERS), 1))
     return LayerProfiles(
         step=step, probes="b" * 64, classes=(0, 1, 2), examples=(4, 4, 4), spectra=spectra, joint=joint

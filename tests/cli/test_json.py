@@ -1,4 +1,4 @@
-"""Every verb of keys, documents, tags and the ledger speaks JSON, and what it says is about what it did."""
+"""Every verb of keys, documents, tags, ledgers and governed runs speaks JSON, and it is about what the verb did."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from tests.cli.command import explorer
 
 POLICIES = Path(__file__).parents[2] / "notebooks" / "policies"
 GROUPS = ("authority", "taxonomy", "policy", "tags", "ledger")
+ALONE = ("trace", "conform")  # verbs of governed runs that stand in no group
 SPAN = ("--not-before", "2026-01-01T00:00:00Z", "--not-after", "2090-01-01T00:00:00Z", "--unencrypted")
 
 Say = Callable[..., Any]
@@ -41,7 +42,9 @@ def test_every_verb_takes_it() -> None:
         for group in GROUPS
         for name, verb in command.commands[group].commands.items()  # pyright: ignore[reportAttributeAccessIssue]
     ]
-    assert len(verbs) >= 17
+    alone = [(command.commands[name], name) for name in ALONE]  # pyright: ignore[reportAttributeAccessIssue]
+    verbs += [("explorer", name, {option for each in verb.params for option in each.opts}) for verb, name in alone]
+    assert len(verbs) >= 20
     assert [f"{group} {name}" for group, name, options in verbs if "--json" not in options] == []
 
 

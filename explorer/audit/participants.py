@@ -1,0 +1,109 @@
+"""The examples that took part in updates, exactly: out of the slots of the steps, held against their roots."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer import rundir
+from explorer.audit.run_ledger import RunLedger, Segment
+from explorer.audit.segments import SegmentNumbers, read_numbers, read_rows
+from explorer.audit.tables import InForce, tables
+from explorer.audit.typed import class_of_rows, leaves_of
+from explorer.audit.vouched import TABLE, read_basis, read_tags
+from explorer.entries.slots import slots_root
+from explorer.errors import LedgerError
+from explorer.provenance.tags_parquet import TagFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Participants:
+    """The examples of one class that took part."""
+
+    class_: str
+    steps: int  # in which any did
+    slots: int  # how often any did
+    examples: tuple[int, ...]  # their rows in the tag table, ascending
+    sources: dict[str, int]  # where they came from, as the tag table says: how many of them, the most first
+
+
+def participants(
+    run: RunLedger, steps: range, *, classes: Sequence[int], layers: Sequence[int]
+) -> tuple[Participants, ...]:
+    """Which examples of these classes moved any of these layers in these steps.
+
+    Raises `LedgerError` where the ledger does not say so any more, and where its slots do not lead to its roots.
+    """
+    tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
+    kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
+    in_force = tables(run)
+    found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
+    for segment in run.segments(steps):
+        numbers = read_numbers(run, segment)
+        rows = read_rows(run, segment, numbers.steps)
+        if rows is None:
+            raise LedgerError(f"steps {segment.first} to {segment.stop - 1}: which examples they had is not here")
+        moved = {index: _moved(run, segment, numbers, in_force, index, layers) for index in classes}
+        for placed, mine in zip(numbers.steps, rows, strict=True):
+            step = placed.entry
+            if step.step not in steps:
+                continue
+            if slots_root(mine, leaves).hex() != step.slots:
+                raise LedgerError(f"entry {placed.index}: the examples of step {step.step} do not lead to its root")
+            for index in classes:
+                if step.step in moved[index]:
+                    found[index].append(mine[kinds[mine] == index])
+    sources = _sources(run.run / rundir.GOVERNANCE / TABLE, {row for each in found.values() for r in each for row in r})
+    return tuple(_summed(run.genesis.classes[index], each, sources) for index, each in found.items())
+
+
+def _moved(
+    run: RunLedger,
+    segment: Segment,
+    numbers: SegmentNumbers,
+    in_force: Sequence[InForce],
+    index: int,
+    layers: Sequence[int],
+) -> set[int]:
+    """The steps in which a class moved one of the layers: by its weights there or, where these are not here, by what
+    it was admitted to."""
+    mine = numbers.of_class(index)
+    if mine or not any(placed.entry.numbers[index] for placed in numbers.steps):
+        moved = {step for step, columns in mine.items() if columns[layers, 0].any()}
+        if moved or any(placed.entry.joint is not None for placed in numbers.steps):
+            return moved
+    return {
+        step
+        for table in in_force
+        if table.weights[index, layers].any()
+        for step in range(max(table.first, segment.first), min(table.stop, segment.stop))
+    }
+
+
+def _summed(path: str, rows: list[NDArray[np.int64]], sources: dict[int, str]) -> Participants:
+    every = np.concatenate(rows) if rows else np.array([], np.int64)
+    examples = np.unique(every).tolist()
+    counts: dict[str, int] = {}
+    for row in examples:
+        counts[sources.get(row, "")] = counts.get(sources.get(row, ""), 0) + 1
+    return Participants(
+        class_=path,
+        steps=sum(len(each) > 0 for each in rows),
+        slots=len(every),
+        examples=tuple(examples),
+        sources=dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _sources(table: Path, rows: set[int]) -> dict[int, str]:
+    """Where these rows came from."""
+    found: dict[int, str] = {}
+    wanted = np.array(sorted(rows), np.int64)
+    with TagFile(table) as file:
+        for batch in file.batches():
+            here = wanted[(wanted >= batch.first) & (wanted < batch.first + len(batch.sources.index))]
+            index = batch.sources.index[here - batch.first]
+            found |= {row: batch.sources.values[at] for row, at in zip(here.tolist(), index.tolist(), strict=True)}
+    return found

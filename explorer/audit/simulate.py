@@ -1,0 +1,121 @@
+"""A recorded run under another policy: what its numbers say the updates would have been, before anybody pays for them.
+
+The gradient of a step and layer is G = sum of w_c G_c over the classes in it, and its Gram matrix <w_c G_c, w_d G_d> is
+on record. Under other weights it is G' = sum of s_c w_c G_c with s_c = w'_c / w_c, so that |G'|^2, <G', G> and every
+class's share of G' follow. Where a class was denied (w_c = 0) its gradient was never computed, and if the other policy
+admits it nobody knows what it would add: those steps are counted and left out.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.audit.run_ledger import RunLedger
+from explorer.audit.segments import read_numbers
+from explorer.entries.numbers import StepNumbers
+from explorer.errors import LedgerError
+from explorer.provenance.admission import Admissions
+from explorer.provenance.layers import ADAPTER, Layer, depths_of
+from explorer.provenance.phases import phases
+from explorer.provenance.routing import Routing
+
+LIMITS = (
+    "First order, one step at a time: each step is the recorded one with other weights, from the parameters that the "
+    "recorded run had then. Under the other policy training would have come to other parameters after the first step "
+    "that differs, and to other gradients from there on.",
+    "Gradients, not updates: momentum, second moments, weight decay and the learning rate are the optimiser's, and are "
+    "left out. Clipping is as it was.",
+    "A class that was denied has no recorded gradient. Where the other policy admits it the step counts as unknown.",
+    "What the run denied on top of its policy (freezing, chosen examples) stays denied. Sealed regions that the "
+    "recorded policy did not have are not simulated.",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One layer in one phase of the other policy."""
+
+    phase: str
+    layer: str
+    steps: int  # in which the layer has numbers
+    unknown: int  # of these, left out: a class that was denied would be admitted
+    length: float | None  # of the gradients over that of the recorded ones; None: nothing to compare
+    cosine: float | None  # between them; None: one of them is zero
+    was: dict[str, float | None]  # by class: its share in the recorded gradient, over the same steps
+    would: dict[str, float | None]  # and under the other policy
+
+
+class _Sums:
+    """Of one phase. Shapes: C classes, L layers."""
+
+    def __init__(self, classes: int, layers: int) -> None:
+        self.steps = 0
+        self.unknown = np.zeros(layers, np.int64)
+        self.before, self.after, self.across = np.zeros((3, layers))  # |G|^2, |G'|^2, <G', G>
+        self.was, self.would = np.zeros((2, classes, layers))
+
+    def add(self, numbers: StepNumbers, scale: NDArray[np.float64], unknown: NDArray[np.bool_]) -> None:
+        """A step. `scale`: w' / w, C L; `unknown`: L."""
+        here, known = list(numbers.classes), ~unknown
+        gram, mine = numbers.gram.astype(np.float64) * known[:, None, None], scale[here]
+        towards = np.einsum("lcd,dl->cl", gram, mine)
+        recorded = gram.sum(2).T
+        self.steps += 1
+        self.unknown += unknown
+        self.before += recorded.sum(0)
+        self.across += (mine * recorded).sum(0)
+        self.after += (mine * towards).sum(0)
+        self.was[here] += recorded
+        self.would[here] += mine * towards
+
+
+def simulate(run: RunLedger, other: Routing, steps: range, *, recorded: Routing, planned: int) -> tuple[Outcome, ...]:
+    """What another policy would have made of these steps, by phase and layer. `recorded` is the run's own policy,
+    `planned` the number of steps that progress is measured against.
+
+    Raises `LedgerError` where numbers of these steps are erased or not here.
+    """
+    classes, layers = run.genesis.classes, run.genesis.layers
+    depths = dict(depths_of([name for name in layers if ADAPTER not in name]))
+    placed_layers = [Layer(name, depths.get(name.partition(ADAPTER)[0], -1.0)) for name in layers]
+    now, then = (Admissions(each, classes=classes, layers=placed_layers) for each in (recorded, other))
+    switched = {str(phase): phase.conditions for phase in phases(recorded.policy)}
+    found: dict[str, _Sums] = {}
+    for segment in run.segments(steps):
+        for placed, numbers in read_numbers(run, segment).by_step():
+            step = placed.entry
+            if step.step not in steps:
+                continue
+            progress, on = step.step / planned, switched.get(step.phase, frozenset())
+            was = now.at(progress, on).weights
+            table = then.at(progress, on & set(other.policy.conditions))
+            here = np.array(step.examples)[:, None] > 0
+            scale = np.divide(table.weights, was, out=np.zeros_like(was), where=was > 0)
+            sums = found.setdefault(str(table.phase), _Sums(len(classes), len(layers)))
+            sums.add(numbers, scale, (here & (was == 0) & (table.weights > 0)).any(0))
+    if not found:
+        raise LedgerError(f"no numbers of the steps {steps.start}:{steps.stop} are on record")
+    return tuple(
+        _outcome(phase, layer, at, sums, classes) for phase, sums in found.items() for at, layer in enumerate(layers)
+    )
+
+
+def _outcome(phase: str, layer: str, at: int, sums: _Sums, classes: tuple[str, ...]) -> Outcome:
+    before, after = max(float(sums.before[at]), 0.0), max(float(sums.after[at]), 0.0)
+    return Outcome(
+        phase=phase,
+        layer=layer,
+        steps=sums.steps,
+        unknown=int(sums.unknown[at]),
+        length=_ratio(math.sqrt(after), math.sqrt(before)),
+        cosine=_ratio(float(sums.across[at]), math.sqrt(after * before)),
+        was={path: _ratio(float(sums.was[place, at]), before) for place, path in enumerate(classes)},
+        would={path: _ratio(float(sums.would[place, at]), after) for place, path in enumerate(classes)},
+    )
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    found = numerator / denominator if denominator else math.nan
+    return found if math.isfinite(found) else None

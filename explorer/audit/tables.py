@@ -1,0 +1,68 @@
+"""The admission tables that were in force in a run, as its ledger has them: which class might train which layer."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.audit.run_ledger import RunLedger
+from explorer.entries.fields import read_float
+from explorer.entries.run import Step
+from explorer.errors import LedgerError
+from explorer.provenance.admission import FORMAT
+
+MAX_BYTES = 2**24
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class InForce:
+    """A table and the steps [first, stop) in which it was in force."""
+
+    first: int
+    stop: int
+    entry: int  # the first step that names it
+    phase: str
+    weights: NDArray[np.float64]  # C L
+
+
+def tables(run: RunLedger) -> tuple[InForce, ...]:
+    """All tables, in the order in which they came into force; none for a run without a policy.
+
+    Raises `LedgerError` for one that is missing or is not of this run's classes and layers.
+    """
+    found: list[InForce] = []
+    stops = [*(step for step, _ in run.outline.tables[1:]), run.steps]
+    known: dict[str, NDArray[np.float64]] = {}
+    for (first, index), stop in zip(run.outline.tables, stops, strict=False):
+        (placed,) = run.read([index], Step)
+        digest = placed.entry.weights or ""
+        if digest not in known:
+            content = run.blob(placed, "weights", max_bytes=MAX_BYTES)
+            if content is None:
+                raise LedgerError(f"entry {index}: the table of weights in force is not here")
+            known[digest] = _weights(run, content, f"entry {index}: weights")
+        found.append(InForce(first=first, stop=stop, entry=index, phase=placed.entry.phase, weights=known[digest]))
+    return tuple(found)
+
+
+def first_admitted(run: RunLedger) -> dict[str, int | None]:
+    """By class, the first step in which some layer admits it; None: it is denied everywhere, throughout."""
+    found: dict[str, int | None] = dict.fromkeys(run.genesis.classes)
+    for table in reversed(tables(run)):
+        found |= {run.genesis.classes[at]: table.first for at in np.flatnonzero(table.weights.any(axis=1))}
+    return found
+
+
+def _weights(run: RunLedger, content: bytes, where: str) -> NDArray[np.float64]:
+    try:
+        value: Any = json.loads(content)
+        head = value["format"], value["classes"], value["layers"]
+        weights = np.array([[read_float(each) for each in row] for row in value["weights"]], np.float64)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LedgerError(f"{where}: not a table of weights ({error!r:.100})") from error
+    shape = len(run.genesis.classes), len(run.genesis.layers)
+    if head != (FORMAT, [*run.genesis.classes], [*run.genesis.layers]) or weights.shape != shape:
+        raise LedgerError(f"{where}: a table of other classes or layers than the genesis lists")
+    return weights

@@ -1,0 +1,87 @@
+"""`explorer conform`: whether a run kept the three conditions of a governed pipeline."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, visible
+from explorer.cli.settings import Json
+from explorer.cli.trace import RunDirectory
+
+if TYPE_CHECKING:
+    from explorer.audit.conditions import Condition
+    from explorer.audit.conform import Conformance
+
+NOBODY = """\
+Nobody vouches for this: the run's own trust file was used, and a forger's would agree with his run just as well. Say
+whom to believe, from a source other than this directory: --trust FILE."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(conform)
+
+
+def conform(
+    run: RunDirectory,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check a run's three conditions anew: gradients routable, examples typed, updates reconstructible.
+
+    The exit status is 0 only if all of them hold and the ledger is signed by those whom the trust file names.
+    """
+    from explorer.audit.conform import conform as judge
+    from explorer.audit.run_ledger import RunLedger
+    from explorer.cli.credentials import clock
+    from explorer.provenance.trust import read_trust
+
+    believed = None if trust is None else read_trust(trust)
+    found = judge(RunLedger(run), trust=believed, now=clock())
+    if json:
+        print_json(_json(found))
+    else:
+        _print(found, run)
+    if not found.conforms:
+        raise typer.Exit(1)
+
+
+def _json(found: "Conformance") -> dict[str, Any]:
+    conditions = [{**asdict(each), "holds": each.holds} for each in found.conditions]
+    return {
+        "conforms": found.conforms,
+        "ledger": {**asdict(found.badge), "verified": found.badge.verified},
+        "conditions": conditions,
+    }
+
+
+def _print(found: "Conformance", run: Path) -> None:
+    """On standard error where it does not conform, as the messages of other verbs are."""
+    out, badge = sys.stdout if found.conforms else sys.stderr, found.badge
+    print(visible(f"{run}: {'conforms' if found.conforms else 'does not conform'}"), file=out)
+    signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "signed by nobody who is believed"
+    state = "verified" if badge.verified else "not verified"
+    print(visible(f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"), file=out)
+    for finding in badge.findings if badge.anchored else ():
+        print(visible(f"    {finding}"), file=out)
+    for condition in found.conditions:
+        for line in _lines(condition):
+            print(visible(line), file=out)
+    if not badge.anchored:
+        print(NOBODY, file=out)
+
+
+def _lines(condition: "Condition") -> list[str]:
+    counts = ", ".join(f"{number} {what}" for what, number in condition.checked.items())
+    lines = [f"  {condition.name:<16} {'holds' if condition.holds else 'DOES NOT HOLD'}: {condition.says}"]
+    lines.append(f"    checked: {counts or 'nothing'}")
+    lines += [f"    note: {note}" for note in condition.notes]
+    for each in condition.contradictions:
+        lines.append(f"    {'' if each.entry is None else f'entry {each.entry}: '}{each.message}")
+        lines += [f"      expected {each.expected}"] if each.expected is not None else []
+        lines += [f"      found    {each.found}"] if each.found is not None else []
+    return lines + ([f"    and {condition.more} more"] if condition.more else [])

@@ -1,0 +1,177 @@
+"""`explorer trace`: which classes and examples took part in the updates of a layer, a class or a parameter."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.settings import Json
+from explorer.errors import LedgerError
+
+if TYPE_CHECKING:
+    from explorer.audit.run_ledger import RunLedger
+    from explorer.audit.trace import Trace
+
+RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
+Steps = Annotated[
+    str | None, typer.Option("--steps", metavar="A:B", help="From step A, before step B, from 0. Default: all of them.")
+]
+Trust = Annotated[
+    Path | None, typer.Option("--trust", metavar="TRUST", help="Verify the ledger too: believe whom this file names.")
+]
+MAX_PROOFS = 10_000
+SHOWN = 12  # examples and sources on a line
+BARS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(trace)
+
+
+def trace(
+    run: RunDirectory,
+    layer: Annotated[str | None, typer.Option("--layer", metavar="L", help="All classes in this layer.")] = None,
+    class_: Annotated[str | None, typer.Option("--class", metavar="C", help="This class in all layers.")] = None,
+    parameter: Annotated[
+        str | None, typer.Option("--parameter", metavar="P", help="All classes in the layer of this parameter.")
+    ] = None,
+    steps: Steps = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Recompute every sum from the ledger, however many segments.")
+    ] = False,
+    proofs: Annotated[
+        Path | None, typer.Option("--proofs", metavar="DIR", help="Write a proof of every entry behind the answer.")
+    ] = None,
+    trust: Trust = None,
+    json: Json = False,
+) -> None:
+    """Which classes and which examples took part in updates, how strongly, since when; with proofs."""
+    from explorer.audit.run_ledger import RunLedger
+    from explorer.audit.trace import trace as ask
+
+    if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
+        raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
+    found = RunLedger(run)
+    verified = None if trust is None else _verified(found, trust)
+    answer = ask(found, layer=layer, class_=class_, parameter=parameter, steps=steps_of(found, steps), check=check)
+    written = 0 if proofs is None else _prove(found, answer, proofs)
+    if json:
+        print_json({**_json(answer), "verified": verified, "proofs": written})
+    else:
+        _print(answer, verified=verified, steps=found.steps)
+        if proofs is not None:
+            print(f"proofs: {written} in {proofs}; `explorer ledger check` reads them anywhere")
+    if not answer.check.agrees or verified is False:
+        raise typer.Exit(1)
+
+
+def steps_of(run: "RunLedger", written: str | None) -> range:
+    """The steps that `A:B` says, either of them left out if need be. Raises `LedgerError` for anything else."""
+    first, colon, stop = (":" if written is None else written).partition(":")
+    if not colon or not all(not each or (each.isascii() and each.isdigit()) for each in (first, stop)):
+        raise LedgerError(f"--steps: found {written!r:.80}, expected A:B, such as 100:200")
+    return run.range_of(int(first) if first else None, int(stop) if stop else None)
+
+
+def _verified(run: "RunLedger", trust: Path) -> bool:
+    from explorer.audit.history import badge
+    from explorer.cli.credentials import clock
+    from explorer.provenance.trust import read_trust
+
+    return badge(run, trust=read_trust(trust), now=clock()).verified
+
+
+def _prove(run: "RunLedger", answer: "Trace", directory: Path) -> int:
+    """Proofs of the steps and of the states whose blobs hold their numbers."""
+    from explorer.ledger.proof import SUFFIX, make_proof, write_proof
+
+    steps = range(*answer.steps)
+    indices = [*run.outline.steps[steps.start : steps.stop]]
+    indices += [segment.state.index for segment in run.segments(steps)]
+    if len(indices) > MAX_PROOFS:
+        raise LedgerError(f"{len(indices)} entries; at most {MAX_PROOFS} are proved at a time: name fewer steps")
+    for index in indices:
+        write_proof(directory / f"entry-{index:08d}{SUFFIX}", make_proof(run.ledger, index))
+    return len(indices)
+
+
+def _json(answer: "Trace") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    value = asdict(answer)
+    for row in value["rows"]:
+        row["class"] = row.pop("class_")
+    for part in ("participants", "separable"):
+        for each in value[part] or ():
+            each["class"] = each.pop("class_")
+    value["class"] = value.pop("class_")
+    return {**value, "check": {**value["check"], "agrees": answer.check.agrees}}
+
+
+def _print(answer: "Trace", *, verified: bool | None, steps: int) -> None:
+    what = f"class {answer.class_}" if answer.class_ else f"layer {answer.layer}"
+    print(visible(f"{answer.run}: {what}, steps {answer.steps[0]} to {answer.steps[1] - 1} of {steps}\n"))
+    columns = ("layer" if answer.class_ else "class", "admitted", "steps", "examples", "share", "over time")
+    exact = any(row.exact is not None for row in answer.rows)
+    columns += ("of the update",) if exact else ()
+    rows = [
+        (
+            row.layer if answer.class_ else row.class_,
+            *("yes" if row.admitted else "no", row.steps, row.examples),
+            *(_percent(row.share), _bars(row.over_time)),
+            *((_percent(row.exact),) if exact else ()),
+        )
+        for row in answer.rows
+    ]
+    print_table(columns, rows, right=("steps", "examples", "share", "of the update"))
+    for line in _lines(answer, verified=verified):
+        print(visible(line))
+
+
+def _lines(answer: "Trace", *, verified: bool | None) -> list[str]:
+    lines = []
+    for path, step in answer.first_admitted.items():
+        lines.append(f"{path}: {'never admitted to any layer' if step is None else f'admitted from step {step}'}")
+    if answer.participants is None:
+        lines.append("examples: not listed for so many steps; name some with --steps A:B")
+    for each in answer.participants or ():
+        some = ", ".join(map(str, each.examples[:SHOWN]))
+        more = ", ..." if len(each.examples) > SHOWN else ""
+        lines.append(f"{each.class_}: {len(each.examples)} examples in {each.steps} steps: {some or 'none'}{more}")
+        if each.sources:
+            sources = list(each.sources.items())
+            some = ", ".join(f"{name or 'no source'} ({count})" for name, count in sources[:SHOWN])
+            lines.append(f"  from {some}{', ...' if len(sources) > SHOWN else ''}")
+    for each in answer.separable[-1:] if answer.layer else ():
+        chi, chance, p_value = (value or 0.0 for value in (each.chi, each.chi_null, each.p_value))
+        told = f"chi {chi:.3g} nats, by chance {chance:.3g}, p = {p_value:.3g}"
+        lines.append(f"classes in {each.layer}, at step {each.step}: {told}; how far its outputs tell them apart")
+    if answer.parameter:
+        lines += _parameter(answer)
+    lines.append(f"sums: {answer.check}")
+    lines += [f"  {each}" for each in answer.check.unread]
+    if verified is None:
+        lines.append("ledger: not verified; --trust FILE does that")
+    else:
+        lines.append(f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}")
+    return lines
+
+
+def _parameter(answer: "Trace") -> list[str]:
+    note = answer.parameter
+    assert note is not None
+    seconds = "" if note.replay_seconds is None else f", about {note.replay_seconds:.3g} s by this run's step time"
+    return [
+        f"{note.parameter}: numbers are recorded by layer, and these are of {note.layer}. Its own take a replay of "
+        f"{note.replay_steps} steps, from the checkpoint of step {note.replay_from}{seconds}"
+    ]
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"
+
+
+def _bars(values: tuple[float | None, ...]) -> str:
+    """A bar for each part: full at 1. A negative share is a minus."""
+    return "".join("?" if value is None else "-" if value < 0 else BARS[min(8, round(8 * value))] for value in values)
