@@ -79,7 +79,15 @@ class DecoupledSGD(SGD):
             updated = [p for p in group["params"] if p.grad is not None]
             if group["decoupled"] and updated:
                 torch._foreach_mul_(updated, 1 - group["lr"] * group["decoupled"])  # pyright: ignore[reportPrivateImportUsage]
-        super().step(closure)
+        updated = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        old, new = [p for p in updated if self.state.get(p)], [p for p in updated if not self.state.get(p)]
+        for apart in (new, old) if old and new else ([],):  # torch's kernel takes all momenta as new, or none
+            gradients = [p.grad for p in apart]
+            for p in apart:
+                p.grad = None
+            super().step(closure)
+            for p, gradient in zip(apart, gradients, strict=True):
+                p.grad = gradient
 
 
 OPTIMIZERS: dict[str, type[OptimizerSpec]] = {kind.name: kind for kind in (AdamWSpec, SGDSpec)}

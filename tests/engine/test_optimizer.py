@@ -128,6 +128,26 @@ def test_without_a_gradient_nothing_moves(name: str) -> None:
     assert not torch.equal(before[0][0], made[0])
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_a_parameter_that_joins_late_has_a_first_step_of_its_own(name: str) -> None:
+    """As if training had begun then; those that trained before go on as if nothing had happened."""
+
+    def run(*, joins: int | None, others: bool) -> list[nn.Parameter]:
+        made = [nn.Parameter(torch.from_numpy(start()[0]).float()) for _ in range(2)]
+        optimizer = build_optimizer(CASES[name][0], made)
+        for step, (gradient, _) in enumerate(gradients()):
+            made[0].grad = torch.from_numpy(gradient).float() if others else None
+            made[1].grad = torch.from_numpy(gradient).float() if joins is not None and step >= joins else None
+            given = [parameter.grad for parameter in made]
+            optimizer.step()
+            assert all(parameter.grad is grad for parameter, grad in zip(made, given, strict=True))
+        return made
+
+    both, alone, never = run(joins=2, others=True), run(joins=2, others=False), run(joins=None, others=True)
+    assert torch.equal(both[0], never[0]) and torch.equal(both[1], alone[1])
+    assert not torch.equal(both[0], both[1])
+
+
 def test_nesterov_needs_momentum() -> None:
     with pytest.raises(RecipeError, match="found nesterov with momentum 0: expected a momentum above 0"):
         SGDSpec(lr=0.1, momentum=0.0, nesterov=True)

@@ -1,6 +1,6 @@
 """Tiny governed loops: a policy in memory, classes in turn, and a counterfactual whose payload is not there."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,9 +97,14 @@ def bits(tensor: Tensor) -> bytes:
 # Other content
 
 
-def other_content(dataset: Dataset, classes: Collection[str], *, types: Typing | None = None) -> Dataset:
+def rows_of(types: Typing, classes: Collection[str]) -> Tensor:
+    """N, bool: the examples of these classes."""
+    return torch.from_numpy(np.isin(types.codes, [code for code, path in types.names.items() if path in classes]))
+
+
+def other_content(dataset: Dataset, classes: Collection[str]) -> Dataset:
     """The dataset with other rows for these classes, labels too."""
-    rows = torch.from_numpy(np.isin((types or typing(len(dataset.train))).codes, [CODES[path] for path in classes]))
+    rows = rows_of(typing(len(dataset.train)), classes)
     draws = torch.Generator().manual_seed(99)
     inputs, labels = dataset.train.inputs.clone(), dataset.train.labels.clone()
     inputs[rows] = torch.randint(0, 256, inputs[rows].shape, generator=draws).to(inputs.dtype)
@@ -122,9 +127,9 @@ class Kept:
         return self._rows[[self._place[int(each)] for each in index]]
 
 
-def without_payload(dataset: Dataset, classes: Collection[str]) -> Dataset:
+def without_payload(dataset: Dataset, classes: Collection[str], *, types: Typing | None = None) -> Dataset:
     """The dataset with the rows of these classes physically absent."""
-    gone = torch.from_numpy(np.isin(typing(len(dataset.train)).codes, [CODES[path] for path in classes]))
+    gone = rows_of(types or typing(len(dataset.train)), classes)
     kept: Any = [Kept(whole, gone) for whole in (dataset.train.inputs, dataset.train.labels)]
     return replace(dataset, train=Split(inputs=kept[0], labels=kept[1]))
 
@@ -133,6 +138,3 @@ def steps(loop: Loop, count: int) -> Loop:
     for _ in range(count):
         loop.step()
     return loop
-
-
-Make = Callable[..., Loop]

@@ -26,7 +26,10 @@ from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.engine.state import State
 from explorer.engine.task import LanguageModelling
+from explorer.governance.contributions import Contributions
+from explorer.governance.entropy import Entropy
 from explorer.governance.governed_freezing import GovernedFreezing
+from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.governance.layers import governed_layers
 from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
@@ -41,6 +44,7 @@ from explorer.provenance.routing import Routing as Policy
 from explorer.provenance.routing import weight
 from explorer.provenance.sealed import SealedRegion
 from tests.data_for_tests import noise
+from tests.governance import tagged
 from tests.governance.governed import (
     ADAPTERS,
     EXAMPLES,
@@ -323,6 +327,32 @@ def test_a_transformer_without_the_outsiders_is_the_same(optimizer: OptimizerSpe
         optimizer=optimizer,
     )
     assert runs.differing == set()
+
+
+WATCHERS: dict[str, Method] = {
+    "contributions": Contributions(),
+    "exact contributions": Contributions(exact=("*",)),
+    "entropy": Entropy(profiles=3, permutations=2),
+    "governed freezing": GovernedFreezing(start=0.3, settled=10.0, patience=1, profiles=5),
+    "governed selective backprop": GovernedSelectiveBackprop(start=0.3),
+}
+
+
+@pytest.mark.parametrize("name", WATCHERS)
+def test_governed_methods_keep_the_promise(name: str) -> None:
+    """They look at one class at a time, or at all and change nothing."""
+    region = SealedRegion(name="customer", branch="licensed/news", layers=("*",), rank=2)
+    policy = tagged.routing(Rule(classes=("open",), weight=1.0), sealed=(region,))
+    news, data = frozenset({"licensed/news"}), noise(train=40)
+
+    def run(data: Dataset, absent: frozenset[str]) -> dict[str, Tensor]:
+        methods = [Routing(policy="usual"), AVERAGED, GradientClipping(max_norm=0.05), WATCHERS[name]]
+        loop = tagged.tagged_loop(methods, dataset=data, absent=absent, session={"routing": policy}, total_steps=6)
+        found = everything(steps(loop, 6), without="customer")
+        return {key: tensor for key, tensor in found.items() if key.startswith(("model/", "optimizer/", "memory/ema/"))}
+
+    types = tagged.tagged_loop([]).setting.batches.typing
+    assert differing(run(data, frozenset()), run(without_payload(data, news, types=types), news)) == set()
 
 
 @pytest.mark.parametrize("setting", [{"microbatch_size": 2}, {"precision": "bf16"}])

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from explorer.engine.loop import Loop
+from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.errors import RecipeError
 from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
@@ -82,6 +83,19 @@ def test_the_phases_of_the_policy_are_those_of_the_run() -> None:
         trained.append("open/bsd" in {path for path, names in planned(loop).items() if names})
         loop.state.step += 1
     assert trained == [False] * 5 + [True] * 5
+
+
+@pytest.mark.parametrize("optimizer", [SGDSpec(lr=0.1), AdamWSpec(lr=0.01)], ids=["sgd", "adamw"])
+def test_a_layer_that_is_opened_late_begins_late(optimizer: OptimizerSpec) -> None:
+    upper = Rule(classes=("*",), depth=(0.5, 1.0), weight=1.0)
+    lower = Rule(classes=("*",), depth=(0.0, 0.5), progress=(0.5, 1.0), weight=1.0)
+    loop = governed_loop(routing(upper, lower), optimizer=optimizer, total_steps=6)
+    start = everything(loop)
+    moved = []
+    for _ in range(6):
+        after = everything(steps(loop, 1))
+        moved.append("model/0.weight" in differing(start, {name: after[name] for name in start}))
+    assert moved == [False] * 3 + [True] * 3
 
 
 def test_a_condition_that_is_switched_on_changes_the_plan() -> None:
