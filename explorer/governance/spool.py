@@ -32,10 +32,13 @@ ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in JOINT)])
 
 
 class Spool:
-    """The two directories of a run."""
+    """The two directories of a run, for the one process that writes there."""
 
     def __init__(self, run: Path, genesis: Genesis) -> None:
         self._run, self._genesis = run, genesis
+        for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY):
+            for left in (run / name).glob(".*.tmp"):  # by a process that was killed while it wrote
+                left.unlink()
 
     def write_contributions(self, steps: Sequence[RecordedStep]) -> None:
         """The numbers of a segment, named by its first step; nothing where nothing was measured."""

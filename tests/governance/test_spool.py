@@ -106,6 +106,14 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert [p.read_bytes() for p in (tmp_path / rundir.CONTRIBUTIONS).iterdir()] == [before]
 
 
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    Spool(tmp_path, GENESIS).write_contributions(steps(0, 3))
+    (path,) = (tmp_path / rundir.CONTRIBUTIONS).iterdir()
+    path.with_name(f".{path.name}.12345.tmp").write_bytes(b"PAR1")
+    Spool(tmp_path, GENESIS)
+    assert list((tmp_path / rundir.CONTRIBUTIONS).iterdir()) == [path]
+
+
 def test_the_reading_side_knows_these_columns(tmp_path: Path) -> None:
     """Both sides name the columns; this is where they meet."""
     assert list(reader.CONTRIBUTIONS) == spool.CONTRIBUTIONS.names and list(reader.ENTROPY) == spool.ENTROPY.names

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from explorer import rundir
 from explorer.data.digits import Digits
@@ -41,8 +42,15 @@ def documents_for_digits(root: Path) -> Path:
 
 def recorded_run(root: Path) -> Path:
     """The directory of a finished run."""
-    documents = desk.read(documents_for_digits(root), "late")
-    recipe = tiny_recipe([*METHODS, {"recorder": {"every": EVERY}}, {"ema": {"half_life": 0.2}}])
+    run = planned_run(root, documents_for_digits(root))
+    execute(run)
+    return run
+
+
+def planned_run(root: Path, author: Path, **train: Any) -> Path:
+    """The directory of a run that nobody has begun yet; `author` has the documents."""
+    documents = desk.read(author, "late")
+    recipe = tiny_recipe([*METHODS, {"recorder": {"every": EVERY}}, {"ema": {"half_life": 0.2}}], **train)
     record = plan_run(
         recipe,
         sweep="test",
@@ -56,7 +64,6 @@ def recorded_run(root: Path) -> Path:
     )
     run = write_run(root, record)
     keep(documents, run)
-    execute(run)
     return run
 
 

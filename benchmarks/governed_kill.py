@@ -1,0 +1,97 @@
+"""Kill a governed run with SIGKILL at random steps, again and again: it resumes, executes again what was lost with the
+same bits, and its ledger becomes what it would have been.
+
+    python benchmarks/governed_kill.py [KILLS]        writes benchmarks/governed_kill.md
+
+The run is one of the command line: digits with verified tags, a policy that admits a class late, contributions, entropy
+profiles, an average of the weights. Checkpoints come more often than usual, so that kills hit all there is to hit.
+"""
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from explorer import records, rundir  # noqa: E402
+from explorer.engine.fit import FitOptions  # noqa: E402
+from explorer.ledger.anchor import Anchor, TrustedKey  # noqa: E402
+from explorer.ledger.verify import read_checkpoint, verify  # noqa: E402
+from explorer.note import Algorithm, Signer  # noqa: E402
+from explorer.recipes import run as wiring  # noqa: E402
+from explorer.recipes.replay import replay  # noqa: E402
+from explorer.records import RunRecord  # noqa: E402
+from tests.governance.desk import TRAINER  # noqa: E402
+from tests.governance.killing import survive  # noqa: E402
+from tests.provenance.people import NOW, private  # noqa: E402
+from tests.recipes.recorded_runs import documents_for_digits, planned_run  # noqa: E402
+
+SEED, EPOCHS, CHECKPOINT_SECONDS = 20261121, 6, 0.2
+
+
+def train(run: Path, on_progress: Callable[[int, int], None]) -> None:
+    """Train the run to its end, from wherever it stands."""
+    wiring.execute(run, on_progress=on_progress)
+
+
+def main() -> None:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    wiring.FitOptions = functools.partial(FitOptions, checkpoint_seconds=CHECKPOINT_SECONDS)  # pyright: ignore
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        author = documents_for_digits(root)
+
+        def new(name: str) -> Path:
+            return planned_run(root / name, author, epochs=EPOCHS)
+
+        calm = new("calm")
+        train(calm, lambda done, total: None)
+        made: list[Path] = []
+
+        def beside(number: int) -> Path:
+            run = new(str(number))
+            shutil.copytree(calm / rundir.PRIVATE, run / rundir.PRIVATE)
+            shutil.copy(calm / rundir.ENVIRONMENT, run / rundir.ENVIRONMENT)
+            made.append(run)
+            return run
+
+        found = survive(calm, beside, train, verifies, kills=kills, seed=SEED, most=25, patience=0.3)
+        record = records.read(RunRecord, calm / rundir.RUN)
+        again = replay(made[-1])
+    lines = [
+        "# A governed run, killed and resumed",
+        "",
+        f"`{record.run_id}`: {record.steps} steps on {record.hardware.name}, one thread.",
+        "Killed with SIGKILL at random moments and started again. Made by `benchmarks/governed_kill.py`.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| kills | {found.kills} |",
+        f"| after so many different steps | {found.steps} |",
+        f"| with a checkpoint to go on from | {found.resumed} |",
+        f"| steps executed again, with the same entries | {found.again} |",
+        f"| runs finished | {found.runs} |",
+        "| entries and numbers as in the undisturbed run; ledger verified after each kill | all |",
+        f"| the last run, replayed | {'bit for bit as on record' if again.equal else 'NOT as on record'} |",
+    ]
+    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    sys.exit(0 if again.equal else 1)
+
+
+def verifies(ledger: Path) -> bool:
+    """Whether the ledger is whole and signed by the trainer, whoever wrote it."""
+    origin = read_checkpoint(ledger)[1].origin
+    signer = Signer(name=origin, algorithm=Algorithm.ED25519, private_key=private(TRAINER))
+    anchor = Anchor(quorum="none").with_log(TrustedKey(verifier=signer.verifier))
+    return verify(ledger, anchor=anchor, now=NOW).ok
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
