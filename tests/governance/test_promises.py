@@ -61,7 +61,7 @@ from tests.governance.governed import (
     without_payload,
 )
 from tests.loop_for_tests import small_net
-from tests.provenance.drafts_for_tests import routing, routings
+from tests.provenance.drafts_for_tests import regions, routing, routings, rules
 
 SGD, ADAMW = SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)
 AVERAGED = EMA(half_life=0.2)
@@ -315,6 +315,22 @@ def test_a_run_without_the_outsiders_is_the_same_run(norm: str, optimizer: Optim
     theirs = runs.counterfactual.state.regions["customer"].parameters
     assert all(bits(theirs[name]) == bits(start[name]) for name in own)  # nobody trained it
     assert any(bits(own[name]) != bits(start[name]) for name in own)  # and somebody did in the whole run
+
+
+@settings(max_examples=15, deadline=None)
+@given(drawn=st.lists(rules(), max_size=5), sealed=regions(), path=st.sampled_from(["open/mit", "personal/customer"]))
+def test_a_run_under_any_policy_that_keeps_a_class_out(
+    drawn: list[Rule], sealed: tuple[SealedRegion, ...], path: str
+) -> None:
+    """Whatever else the policy says, and whether the class has a region or not."""
+    policy = routing(Rule(classes=(path,), weight=0.0), *drawn, sealed=sealed)
+    region = {"open/mit": "news", "personal/customer": "customer"}[path]
+
+    def run(data: Dataset, without: Sequence[str]) -> dict[str, Tensor]:
+        loop = governed_loop(policy, METHODS, model=Named(), dataset=data, without=without, total_steps=4)
+        return everything(steps(loop, 4), without=region)
+
+    assert differing(run(DATA, ()), run(without_payload(DATA, [path]), [path])) == set()
 
 
 @optimizers
