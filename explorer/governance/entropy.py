@@ -17,7 +17,7 @@ from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment
 from explorer.engine.state import State
 from explorer.entries.profiles import LayerProfiles
-from explorer.governance.probes import Probes, choose_probes, layer_outputs, moments
+from explorer.governance.probes import Probes, choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import Session
 from explorer.governance.spectrum import project, separation, spectrum
 
@@ -30,7 +30,7 @@ def take_profile(state: State, probes: Probes, *, step: int, permutations: int) 
     counts = [len(probes.examples[path]) for path in present]
     labels = np.repeat(np.arange(len(present)), counts)
     spectra, joint = [], []
-    for leaf in state.layers:
+    for leaf in layers_seen(state):
         rows = [outputs[path][leaf.name] for path in present]
         spectra.append([spectrum(mine) for mine in rows])
         joint.append(_joint(torch.cat(rows), labels, state.seed, leaf.name, step, permutations))

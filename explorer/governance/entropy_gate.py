@@ -18,7 +18,7 @@ from torch import Tensor
 from explorer.engine.method import Kind, Method, Moment
 from explorer.engine.state import State
 from explorer.errors import RecipeError, unknown
-from explorer.governance.probes import choose_probes, layer_outputs, moments
+from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import DecisionNote, Session
 from explorer.governance.spectrum import spectrum
 from explorer.provenance.layers import matches
@@ -51,7 +51,7 @@ class EntropyGate(Method):
         if self.of not in session.classes:
             raise RecipeError(f"entropy_gate: {unknown('class', self.of, session.classes)}")
         if not self._layers(state):
-            names = ", ".join(leaf.name for leaf in state.layers)
+            names = ", ".join(leaf.name for leaf in layers_seen(state))
             raise RecipeError(f"entropy_gate: {self.layers!r} fits no layer; known: {names:.300}")
         return {"on": torch.tensor(False)}
 
@@ -83,4 +83,4 @@ class EntropyGate(Method):
         )
 
     def _layers(self, state: State) -> tuple[str, ...]:
-        return tuple(leaf.name for leaf in state.layers if matches(self.layers, leaf.name))
+        return tuple(leaf.name for leaf in layers_seen(state) if matches(self.layers, leaf.name))

@@ -13,6 +13,7 @@ the freeze is overridden. Every decision is noted with the numbers that decided 
 Shapes: H profiles looked back on, K classes, L layers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
@@ -25,7 +26,7 @@ from explorer.engine.plan import deny
 from explorer.engine.state import State
 from explorer.engine.surgery import Leaf
 from explorer.errors import RecipeError, unknown
-from explorer.governance.probes import choose_probes, layer_outputs, moments
+from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import DecisionNote, Session
 from explorer.governance.spectrum import spectrum
 
@@ -62,7 +63,7 @@ class GovernedFreezing(Method):
             conditions = session.routing.policy.conditions if session.routing else ()
             if self.condition not in conditions:
                 raise RecipeError(f"governed_freezing: {unknown('condition', self.condition, conditions)}")
-        shape = len(session.classes), len(state.layers)
+        shape = len(session.classes), len(layers_seen(state))
         return {
             "history": torch.full((self.patience + 1, *shape), torch.nan, dtype=torch.float64),
             "anchor": torch.full(shape, torch.nan, dtype=torch.float64),  # entropy at the freeze; NaN: not frozen
@@ -73,8 +74,9 @@ class GovernedFreezing(Method):
         if state.step in moments(state.total_steps, count=self.profiles):
             session.notes.decisions += self._decide(state, session)
         if anchor_KL.isfinite().any():
+            layers = layers_seen(state)
             frozen = {
-                path: _chosen(state, row) for path, row in zip(session.classes, anchor_KL.isfinite(), strict=True)
+                path: _chosen(layers, row) for path, row in zip(session.classes, anchor_KL.isfinite(), strict=True)
             }
             state.shares = tuple(deny(share, frozen.get(share.name, ())) for share in state.shares)
 
@@ -85,13 +87,14 @@ class GovernedFreezing(Method):
     def _decide(self, state: State, session: Session) -> list[DecisionNote]:
         """Look at the probes and change what is frozen; a note for each class and action."""
         history_HKL, anchor_KL = state.memory[self.name]["history"], state.memory[self.name]["anchor"]
-        now_KL = self._entropies(state, session)
+        layers = layers_seen(state)
+        now_KL = self._entropies(state, session, layers)
         history_HKL.copy_(torch.cat([history_HKL[1:], now_KL[None]]))
         done = state.progress >= self.start and (not self.condition or self.condition in session.conditions)
         frozen = anchor_KL.isfinite()
         drifted = (now_KL - anchor_KL).abs() > self.drift
         reopened = frozen & ~drifted if not done else torch.zeros_like(frozen)
-        settled = has_settled(history_HKL, within=self.settled) & ~frozen & _admitted(state, session)
+        settled = has_settled(history_HKL, within=self.settled) & ~frozen & _admitted(state, session, layers)
         freezing = settled if done else torch.zeros_like(frozen)
         since_2KL = torch.stack([anchor_KL, now_KL])
         decided = (
@@ -100,7 +103,7 @@ class GovernedFreezing(Method):
             ("re-open", "policy", reopened, since_2KL),
         )
         notes = [
-            self._note(action, rule, path, _chosen(state, where[index]), numbers[:, index, where[index]])
+            self._note(action, rule, path, _chosen(layers, where[index]), numbers[:, index, where[index]])
             for index, path in enumerate(session.classes)
             for action, rule, where, numbers in decided
             if where[index].any()
@@ -121,32 +124,26 @@ class GovernedFreezing(Method):
             evidence={path: numbers.T.contiguous().numpy().astype("<f8").tobytes()},
         )
 
-    def _entropies(self, state: State, session: Session) -> Tensor:
+    def _entropies(self, state: State, session: Session, layers: Sequence[Leaf]) -> Tensor:
         """The entropy of every layer on every class's own probes, K L; NaN for classes that are absent."""
         probes = choose_probes(state, count=self.probes)
         now_KL = torch.full_like(state.memory[self.name]["anchor"], torch.nan)
         for index, path in enumerate(session.classes):
             if path not in session.absent:
                 outputs = layer_outputs(state, probes, path)
-                now_KL[index] = torch.tensor([spectrum(outputs[leaf.name]).entropy for leaf in state.layers])
+                entropies = [spectrum(outputs[leaf.name]).entropy for leaf in layers]
+                now_KL[index] = torch.tensor(entropies, dtype=torch.float64)
         return now_KL
 
 
-def _chosen(state: State, where_L: Tensor) -> list[Leaf]:
+def _chosen(layers: Sequence[Leaf], where_L: Tensor) -> list[Leaf]:
     """The layers for which it is so."""
-    return [leaf for leaf, here in zip(state.layers, where_L.tolist(), strict=True) if here]
+    return [leaf for leaf, here in zip(layers, where_L.tolist(), strict=True) if here]
 
 
-def _admission(state: State) -> dict[str, frozenset[int]]:
-    """Who may change each parameter now, for all of them."""
-    session = state.resource(Session)
-    everybody = frozenset(session.codes[path] for path in session.classes)
-    names = [name for region in state.regions.values() for name in region.parameters]
-    return dict(state.admission) or dict.fromkeys(names, everybody)
-
-
-def _admitted(state: State, session: Session) -> Tensor:
+def _admitted(state: State, session: Session, layers: Sequence[Leaf]) -> Tensor:
     """Where the policy lets the class train the layer now, K L: elsewhere there is nothing to freeze."""
-    admission = _admission(state)
-    codes = [{code for name in leaf.parameters for code in admission.get(name, ())} for leaf in state.layers]
+    if not state.admission:
+        return torch.ones(len(session.classes), len(layers), dtype=torch.bool)
+    codes = [{code for name in leaf.parameters for code in state.admission.get(name, ())} for leaf in layers]
     return torch.tensor([[session.codes[path] in found for found in codes] for path in session.classes])

@@ -25,6 +25,7 @@ from explorer.data.streams import stream, torch_stream
 from explorer.engine.state import State
 from explorer.engine.surgery import Leaf
 from explorer.errors import RecipeError, TrainingError
+from explorer.governance.layers import governed_layers
 from explorer.governance.sealed import switch_of, switched_on
 from explorer.governance.session import Session
 from explorer.provenance.branches import covers
@@ -66,18 +67,25 @@ def choose_probes(state: State, *, count: int) -> Probes:
     return Probes(examples=examples, root=root.hex())
 
 
+def layers_seen(state: State) -> tuple[Leaf, ...]:
+    """The layers that a policy can name, in order of execution; adapters are not among them."""
+    names = {each.layer.name for each in governed_layers(state.model, state.layers)}
+    return tuple(leaf for leaf in state.layers if leaf.name in names)
+
+
 def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
-    """What every layer makes of a class's probes, N D, by its name, in the order of `state.layers`.
+    """What every layer makes of a class's probes, N D, by its name, in the order of execution.
 
     The sealed regions of the class take part, and no others; a layer in a region that does not has zeros. Raises
     `TrainingError` for outputs that are not finite.
     """
     batches, regions = state.resource(Batches), _regions_of(state, path)
     inputs = batches.dataset.train.inputs[torch.from_numpy(probes.examples[path])]
-    found: dict[str, list[Tensor]] = {leaf.name: [] for leaf in state.layers}
+    layers = layers_seen(state)
+    found: dict[str, list[Tensor]] = {leaf.name: [] for leaf in layers}
     with undisturbed(state.model, batches), switched_on(state.model, regions):
         for chunk in inputs.split(CHUNK):
-            seen = _pass(state.model, state.layers, batches.prepare(chunk))
+            seen = _pass(state.model, layers, batches.prepare(chunk))
             for name, rows in found.items():
                 rows.append(seen.get(name, torch.zeros(len(chunk), 1, dtype=torch.float64)))
     outputs = {name: torch.cat(rows) for name, rows in found.items()}

@@ -12,7 +12,7 @@ from explorer import merkle
 from explorer.data.batches import Batches
 from explorer.engine.loop import Loop
 from explorer.errors import RecipeError, TrainingError
-from explorer.governance.probes import choose_probes, layer_outputs, moments
+from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import Session
 from tests.governance.tagged import CLASSES, session_of, tagged_loop
 from tests.loop_for_tests import small_net
@@ -176,3 +176,21 @@ def test_a_run_without_governance_has_no_session() -> None:
     loop = tagged_loop([], resources={})
     with pytest.raises(RecipeError, match="no session"):
         loop.state.resource(Session)
+
+
+def test_a_tied_head_is_no_layer() -> None:
+    """The layers are those of the policy and of the ledger: what has nothing of its own is none."""
+
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.head = nn.Linear(48, 3, bias=False), nn.Linear(48, 3, bias=False)
+            self.head.weight = self.up.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(x.flatten(1)) + self.up(x.flatten(1))
+
+    loop = tagged_loop([], model=Tied())
+    assert [leaf.name for leaf in loop.state.layers] == ["head", "up"]
+    assert [leaf.name for leaf in layers_seen(loop.state)] == ["head"]
+    assert list(layer_outputs(loop.state, choose_probes(loop.state, count=8), CLASSES[0])) == ["head"]
