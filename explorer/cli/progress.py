@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -81,6 +83,25 @@ class ProgressBar:
             event.kind in ("profile", "stopping") or (event.kind == "done" and event.done % EVERY == 0)
         ):
             print(f"{runs}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for a single run; the function yielded takes steps done and steps in all. Nothing where the output is no
+    terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(name),
+        BarColumn(bar_width=32),
+        TextColumn("step {task.completed:.0f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _duration(seconds: float) -> str:

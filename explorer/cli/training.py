@@ -8,6 +8,7 @@ import typer
 
 from explorer.cli.credentials import clock, provide_passphrase
 from explorer.cli.output import print_json, print_table
+from explorer.cli.progress import step_bar
 from explorer.cli.settings import RUNS, Data, Json, Runs
 from explorer.errors import RecipeError
 
@@ -77,7 +78,8 @@ def run(
     if directory.resolve() == recipe.parent.resolve():
         raise RecipeError(f"{recipe}: this run's own directory: give another one with --out to train it again")
     begin(planned, directory)
-    result = execute(directory, data=data)
+    with step_bar(record.model) as show:
+        result = execute(directory, data=data, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
     if json:
         print_json(records.to_json(result) | {"directory": directory, "same_bits": same})

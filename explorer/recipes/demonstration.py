@@ -10,12 +10,14 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
 from explorer.canonical import digest
 from explorer.data.dataset import DataSource
+from explorer.document import read_document
 from explorer.governance.documents import ATTESTATION, POLICIES, SALTS, TABLE, TRAINER, TRUST
 from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
 from explorer.provenance.attestation import attest
@@ -23,14 +25,14 @@ from explorer.provenance.authorities import new_trust, with_key
 from explorer.provenance.description import Days, Description
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import new_key, public_text, write_key
-from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.policy import RoutingPolicy, read_policy
 from explorer.provenance.roles import Role
 from explorer.provenance.routing import policy_for
 from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.signed import sign_document
 from explorer.provenance.tag_records import tag_records
 from explorer.provenance.tags_parquet import write_table
-from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, read_taxonomy
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import AuthorityKey, Trust, write_trust
 from explorer.recipes.choice import written
@@ -42,7 +44,21 @@ NAME_OF_TRAINER = "example.com/trainer"
 DAYS = 365
 KEYS = {GOVERNANCE: "data-governance.pem", RISK: "model-risk.pem", NAME_OF_TRAINER: TRAINER}
 ROLES = {GOVERNANCE: Role.DATA_GOVERNANCE, RISK: Role.MODEL_RISK, NAME_OF_TRAINER: Role.TRAINER}
-WARNING = "for demonstration: three keys of one party, unencrypted, beside each other\n"
+COSIGNERS = (GOVERNANCE, RISK)
+WARNING = "for demonstration: three keys of one party, unencrypted, beside each other"
+
+
+class Example(NamedTuple):
+    """What ships as an example."""
+
+    taxonomy: Taxonomy
+    policy: RoutingPolicy
+
+
+def example(directory: Path) -> Example:
+    """The taxonomy of licences and the policy `half-depth`, from the directory of the example policies."""
+    taxonomy = read_taxonomy(read_document(directory / "licences.taxonomy.yaml"))
+    return Example(taxonomy=taxonomy, policy=read_policy(read_document(directory / "half-depth.policy.yaml")))
 
 
 def demonstrate(
@@ -113,7 +129,7 @@ def _write(
         now=now,
     )
     write_envelope(directory / ATTESTATION, attested)
-    rundir.write_bytes(directory / "README", WARNING.encode())
+    rundir.write_bytes(directory / "README", f"{WARNING}\n".encode())
 
 
 def _trust(
