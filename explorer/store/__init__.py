@@ -3,6 +3,7 @@
 - `examine`: what a run directory says about itself, and whether it contradicts itself
 - `schema`: the tables and views
 - `ingest`: the one writer; brings the working database up to the run directories and publishes a snapshot
+- `governed`, `spool`: what governed runs have beside that: contributions, entropy, decisions
 - `queries`: plain rows from the snapshot, without pandas
 - `frames`: the same as DataFrames
 """

@@ -5,11 +5,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-_MAPS = {"phases": pa.map_(pa.string(), pa.int64()), "split": pa.map_(pa.string(), pa.float64())}
+_MAPS = {
+    "phases": pa.map_(pa.string(), pa.int64()),
+    "split": pa.map_(pa.string(), pa.float64()),
+    "parameters": pa.map_(pa.string(), pa.float64()),
+}
+_LISTS = ("subjects", "layers", "evidence")
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]], *, once: str = "") -> None:
-    """Append rows, whose values stand in the order of the table's columns. Maps are given as dicts.
+    """Append rows, whose values stand in the order of the table's columns. Maps are given as dicts, lists as lists.
 
     Rows whose columns `once` are in the table already are left out.
     """
@@ -27,4 +32,4 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[A
 def _array(name: str, values: tuple[Any, ...]) -> pa.Array:
     if name in _MAPS:
         return pa.array([list(value.items()) for value in values], type=_MAPS[name])
-    return pa.array(values)
+    return pa.array(values, type=pa.list_(pa.string()) if name in _LISTS else None)

@@ -33,10 +33,7 @@ def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
 
 def metrics(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
     """What was measured on the way: sweep, run_id, step, metric, value. Unfinished runs only after a live ingest."""
-    asked = queries.table_question(database, "metrics", sweep=sweep)
-    if run_id is not None:
-        asked = Question(sql=f"SELECT * FROM ({asked.sql}) WHERE run_id = ?", parameters=(*asked.parameters, run_id))
-    return _frame(database, asked)
+    return _of_run(database, "metrics", sweep, run_id)
 
 
 def timings(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
@@ -49,9 +46,38 @@ def profiles(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     return _frame(database, queries.table_question(database, "profiles", sweep=sweep))
 
 
+def contributions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """Sums over each segment of a governed run, by layer and class: numerators and denominators, to be added up before
+    they are divided."""
+    return _of_run(database, "contributions", sweep, run_id)
+
+
+def entropy(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """Entropy profiles, by step, layer and class; the class * is all of them together."""
+    return _of_run(database, "entropy", sweep, run_id)
+
+
+def decisions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """What governed runs decided, in order, with the number of the ledger's entry."""
+    return _of_run(database, "decisions", sweep, run_id)
+
+
+def ledger_heads(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """The ledger of each governed run as it was when it was read: origin, size, root. Nobody has verified it."""
+    return _of_run(database, "ledger_heads", sweep, run_id)
+
+
 def prices(database: Path) -> pd.DataFrame:
     """The price table as it was at the last ingest."""
     return _frame(database, queries.table_question(database, "prices"))
+
+
+def _of_run(database: Path, table: str, sweep: str | None, run_id: str | None) -> pd.DataFrame:
+    """The rows of a table, of one sweep or of one run."""
+    asked = queries.table_question(database, table, sweep=sweep)
+    if run_id is not None:
+        asked = Question(sql=f"SELECT * FROM ({asked.sql}) WHERE run_id = ?", parameters=(*asked.parameters, run_id))
+    return _frame(database, asked)
 
 
 def _frame(database: Path, asked: Question) -> pd.DataFrame:

@@ -9,9 +9,10 @@ from explorer import records, rundir
 from explorer.canonical import canonical
 from explorer.errors import ExplorerError, RunError
 from explorer.records import ProfileRecord
+from explorer.store import governed
 from explorer.store.examine import Examined, State, examine, file_digest, version
 
-TABLES = ("runs", "finals", "metrics", "timings", "profiles")
+TABLES = ("runs", "finals", "metrics", "timings", "profiles", *governed.TABLES)
 
 Row = tuple[Any, ...]
 
@@ -68,6 +69,7 @@ def _run(path: str, run: Examined) -> Found:
         rows["finals"] = [(*key, name, value) for name, value in run.result.metrics.items()]
         rows["metrics"] = [(*key, line.step, line.metric, line.value) for line in run.metrics]
         rows["timings"] = [(*key, part, seconds) for part, seconds in dataclasses.asdict(run.result.timings).items()]
+        rows |= governed.governed_rows(run.directory, key)
     return Found(source=source, rows=rows)
 
 

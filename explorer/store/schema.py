@@ -8,7 +8,7 @@ Snapshot, `runs/explorer.duckdb`, opened read-only by everybody: the present sta
 described at `SNAPSHOT`. A change of the schema is a new `VERSION` and a rebuild, not a migration.
 """
 
-VERSION = 1
+VERSION = 2
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
@@ -31,6 +31,19 @@ CREATE TABLE profiles (
     hardware VARCHAR, threads BIGINT, world_size BIGINT, torch VARCHAR, phase VARCHAR, seconds DOUBLE, low DOUBLE,
     high DOUBLE, windows BIGINT, split MAP(VARCHAR, DOUBLE), inference_seconds DOUBLE, made_at VARCHAR
 );
+CREATE TABLE contributions (
+    path VARCHAR, version VARCHAR, first_step BIGINT, last_step BIGINT, layer VARCHAR, class VARCHAR, steps BIGINT,
+    examples BIGINT, share_num DOUBLE, share_den DOUBLE, update_num DOUBLE, update_sq DOUBLE, exact_num DOUBLE
+);
+CREATE TABLE entropy (
+    path VARCHAR, version VARCHAR, step BIGINT, layer VARCHAR, class VARCHAR, examples BIGINT, entropy DOUBLE,
+    effective_rank DOUBLE, renyi2 DOUBLE, chi DOUBLE, chi_null DOUBLE, p_value DOUBLE
+);
+CREATE TABLE decisions (
+    path VARCHAR, version VARCHAR, entry BIGINT, step BIGINT, action VARCHAR, rule VARCHAR,
+    parameters MAP(VARCHAR, DOUBLE), subjects VARCHAR[], layers VARCHAR[], evidence VARCHAR[], superseded BOOLEAN
+);
+CREATE TABLE ledger_heads (path VARCHAR, version VARCHAR, origin VARCHAR, size BIGINT, root VARCHAR);
 CREATE VIEW present AS
 SELECT * FROM sources
 QUALIFY row_number() OVER (PARTITION BY path ORDER BY sequence DESC) = 1 AND state <> 'gone';
@@ -69,6 +82,32 @@ SELECT s.sweep, p.* EXCLUDE (path, version)
 FROM work.present s JOIN work.profiles p USING (path, version)
 WHERE s.kind = 'profile' AND s.state <> 'damaged'
 ORDER BY s.path, p.phase;
+
+-- Sums over a segment of steps, never ratios: over segments and layers add numerators and denominators, divide last.
+-- The numerators of all classes of a layer add up to the denominator of the shares.
+CREATE TABLE contributions AS
+SELECT s.sweep, r.run_id, c.* EXCLUDE (path, version)
+FROM work.present s JOIN work.runs r USING (path, version) JOIN work.contributions c USING (path, version)
+WHERE s.state = 'finished'
+ORDER BY s.path, c.first_step, c.layer, c.class;
+
+CREATE TABLE entropy AS
+SELECT s.sweep, r.run_id, e.* EXCLUDE (path, version)
+FROM work.present s JOIN work.runs r USING (path, version) JOIN work.entropy e USING (path, version)
+WHERE s.state = 'finished'
+ORDER BY s.path, e.step, e.layer, e.class;
+
+CREATE TABLE decisions AS
+SELECT s.sweep, r.run_id, d.* EXCLUDE (path, version)
+FROM work.present s JOIN work.runs r USING (path, version) JOIN work.decisions d USING (path, version)
+WHERE s.state = 'finished'
+ORDER BY s.path, d.entry;
+
+CREATE TABLE ledger_heads AS
+SELECT s.sweep, r.run_id, l.origin, l.size, l.root
+FROM work.present s JOIN work.runs r USING (path, version) JOIN work.ledger_heads l USING (path, version)
+WHERE s.state = 'finished'
+ORDER BY s.path;
 
 CREATE TABLE problems AS
 SELECT path AS directory, problem AS reason FROM work.present WHERE state = 'damaged' ORDER BY path;

@@ -1,0 +1,163 @@
+"""Governed runs in the database: sums that add up, decisions, profiles, heads; damage is told, others cost nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from explorer import rundir
+from explorer.audit.run_ledger import RunLedger
+from explorer.audit.shares import shares
+from explorer.entries.kinds import encode
+from explorer.entries.run import Decision
+from explorer.errors import StoreError
+from explorer.ledger.log import Log
+from explorer.store import frames, governed, queries, spool
+from explorer.store.ingest import ingest, rebuild
+from explorer.store.place import database
+from explorer.store.queries import Question
+from tests.audit.governed_run import CLASSES, LAYERS, NEWS, signer, write_governed_run
+from tests.builders import change_result, run_record, write_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs")
+    write_governed_run(directory, exact=True)
+    write_run(directory, run_record())
+    assert ingest(directory).problems == ()
+    return directory
+
+
+def governed_run(runs: Path) -> Path:
+    (run,) = (runs / "digits").glob("*governed*")
+    return run
+
+
+def ask(runs: Path, sql: str) -> tuple[tuple[Any, ...], ...]:
+    return queries.select(database(runs), Question(sql=sql)).rows
+
+
+def test_contributions_are_sums_over_segments(runs: Path) -> None:
+    frame = frames.contributions(database(runs))
+    assert set(frame["run_id"]) == {governed_run(runs).name}
+    spans = frame[["first_step", "last_step"]].groupby("first_step").max()["last_step"].to_dict()
+    assert {0: 4, 10: 11}.items() <= spans.items()
+    totals = frame.groupby(["class", "layer"])[["share_num", "exact_num", "examples"]].sum()
+    found = shares(RunLedger(governed_run(runs)))
+    for place, path in enumerate(CLASSES):
+        for at, layer in enumerate(LAYERS):
+            num = totals.loc[(path, layer), "share_num"]
+            whole = totals.xs(layer, level="layer")["share_num"].sum()
+            assert num / whole == pytest.approx(found.share[0, place, at], abs=1e-9)
+            assert totals.loc[(path, layer), "examples"] == found.examples[0, place, at]
+
+
+def test_profiles_decisions_and_heads(runs: Path) -> None:
+    assert ask(runs, "SELECT count(*), sum(chi) FILTER (class = '*'), max(step) FROM entropy") == ((32, 4.0, 9),)
+    taken = ask(runs, "SELECT entry, step, action, rule, parameters, subjects, layers, superseded FROM decisions")
+    assert taken == tuple(
+        (entry, step, "freeze", "entropy-settled", {"tolerance": 0.01}, [NEWS], ["head"], False)
+        for entry, step in ((5, 3), (14, 9))
+    )
+    checkpoint = RunLedger(governed_run(runs)).ledger.checkpoint()
+    assert ask(runs, "SELECT origin, size, root FROM ledger_heads") == (
+        (checkpoint.origin, checkpoint.size, checkpoint.root.hex()),
+    )
+    assert len(frames.decisions(database(runs), run_id="nobody")) == 0
+
+
+def test_rebuilt_it_is_the_same(runs: Path) -> None:
+    tables = {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in governed.TABLES}
+    assert all(tables.values())
+    rebuild(runs)
+    assert {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in governed.TABLES} == tables
+
+
+def test_an_ungoverned_run_costs_a_look_at_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, run_record())
+    monkeypatch.setattr(spool, "select", lambda *_: pytest.fail("asked a spool"))
+    assert ingest(tmp_path).problems == ()
+    assert ask(tmp_path, "SELECT count(*) FROM contributions") == ((0,),)
+
+
+def test_what_was_executed_again_supersedes(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, finished=False)
+    again = Decision(
+        step=5, action="re-execution", rule="other-bits", parameters={}, subjects=(), layers=(), evidence={}, blobs={}
+    )
+    with Log.open(run / rundir.LEDGER, signer=signer(run)) as log:
+        log.append([encode(again)])
+    rows = governed.governed_rows(run, ())["decisions"]
+    assert [(step, superseded) for _, step, *_, superseded in rows] == [(3, False), (9, True), (5, False)]
+
+
+def damage_schema(path: Path) -> None:
+    pq.write_table(pq.read_table(path).drop_columns(["norm"]), path)
+
+
+def damage_text(path: Path) -> None:
+    table = pq.read_table(path)
+    words = pa.array(["x"] * len(table))
+    pq.write_table(table.set_column(table.schema.get_field_index("share_num"), "share_num", words), path)
+
+
+def damage_link(path: Path) -> None:
+    path.rename(path.with_suffix(".old"))
+    path.symlink_to(path.with_suffix(".old"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_bytes(b"PAR1 and no more"), "cannot be read"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "cannot be read"),
+        (damage_schema, "expected step, layer, class"),
+        (damage_text, "cannot be read: Conversion Error"),
+        (damage_link, "not a regular file"),
+    ],
+    ids=["no parquet", "cut off", "columns", "text", "link"],
+)
+def test_a_damaged_spool_is_told_and_the_others_go_on(
+    tmp_path: Path, damage: Callable[[Path], object], reason: str
+) -> None:
+    run = write_governed_run(tmp_path)
+    write_run(tmp_path, run_record())
+    damage(run / rundir.CONTRIBUTIONS / "segment-00000000.parquet")
+    (problem,) = ingest(tmp_path).problems
+    assert reason in problem.reason
+    states = dict(ask(tmp_path, "SELECT run_id, state FROM runs"))
+    assert states.pop(run.name) == "damaged" and set(states.values()) == {"finished"}
+
+
+def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    (run / rundir.LEDGER / "checkpoint").write_bytes(b"nothing\n")
+    (problem,) = ingest(tmp_path).problems
+    assert "checkpoint" in problem.reason
+
+
+def test_too_many_rows_and_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_governed_run(tmp_path)
+    monkeypatch.setattr(spool, "MAX_ROWS", 10)
+    with pytest.raises(StoreError, match="rows; at most 10 are read"):
+        spool.segment_sums(run)
+    monkeypatch.setattr(spool, "MAX_FILES", 2)
+    with pytest.raises(StoreError, match="3 files; at most 2 are read"):
+        spool.segment_sums(run)
+
+
+def test_a_run_in_a_new_version_replaces_its_rows(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    ingest(tmp_path)
+    before = ask(tmp_path, "SELECT count(*) FROM contributions")
+    change_result(run, finished_at="2026-11-22T12:00:00Z")
+    ingest(tmp_path)
+    assert ask(tmp_path, "SELECT count(*) FROM contributions") == before == ((3 * len(LAYERS) * 3 - 4,),)
+
+
+def test_a_spool_without_rows(tmp_path: Path) -> None:
+    assert spool.segment_sums(tmp_path) == [] == spool.entropy_rows(tmp_path)
