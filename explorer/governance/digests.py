@@ -29,10 +29,10 @@ def training_state(state: State, *, step: int) -> TrainingState:
     """What training has come to after so many steps. What methods remember counts as the optimiser's."""
     remembered = {f"{name}/{key}": tensor for name, memory in state.memory.items() for key, tensor in memory.items()}
     for region in state.regions.values():
-        names = {id(parameter): name for name, parameter in region.parameters.items()}
         for index, optimizer in enumerate(region.optimizers):
-            for parameter, values in optimizer.state.items():
-                prefix = f"optimizer/{region.name}/{index}/{names[id(parameter)]}"
+            for name, parameter in region.parameters.items():
+                values = optimizer.state.get(parameter, {})
+                prefix = f"optimizer/{region.name}/{index}/{name}"
                 remembered |= {f"{prefix}/{key}": value for key, value in values.items() if isinstance(value, Tensor)}
     return TrainingState(
         parameters=tensors_root(dict(state.model.named_parameters())),

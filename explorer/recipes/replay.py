@@ -137,8 +137,10 @@ def replay(run: Path, *, steps: tuple[int, int] | None = None, data: Path | None
     Raises `RunError` or `LedgerError` for a run without a ledger, or of other data or documents, and for steps that are
     not on record. That something differs is no error, but in the report.
     """
-    record = records.read(RunRecord, run / rundir.RUN)
     ledger = run / rundir.LEDGER
+    if ledger.exists() and not (run / rundir.RUN).exists():
+        raise RunError(f"{run}: the ledger of a loop of somebody's own: only what a recipe describes is executed again")
+    record = records.read(RunRecord, run / rundir.RUN)
     genesis = _genesis(ledger, record)
     first, last = _range(ledger, steps)
     environment = elsewhere(run, record)

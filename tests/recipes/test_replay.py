@@ -184,3 +184,6 @@ def test_what_has_no_ledger_of_its_own_is_refused(run: Path, tmp_path: Path) -> 
     (plain / rundir.LEDGER).symlink_to(run / rundir.LEDGER)
     with pytest.raises(LedgerError, match="not the ledger of run"):
         replay(plain)
+    (plain / rundir.RUN).unlink()
+    with pytest.raises(RunError, match="only what a recipe describes is executed again"):
+        replay(plain)
