@@ -42,18 +42,16 @@ def ask(runs: Path, sql: str) -> tuple[tuple[Any, ...], ...]:
 
 
 def test_contributions_are_sums_over_segments(runs: Path) -> None:
-    frame = frames.contributions(database(runs))
-    assert set(frame["run_id"]) == {governed_run(runs).name}
-    spans = frame[["first_step", "last_step"]].groupby("first_step").max()["last_step"].to_dict()
-    assert {0: 4, 10: 11}.items() <= spans.items()
-    totals = frame.groupby(["class", "layer"])[["share_num", "exact_num", "examples"]].sum()
+    assert set(frames.contributions(database(runs))["run_id"]) == {governed_run(runs).name}
+    assert {(0, 4), (5, 9), (10, 11)} <= set(ask(runs, "SELECT DISTINCT first_step, last_step FROM contributions"))
+    sums = "SELECT class, layer, sum(share_num), sum(examples) FROM contributions GROUP BY ALL"
+    totals = {(path, layer): (num, examples) for path, layer, num, examples in ask(runs, sums)}
     found = shares(RunLedger(governed_run(runs)))
     for place, path in enumerate(CLASSES):
         for at, layer in enumerate(LAYERS):
-            num = totals.loc[(path, layer), "share_num"]
-            whole = totals.xs(layer, level="layer")["share_num"].sum()
-            assert num / whole == pytest.approx(found.share[0, place, at], abs=1e-9)
-            assert totals.loc[(path, layer), "examples"] == found.examples[0, place, at]
+            whole = sum(totals[each, layer][0] for each in CLASSES)
+            assert totals[path, layer][0] / whole == pytest.approx(found.share[0, place, at], abs=1e-9)
+            assert totals[path, layer][1] == found.examples[0, place, at]
 
 
 def test_profiles_decisions_and_heads(runs: Path) -> None:
