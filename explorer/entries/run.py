@@ -6,10 +6,10 @@ the blobs of the next `state`, which closes a segment of steps:
 
     numbers/<class>    the class's content of each step that it trained in, in order              (numbers.py)
     joint              the content over the classes of each step, in order                        (numbers.py)
-    sketches/<class>   the sketch of the class's weighted gradient, summed over the steps: float32, layers x 64
-    slots              the row of the tag table in each slot of each step, so that its root can be made again   (slots.py)
+    sketches/<class>   the sketch of the class's weighted gradient, summed over the steps         (numbers.py)
+    slots              the row of the tag table in each slot of each step, in order               (slots.py)
 
-Numbers in blobs are little-endian; a blob that would be empty is left out. A layer stands for itself or for an adapter
+A blob that would be empty is left out. A layer stands for itself or for an adapter
 of it, in the order of the genesis.
 """
 

@@ -14,7 +14,7 @@ from explorer.entries.run import Decision, Genesis, State
 from explorer.errors import LedgerError
 from explorer.governance.history import History, Recorded
 from explorer.ledger.log import Log
-from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.note import Signer
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Writer:
         try:
             if ledger.size == 0:
                 ledger.append([first])
-            elif next(History(directory).ledger.entries(0, 1)) != first:
+            elif next(LedgerDirectory(directory).entries(0, 1)) != first:
                 raise LedgerError(f"{directory}: the ledger of another run: its genesis is not the one of this run")
         except BaseException:
             ledger.close()
