@@ -41,7 +41,8 @@ class EntropyGate(Method):
     probes: Annotated[int, Field(ge=2, le=4096, description="training examples of the class to look at")] = 64
 
     def phase(self, moment: Moment) -> str:
-        return "gate profile" if moment.step in moments(moment.total_steps, count=self.profiles) else ""
+        now = moment.step == 0 or moment.step + 1 in moments(moment.total_steps, count=self.profiles)
+        return "gate profile" if now else ""
 
     def memory(self, state: State) -> dict[str, Tensor]:
         session = state.resource(Session)
@@ -60,8 +61,17 @@ class EntropyGate(Method):
             state.resource(Session).conditions.add(self.condition)
 
     def before_step(self, state: State) -> None:
+        if state.step == 0:
+            self._look(state)
+
+    def after_update(self, state: State) -> None:
+        """At the end of a step: what comes of it has to be known before the next one, so that a checkpoint can stay."""
+        if state.step + 1 in moments(state.total_steps, count=self.profiles):
+            self._look(state)
+
+    def _look(self, state: State) -> None:
         session, on = state.resource(Session), state.memory[self.name]["on"]
-        if on or self.of in session.absent or state.step not in moments(state.total_steps, count=self.profiles):
+        if on or self.of in session.absent:
             return
         outputs = layer_outputs(state, choose_probes(state, count=self.probes), self.of)
         rank = float(np.mean([spectrum(outputs[name]).effective_rank for name in self._layers(state)]))

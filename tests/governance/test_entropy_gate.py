@@ -78,13 +78,15 @@ def test_it_opens_once_and_for_good() -> None:
 
 
 def test_it_looks_at_its_moments_only() -> None:
+    """They are 0, 2, 4, ...; what is decided at the end of a step holds in the next one."""
     loop = gated(replace(GATE, effective_rank=9.0))
     loop.step()
     object.__setattr__(loop.methods[0], "effective_rank", 1.0)
+    assert decisions(loop) == []
     loop.step()
-    assert decisions(loop) == [], "the moments are 0, 2, 4, ..."
+    assert len(decisions(loop)) == 1 and trained(loop) == {MIT}
     loop.step()
-    assert len(decisions(loop)) == 1
+    assert trained(loop) == {NEWS, MIT}
 
 
 def test_a_resumed_run_knows_that_it_is_open() -> None:
