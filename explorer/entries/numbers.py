@@ -7,7 +7,7 @@ of `genesis.classes`; only classes that trained in the step have numbers (but se
     joint content           for each layer: |update|^2, then the Gram matrix above its diagonal, row by row:
                             <0,1> <0,2> ... <1,2> ... over the classes with numbers
 
-    weight   factor of the policy on the class's gradient G       norm    |G|, after clipping, before the weight
+    weight   factor on the class's gradient G, 0 without one      norm    |G|, after clipping, before the weight
     dot      <weight G, update>                                   exact   <the class's part of the update, update>
 
 The diagonal of the Gram matrix is (weight norm)^2. Where the weight is 0 the class was denied: its norm, its dot and

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from explorer.engine.state import Region, Share
 from explorer.entries.numbers import Floats, StepNumbers
+from explorer.errors import TrainingError
 from explorer.governance.exact import check_linear, split_update, whole
-from explorer.governance.gram import Layout, inner_products, lay_out, step_numbers
+from explorer.governance.gram import inner_products, lay_out, step_numbers
 from explorer.governance.layers import GovernedLayer
 from explorer.governance.rows import Rows
 from explorer.governance.sketch import projections, sketch
@@ -59,7 +60,7 @@ class Measure:
             for name, optimizer in self._optimizers.items()
         }
         self._trained = torch.zeros(len(classes), dtype=torch.bool)  # who has parts that may move
-        self._present: dict[int, Share | None] = {}  # by class, in the order of the rows; None: absent, and has parts
+        self._present: dict[int, Mapping[str, float]] = {}  # by class, in the order of the rows: weights of gradients
 
     @property
     def memory(self) -> dict[str, Tensor]:
@@ -76,8 +77,14 @@ class Measure:
         self._present = {}
 
     def add(self, share: Share, gradients: Mapping[str, Tensor]) -> None:
+        """Raises `TrainingError` for a gradient that would be in nobody's numbers."""
+        if strange := gradients.keys() - self._layout.parameters.keys():
+            raise TrainingError(
+                f"{min(strange)} took a gradient, and the layers that were met do not have it: expected a forward pass"
+                " that runs the same modules in training and in evaluation"
+            )
         self._rows.add(gradients)
-        self._present[self._indices[share.name]] = share
+        self._present[self._indices[share.name]] = {name: share.weights.get(name, 1.0) for name in gradients}
 
     def before_update(self, scales: Mapping[str, Tensor]) -> None:
         self._rows.scale(scales)
@@ -85,7 +92,7 @@ class Measure:
         for index in self._moving():
             if index not in self._present:
                 self._rows.add({})
-                self._present[index] = None
+                self._present[index] = {}
         self._rows.before_update()
 
     def after_update(self) -> tuple[StepNumbers, Floats | None]:
@@ -95,7 +102,8 @@ class Measure:
         classes = tuple(sorted(self._present))
         weights = np.zeros((len(classes), len(self._layout.layers)), dtype=np.float32)
         for place, index in enumerate(classes):
-            weights[place] = _layer_weights(self._layout, self._present[index])
+            for name, weight in self._present[index].items():
+                weights[place, self._layout.owners[name]] = weight
         products = inner_products(self._rows.everything, self._layout.spans).double().cpu().numpy()
         rows = np.append(order, len(order))
         exact = self._split()[list(classes)] if self._parts else None
@@ -119,9 +127,8 @@ class Measure:
             if parameter.grad is None:
                 continue
             weighted = torch.zeros_like(parts.displacements)
-            for gradient, (index, share) in zip(gradients, self._present.items(), strict=True):
-                if share is not None:
-                    weighted[1 + index] = gradient * share.weights.get(name, 1.0)
+            for gradient, (index, weights) in zip(gradients, self._present.items(), strict=True):
+                weighted[1 + index] = gradient * weights.get(name, 0.0)
             moves = split_update(
                 parts,
                 weighted,
@@ -133,13 +140,3 @@ class Measure:
         for name, terms in zip(moved, torch.stack(list(moved.values())).cpu().numpy() if moved else (), strict=True):
             found[:, self._layout.owners[name]] += terms
         return found.astype(np.float32)
-
-
-def _layer_weights(layout: Layout, share: Share | None) -> Floats:
-    """The factor on the share's gradient in every layer, 0 where it may change nothing: L."""
-    weights = np.zeros(len(layout.layers), dtype=np.float32)
-    if share is not None:
-        for name, layer in layout.owners.items():
-            if name in share.parameters:
-                weights[layer] = share.weights.get(name, 1.0)
-    return weights

@@ -13,6 +13,7 @@ from explorer.engine.optimizer import SGDSpec, build_optimizer
 from explorer.engine.state import SHARED, Region, Share
 from explorer.engine.surgery import leaves
 from explorer.entries.numbers import StepNumbers
+from explorer.errors import TrainingError
 from explorer.governance.layers import governed_layers
 from explorer.governance.measure import Measure
 from explorer.models.gpt import GPT, Size
@@ -52,7 +53,7 @@ ROWS = {path: torch.arange(place, B, 3) for place, path in enumerate(CLASSES)}
 Problem = Images | Texts
 
 
-def step(problem: Problem) -> tuple[dict[str, dict[str, Tensor]], StepNumbers, Tensor]:
+def step(problem: Problem, *, around: str | None = None) -> tuple[dict[str, dict[str, Tensor]], StepNumbers, Tensor]:
     """One step of SGD: the gradients of each class, what was measured, and the update of all parameters."""
     model, gradients = problem.model, Gradients(problem.model)
     names = frozenset(gradients.parameters)
@@ -71,6 +72,8 @@ def step(problem: Problem) -> tuple[dict[str, dict[str, Tensor]], StepNumbers, T
         rows, mine = ROWS[share.name], found.setdefault(share.name, {})
         loss = problem.losses(model(problem.inputs[rows]), problem.labels[rows]).sum() / B
         gradients.take(loss, gradients.admit(share), mine)
+        for name in [name for name in mine if name.split(".")[0] == around]:
+            del mine[name]
         measured.add(share, mine)
         gradients.add(share, mine)
     before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
@@ -134,3 +137,23 @@ def test_they_do_not_where_an_operation_couples_examples() -> None:
     found, _, _ = step(problem)
     sums = {name: torch.stack([mine[name] for mine in found.values()]).sum(0) for name in whole}
     assert max(error(sums[name], expected) for name, expected in whole.items()) > 1e-2
+
+
+def test_a_layer_that_took_no_gradient_has_weight_zero() -> None:
+    """Admitted, and the forward pass went around it: nothing was done to it, and its weight says so."""
+    _, numbers, _ = step(Images(), around="3")
+    assert numbers.weights.tolist() == [[1, 1, 0, 1]] * 3
+    assert numbers.updates[2] == 0 and numbers.updates[[0, 1, 3]].all()
+
+
+def test_a_gradient_of_no_layer_is_not_passed_over() -> None:
+    problem = Images()
+    parameters = dict(problem.model.named_parameters())
+    region = Region(name=SHARED, parameters=parameters, optimizers=())
+    layers = governed_layers(problem.model, leaves(problem.model, problem.inputs[:1]))[:-1]
+    measured = Measure(layers, {SHARED: region}, classes=CLASSES, seed=0)
+    names = frozenset(parameters)
+    share = Share(name=CLASSES[0], code=0, slots=np.arange(2), parameters=names, buffers=frozenset())
+    measured.begin([share])
+    with pytest.raises(TrainingError, match=r"7\.bias took a gradient, and the layers that were met do not have it"):
+        measured.add(share, parameters)
