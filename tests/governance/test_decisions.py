@@ -64,11 +64,8 @@ def content(directory: Path, entry: Decision | Profile, name: str) -> bytes:
     secret = secrets.of(place)
     assert secret is not None
     salt = derived_salt(secret, kind=entry.KIND, class_path=path or "*", step=entry.step)
-    if isinstance(entry, Decision):
-        expected = entry.evidence[path]
-    else:
-        expected = entry.classes[path] if path else entry.joint
-    assert commit(salt, found).hex() == expected
+    named = entry.evidence if isinstance(entry, Decision) else {**entry.classes, "": entry.joint}
+    assert commit(salt, found).hex() == named[path]
     return found
 
 
