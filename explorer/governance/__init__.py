@@ -2,6 +2,7 @@
 
     documents, credentials   what a run was given, and whether it is believed
     session                  what the methods of a run share
+    layers, sealed           what a policy's layers and regions are in a model
 
 A new method is its file and a line in this table.
 """
