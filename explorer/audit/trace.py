@@ -21,7 +21,7 @@ from explorer.provenance.layers import ADAPTER
 from explorer.records import ResultRecord
 from explorer.store.spool import ALL
 
-FEW = 4  # segments that are recomputed without being asked
+RECOMPUTED = 1_000  # steps up to which sums are recomputed without being asked
 BINS = 10  # parts of the steps in which shares are shown
 LISTED = 5_000  # steps within which examples are listed
 
@@ -88,7 +88,7 @@ def trace(
     classes = [run.class_(class_)] if class_ is not None else list(range(len(run.genesis.classes)))
     whole, parts = shares(run, steps), shares(run, steps, bins=BINS)
     segments = list(run.segments(steps))
-    few = check or len(segments) <= FEW
+    few = check or sum(len(segment.steps) for segment in segments) <= RECOMPUTED
     names = {run.genesis.layers[at] for at in layers}
     admitted = first_admitted(run)
     return Trace(

@@ -7,6 +7,7 @@ from explorer.audit.simulate import LIMITS, Outcome
 from explorer.cli.output import print_table, visible
 
 WIDTH = 100
+COLUMNS = ("layer", "unknown", "length", "cosine", "the share that changes most")
 
 
 def print_outcomes(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> None:
@@ -15,28 +16,28 @@ def print_outcomes(outcomes: Sequence[Outcome], *, run: str, was: str, would: st
     for phase in dict.fromkeys(each.phase for each in outcomes):
         mine = [each for each in outcomes if each.phase == phase]
         print(visible(f"{phase}: {mine[0].steps} steps"))
-        columns = ("layer", "unknown", "length", "cosine", *mine[0].would)
         rows = [
-            (each.layer, each.unknown, _number(each.length), _number(each.cosine), *map(_shares, *_both(each)))
+            (each.layer, each.unknown, _number(each.length), _number(each.cosine), visible(_change(each)))
             for each in mine
         ]
-        print_table(columns, rows, right=columns[1:])
-    print("unknown: steps left out; length: of the gradient, over the recorded one; then the classes' shares in it,")
-    print("recorded > simulated. What this cannot know:")
+        print_table(COLUMNS, rows, right=COLUMNS[1:4])
+    print("unknown: steps left out; length: of the gradient, over the recorded one; all shares: --json")
+    print("What this cannot know:")
     for each in LIMITS:
         print(textwrap.fill(each, WIDTH, initial_indent="- ", subsequent_indent="  "))
 
 
-def _both(outcome: Outcome) -> tuple[list[float | None], list[float | None]]:
-    return list(outcome.was.values()), list(outcome.would.values())
-
-
-def _shares(was: float | None, would: float | None) -> str:
-    return f"{_percent(was)} > {_percent(would)}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
+def _change(outcome: Outcome) -> str:
+    """The class whose share of the gradient changes most, with what it was and would be."""
+    changes = {
+        path: abs(would - was)
+        for (path, was), would in zip(outcome.was.items(), outcome.would.values(), strict=True)
+        if was is not None and would is not None
+    }
+    path = max(changes, key=lambda each: changes[each], default="")
+    if not changes.get(path):
+        return "none" if changes else "-"
+    return f"{path}: {outcome.was[path]:.1%} > {outcome.would[path]:.1%}"
 
 
 def _number(value: float | None) -> str | None:

@@ -103,7 +103,9 @@ def numbers_of(step: int, admission: Admission, *, exact: bool) -> StepNumbers:
     examples, _ = counts_of(rows_of(step))
     classes = tuple(at for at in range(len(CLASSES)) if examples[at] and admission.weights[at].any())
     weights = admission.weights[list(classes)].astype(np.float32)
-    gradients = np.random.default_rng(step).normal(size=(len(classes), len(LAYERS), 7)) * (weights > 0)[:, :, None]
+    gradients = (
+        np.random.default_rng(step).normal(size=(len(classes), len(admission.layers), 7)) * (weights > 0)[:, :, None]
+    )
     norms = np.linalg.norm(gradients, axis=2).astype(np.float32)
     weighted = gradients * weights[:, :, None]
     gram = np.einsum("cle,dle->lcd", weighted, weighted).astype(np.float32)
@@ -164,18 +166,25 @@ def write_documents(run: Path) -> tuple[Genesis, np.ndarray]:
 
 
 def write_governed_run(
-    runs: Path, *, steps: int = STEPS, every: int = EVERY, exact: bool = False, finished: bool = True, seed: int = 0
+    runs: Path,
+    *,
+    steps: int = STEPS,
+    every: int = EVERY,
+    exact: bool = False,
+    finished: bool = True,
+    layers: tuple[str, ...] = LAYERS,
 ) -> Path:
     """A governed run of the sweep `digits`, trained by nobody."""
-    record = run_record(recipe="governed", full_steps=steps, seed=seed)
+    record = run_record(recipe="governed", full_steps=steps)
     run = write_run(runs, record)
     genesis, leaves = write_documents(run)
-    tables_ = Admissions(routing(), classes=CLASSES, layers=depths_of(LAYERS))
+    genesis = replace(genesis, layers=layers)
+    tables_ = Admissions(routing(), classes=CLASSES, layers=depths_of(layers))
     with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves) as journal:
         journal.begin(0, state(0))
         for step in range(steps):
-            if step % 6 == 3:
-                journal.profile(profile_of(step))
+            if step % max(6, steps // 10) == 3:
+                journal.profile(profile_of(step, len(layers)))
                 decide(journal, step)
             admission, rows = tables_.at(step / steps), rows_of(step)
             examples, quarantined = counts_of(rows)
@@ -199,9 +208,9 @@ def write_governed_run(
     return run
 
 
-def profile_of(step: int) -> LayerProfiles:
-    spectra = np.full((3, len(LAYERS), 3), 0.5 + step) + np.arange(3.0)[:, None, None]  # no two blobs are the same
-    joint = np.tile([1.5, 4.0, 1.2, 0.5, 0.1, 0.02], (len(LAYERS), 1))
+def profile_of(step: int, layers: int = len(LAYERS)) -> LayerProfiles:
+    spectra = np.full((3, layers, 3), 0.5 + step) + np.arange(3.0)[:, None, None]  # no two blobs are the same
+    joint = np.tile([1.5, 4.0, 1.2, 0.5, 0.1, 0.02], (layers, 1))
     return LayerProfiles(
         step=step, probes="b" * 64, classes=(0, 1, 2), examples=(4, 4, 4), spectra=spectra, joint=joint
     )
