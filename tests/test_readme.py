@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from explorer.document import parse_document
 from explorer.recipes import catalogue
 from explorer.sweep.spec import read_spec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PASSPHRASE = "only for this example; leave it out to be asked"
 
 
 def test_the_table_of_methods_is_the_generated_one() -> None:
@@ -49,21 +52,48 @@ def test_the_python_shown_imports() -> None:
     exec(compile(block, "README.md", "exec"), {})
 
 
-def test_the_walk_from_keys_to_a_proof_works_as_it_stands(tmp_path: Path) -> None:
-    text = section("Say who may vouch for what, and prove it")
-    claims, ledger = blocks(text, "sh")
-    (python,), (matrix,) = blocks(text, "python"), blocks(text, "text")
-    shutil.copytree(ROOT / "notebooks" / "policies", tmp_path / "notebooks" / "policies")
-    (tmp_path / "ledger.py").write_text(python)
+def walked(directory: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """A script of commands, as a reader would type them in this directory."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    done = subprocess.run(
-        ["sh", "-euc", f"{claims}\npython ledger.py\n{ledger}"],
-        cwd=tmp_path,
-        env={"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "COLUMNS": "120", "LC_ALL": "C.UTF-8"},
+    return subprocess.run(
+        ["sh", "-euc", script],
+        cwd=directory,
+        env={"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(directory), "COLUMNS": "120", "LC_ALL": "C.UTF-8"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
+
+
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The walk from keys to a proof, and where it ended."""
+    directory = tmp_path_factory.mktemp("walk")
+    text = section("Say who may vouch for what, and prove it")
+    claims, ledger = blocks(text, "sh")
+    (python,) = blocks(text, "python")
+    shutil.copytree(ROOT / "notebooks" / "policies", directory / "notebooks" / "policies")
+    (directory / "ledger.py").write_text(python)
+    return directory, walked(directory, f"{claims}\npython ledger.py\n{ledger}")
+
+
+def test_the_walk_from_keys_to_a_proof_works_as_it_stands(
+    proven: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    (matrix,) = blocks(section("Say who may vouch for what, and prove it"), "text")
+    _, done = proven
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line for line in matrix.splitlines() if line not in done.stdout] == []
     assert "cosigned by  example.com/model-risk" in done.stdout and "hello" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_walk_of_a_governed_run_goes_on_from_there(proven: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    directory, done = proven
+    assert done.returncode == 0, done.stderr
+    text = section("Train under what was signed")
+    (recipe,), (commands,) = blocks(text, "yaml"), blocks(text, "sh")
+    (directory / "licences.yaml").write_text(recipe)
+    done = walked(directory, f"policies=notebooks/policies\nexport EXPLORER_PASSPHRASE='{PASSPHRASE}'\n{commands}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ledger: verified" in done.stdout and "bits_per_byte" in done.stdout

@@ -148,13 +148,17 @@ def _same_bits(recipe: Path, state_digest: str) -> bool | None:
 
 
 def _defaults(parameters: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{p['name']}={p['default']}" for p in parameters) or "none"
+    from explorer.recipes.catalogue import default
+
+    return ", ".join(f"{p['name']}={default(p)}" for p in parameters) or "none"
 
 
 def _print_method(method: dict[str, Any]) -> None:
+    from explorer.recipes.catalogue import default
+
     print(f"{method['name']}: {method['description']}\n")
     if method["parameters"]:
-        rows = [(p["name"], p["type"], p["default"], p["range"] or None, p["meaning"]) for p in method["parameters"]]
+        rows = [(p["name"], p["type"], default(p), p["range"] or None, p["meaning"]) for p in method["parameters"]]
         print_table(("parameter", "type", "default", "range", "meaning"), rows)
     else:
         print("no parameters\n")

@@ -49,12 +49,13 @@ def markdown() -> str:
     """The table of methods in the README."""
     lines = ["| method | what it does | parameters (default) | source |", "|---|---|---|---|"]
     for method in describe_all():
-        parameters = ", ".join(f"`{p['name']}` ({_default(p)})" for p in method["parameters"]) or "-"
+        parameters = ", ".join(f"`{p['name']}` ({default(p)})" for p in method["parameters"]) or "-"
         lines.append(f"| `{method['name']}` | {method['summary']} | {parameters} | {method['source']} |")
     return "\n".join(lines) + "\n"
 
 
-def _default(parameter: dict[str, Any]) -> str:
+def default(parameter: dict[str, Any]) -> str:
+    """The default of a parameter in words."""
     return "required" if parameter["required"] else str(parameter["default"])
 
 
