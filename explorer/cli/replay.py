@@ -25,6 +25,9 @@ def replay(
         typer.Option("--steps", metavar="A:B", help="From step A to before step B. Default: all that are on record."),
     ] = None,
     data: Data = None,
+    governance: Annotated[
+        Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
@@ -35,7 +38,7 @@ def replay(
 
     from explorer.recipes.replay import replay as execute
 
-    found = execute(run, steps=None if steps is None else parse_steps(steps), data=data)
+    found = execute(run, steps=None if steps is None else parse_steps(steps), data=data, private=governance)
     if json:
         print_json({**asdict(found), "equal": found.equal})
     else:

@@ -131,9 +131,12 @@ class Comparison:
     def close(self) -> None: ...
 
 
-def replay(run: Path, *, steps: tuple[int, int] | None = None, data: Path | None = None) -> Replayed:
+def replay(
+    run: Path, *, steps: tuple[int, int] | None = None, data: Path | None = None, private: Path | None = None
+) -> Replayed:
     """Execute steps [first, last) of a recorded run again; all that are on record, unless told otherwise.
 
+    `private` is where the salts of the tags are now, if not where the run had them.
     Raises `RunError` or `LedgerError` for a run without a ledger, or of other data or documents, and for steps that are
     not on record. That something differs is no error, but in the report.
     """
@@ -144,7 +147,10 @@ def replay(run: Path, *, steps: tuple[int, int] | None = None, data: Path | None
     genesis = _genesis(ledger, record)
     first, last = _range(ledger, steps)
     environment = elsewhere(run, record)
-    loop = build_loop(record, data=data, documents=documents_in(run, record), elsewhere=bool(environment))
+    documents = documents_in(run, record)
+    if documents is not None and private is not None:
+        documents = dataclasses.replace(documents, private=private.resolve())
+    loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
     secrets, missing = _secrets(run, genesis)
     comparison = Comparison(ledger, _commitments(genesis, missing))
     difference = _initial(loop, genesis)

@@ -22,11 +22,13 @@ from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind
 from tests.entries.examples import EXAMPLES
 from tests.governance.desk import policy
-from tests.governance.tagged import CLASSES, tagged_loop, tags
+from tests.governance.tagged import CLASSES, tagged_loop
+from tests.governance.tagged import tags as usual_tags
 from tests.ledger.signers import signer
 from tests.loop_for_tests import small_net
 from tests.provenance.tables import TAXONOMY
@@ -79,14 +81,14 @@ def genesis_of(loop: Loop) -> Genesis:
     return replace(usual, classes=CLASSES, layers=layers, initial=training_state(loop.state, step=0).parameters)
 
 
-def journal_of(run: Path, loop: Loop) -> Journal:
-    leaves = tags(EXAMPLES_COUNT).tags.leaves
+def journal_of(run: Path, loop: Loop, tags: VerifiedTags | None = None) -> Journal:
+    leaves = (tags or usual_tags(EXAMPLES_COUNT)).tags.leaves
     return Journal.open(run, genesis=genesis_of(loop), signer=signer(), leaves=leaves)
 
 
-def train(run: Path, loop: Loop, **options: Any) -> Loop:
+def train(run: Path, loop: Loop, *, tags: VerifiedTags | None = None, **options: Any) -> Loop:
     """Fit the loop, or finish it from its checkpoint."""
-    with journal_of(run, loop) as journal:
+    with journal_of(run, loop, tags) as journal:
         loop.state.resource(Session).journal = journal
         fit(loop, FitOptions(directory=run, run_id="run", **options))
     return loop

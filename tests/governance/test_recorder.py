@@ -1,16 +1,21 @@
 """The recorder: what it writes is what happened, it changes nothing, and checkpoints wait for it."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from explorer import rundir
+from explorer.data.batches import Typing
 from explorer.engine.checkpoint import load_checkpoint
 from explorer.engine.fit import FitOptions, fit
+from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
+from explorer.engine.state import State as TrainingSoFar
 from explorer.entries.envelope import read_head
 from explorer.entries.kinds import decode
 from explorer.entries.run import Decision, End, Profile, State, Step
@@ -20,23 +25,25 @@ from explorer.errors import LedgerError, RecipeError
 from explorer.governance.digests import tensor_leaf, training_state
 from explorer.governance.entropy import Entropy
 from explorer.governance.layers import governed_layers
-from explorer.governance.recorder import updated
+from explorer.governance.recorder import Recorder, updated
 from explorer.governance.session import DecisionNote, Session
 from explorer.methods.ema import EMA
+from explorer.provenance.policy import Rule
+from explorer.provenance.taxonomy import QUARANTINE
 from explorer.records import METRICS
 from tests.governance.recorded import (
     CLASSES,
+    EVERY,
     EXAMPLES_COUNT,
     STEPS,
     Interrupted,
     governed,
     journal_of,
     leaves_of,
-    tags,
     train,
     with_secrets_of,
 )
-from tests.governance.tagged import tagged_loop
+from tests.governance.tagged import routing, tagged_loop, tags
 from tests.ledger.ledgers import check
 
 
@@ -194,6 +201,56 @@ def test_the_checkpoint_before_a_first_admission_stays(calm: Path) -> None:
     loop.restore(kept.tensors, step=kept.step)
     state = next(entry.state for entry in of(calm, State) if entry.step == 6)
     assert training_state(loop.state, step=6) == state
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening(Method):
+    """Switches a condition on at the end of a step."""
+
+    name: ClassVar[str] = "opening"
+    kind: ClassVar[Kind] = Kind.PLAN
+    at: int = 3
+
+    def after_update(self, state: TrainingSoFar) -> None:
+        if state.step == self.at:
+            state.resource(Session).conditions.add("ready")
+
+
+def test_a_checkpoint_stays_before_an_admission_that_was_decided_on_the_way(tmp_path: Path) -> None:
+    policy = routing(
+        Rule(classes=("licensed",), condition="ready", weight=1.0),
+        Rule(classes=("open",), weight=1.0),
+        conditions=("ready",),
+    )
+    run = tmp_path / "run"
+    train(run, governed([Opening()], session={"routing": policy}))
+    assert steps_in(run / rundir.KEPT) == [4]
+    assert [entry.step for entry in of(run, Step) if entry.numbers[0] is not None] == list(range(4, STEPS))
+    train(tmp_path / "shut", governed([Opening(at=99)], session={"routing": policy}))
+    assert steps_in(tmp_path / "shut" / rundir.KEPT) == []  # the control: nobody is admitted late
+
+
+def test_the_quarantine_is_counted(tmp_path: Path) -> None:
+    paths = (*CLASSES, QUARANTINE)
+    found = tags(EXAMPLES_COUNT, paths)
+    names = {code: path for path, code in found.codes.items()}
+    typing = Typing(codes=found.tags.classes.astype(np.int64), names=names)
+    run = tmp_path / "run"
+    train(run, governed(typing=typing), tags=found)
+    for entry in of(run, Step):
+        assert sum(entry.examples) + entry.quarantined == 8 and entry.quarantined in (2, 3)
+        assert len(entry.examples) == len(entry.numbers) == len(CLASSES)
+
+
+def test_a_run_without_policy_and_measurements_is_recorded_too(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(run, tagged_loop([Recorder(every=EVERY)], examples=EXAMPLES_COUNT, total_steps=STEPS))
+    assert check(run / rundir.LEDGER).ok
+    for entry in of(run, Step):
+        assert (entry.numbers, entry.joint, entry.weights) == ((None, None), None, None)
+        assert entry.phase == "progress [0, 1]" and set(entry.updated) == {"1"} and sum(entry.examples) == 8
+    assert {name for entry in of(run, State) for name in entry.blobs} == {"slots"}
+    assert not (run / rundir.CONTRIBUTIONS).exists() and not (run / rundir.KEPT).exists()
 
 
 def test_what_has_been_admitted_is_remembered_over_a_resume(tmp_path: Path) -> None:

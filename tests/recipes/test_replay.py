@@ -12,7 +12,7 @@ from explorer.engine.loop import Loop
 from explorer.entries.envelope import read_head
 from explorer.entries.kinds import Entry, Unknown, decode, encode
 from explorer.entries.run import End, State, Step
-from explorer.errors import LedgerError, RunError
+from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.salts import destroy_salt
 from explorer.recipes.replay import INITIAL, replay
 from explorer.records import RunRecord
@@ -151,6 +151,18 @@ def test_without_secrets_the_numbers_are_compared_by_their_blobs(run: Path, tmp_
     (made / rundir.SECRETS).unlink()
     found = replay(made)
     assert found.equal and found.secrets_missing == ("*", "licensed/news", "open", "open/mit")
+
+
+def test_salts_may_have_moved(run: Path, tmp_path: Path) -> None:
+    made, here = copied(run, tmp_path), tmp_path / "here"
+    here.mkdir()
+    (run.parent / "desk" / "salts").rename(here / "salts")
+    try:
+        with pytest.raises(ProvenanceError, match="salts"):
+            replay(made, steps=(0, 1))
+        assert replay(made, steps=(0, 1), private=here).equal
+    finally:
+        (here / "salts").rename(run.parent / "desk" / "salts")
 
 
 def test_without_secrets_a_change_is_still_found(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
