@@ -52,7 +52,7 @@ def provide_passphrase(path: Path) -> None:
 
     if is_encrypted(path):
         if not os.environ.get(PASSPHRASE):
-            os.environ[PASSPHRASE] = _ask(f"Passphrase of {path}: ")
+            os.environ[PASSPHRASE] = _ask(f"Passphrase of {path}: ", else_say=f"{path}: its passphrase is needed: set")
         read_key(path, os.environ[PASSPHRASE])
 
 
@@ -99,7 +99,7 @@ def _passphrase_in(path: Path) -> str:
     return passphrase
 
 
-def _ask(question: str) -> str:
+def _ask(question: str, *, else_say: str = "a passphrase is needed: say --passphrase-file FILE or set") -> str:
     if not sys.stdin.isatty():
-        raise ProvenanceError(f"a passphrase is needed: say --passphrase-file FILE or set {PASSPHRASE}")
+        raise ProvenanceError(f"{else_say} {PASSPHRASE}")
     return getpass.getpass(question)
