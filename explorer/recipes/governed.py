@@ -4,7 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from explorer.data.batches import Typing
-from explorer.data.dataset import Dataset
+from explorer.data.dataset import DataSource
+from explorer.data.sources import load
 from explorer.errors import RecipeError
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.documents import Documents, read_documents
@@ -45,10 +46,20 @@ def absent_of(recipe: Recipe) -> frozenset[str]:
     return frozenset(path for method in recipe.methods if isinstance(method, Routing) for path in method.without)
 
 
-@lru_cache(maxsize=16)  # a sweep plans many runs on few policies, and holds 16 megabytes of examples once
-def credentials(documents: Documents, dataset: Dataset, absent: frozenset[str]) -> Credentials:
-    """The documents, checked against the training examples; see `governance.credentials.check`."""
-    return check(documents, dataset.train, absent=absent)
+def credentials(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
+    """The documents, checked against the recipe's training examples; see `governance.credentials.check`.
+
+    A sweep plans many runs on few policies: what was checked in this process is not checked again, as long as it is the
+    same documents and the same data.
+    """
+    return _checked(documents, recipe.dataset, data, recipe.dataset.digest(data), absent_of(recipe))
+
+
+@lru_cache(maxsize=16)
+def _checked(
+    documents: Documents, source: DataSource, data: Path | None, digest: str, absent: frozenset[str]
+) -> Credentials:
+    return check(documents, load(source, data).train, absent=absent)
 
 
 def session_of(found: Credentials, *, absent: frozenset[str]) -> Session:

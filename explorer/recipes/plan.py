@@ -45,8 +45,7 @@ def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None =
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     resources: dict[type, Any] = {}
     if documents is not None:
-        absent = absent_of(recipe)
-        resources[Session] = session_of(credentials(documents, dataset, absent), absent=absent)
+        resources[Session] = session_of(credentials(recipe, documents, data), absent=absent_of(recipe))
     state = State(
         seed=0,
         total_steps=1,
@@ -98,7 +97,7 @@ def plan_run(
     if documents is None:
         refuse_governed(recipe)
     else:
-        common["governance"] = credentials(documents, dataset, absent_of(recipe)).identity
+        common["governance"] = credentials(recipe, documents, data).identity
     identity = {**common, "ssr": ssr, "seed": seed}
     model, source = recipe.model.name, recipe.dataset.name
     return RunRecord(

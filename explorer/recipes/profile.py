@@ -73,7 +73,7 @@ class _Subject:
         self._loop: Loop = build_loop(longest, data=data, documents=documents)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="explorer-")))
         keep_environment(scratch, recorded=False)
-        stack.enter_context(recording(self._loop, longest, scratch, documents, rehearsal=True))
+        stack.enter_context(recording(self._loop, longest, scratch, documents, data=data, rehearsal=True))
         self._phases = {name: self._warm(place) for name, place in _places(runs, self._loop).items()}
         once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))

@@ -16,7 +16,6 @@ import torch
 from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.data.batches import Batches, Typing
-from explorer.data.dataset import Dataset
 from explorer.data.sources import load
 from explorer.data.streams import torch_stream
 from explorer.engine.checkpoint import remove_all
@@ -68,7 +67,7 @@ def build_loop(
         _check_plan(record, recipe, data, documents)
     machine.fix_bits(threads=record.hardware.threads)
     dataset = load(recipe.dataset, data)
-    resources, typing = _governed(recipe, dataset, documents)
+    resources, typing = _governed(recipe, documents, data)
     device = machine.device()
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
@@ -111,7 +110,7 @@ def execute(
         recipe, documents = recipe_of(record), documents_in(directory, record)
         keep_environment(directory, recorded=is_recorded(recipe))
         loop = build_loop(record, data=data, documents=documents)
-        with recording(loop, record, directory, documents), _stop_signals() as stop:
+        with recording(loop, record, directory, documents, data=data), _stop_signals() as stop:
             fitted = fit(
                 loop,
                 FitOptions(
@@ -130,20 +129,25 @@ def execute(
         return result
 
 
-def _governed(recipe: Recipe, dataset: Dataset, documents: Documents | None) -> tuple[dict[type, Any], Typing | None]:
+def _governed(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
     """What the documents give to the loop: the session of its methods, and the classes of its examples."""
     if documents is None:
         return {}, None
-    absent = absent_of(recipe)
-    found = credentials(documents, dataset, absent)
+    found = credentials(recipe, documents, data)
     for reason, numbers in found.quarantine.items():
         log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
-    return {Session: session_of(found, absent=absent)}, typing_of(found)
+    return {Session: session_of(found, absent=absent_of(recipe))}, typing_of(found)
 
 
 @contextlib.contextmanager
 def recording(
-    loop: Loop, record: RunRecord, run: Path, documents: Documents | None, *, rehearsal: bool = False
+    loop: Loop,
+    record: RunRecord,
+    run: Path,
+    documents: Documents | None,
+    *,
+    data: Path | None,
+    rehearsal: bool = False,
 ) -> Iterator[None]:
     """Within the block a recipe that writes a ledger has one, in the run's directory; in a rehearsal signed by nobody.
 
@@ -153,7 +157,7 @@ def recording(
     if documents is None or not is_recorded(recipe):
         yield
         return
-    found = credentials(documents, loop.setting.batches.dataset, absent_of(recipe))
+    found = credentials(recipe, documents, data)
     signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
     with open_journal(loop, record, run, found, signer=signer) as journal:
         loop.state.resource(Session).journal = journal
@@ -193,7 +197,7 @@ def _check_surroundings(
         here["hardware"] = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
         here["versions"] = machine.versions()
     if documents is not None:
-        here["governance"] = credentials(documents, load(recipe.dataset, data), absent_of(recipe)).identity
+        here["governance"] = credentials(recipe, documents, data).identity
     for key, found in here.items():
         if record.identity.get(key) != found:
             raise RunError(
