@@ -64,6 +64,13 @@ class Sample:
     def examples(self, step: int) -> tuple[int, ...]:
         return (9, 6 + step % 2, 8, 5 - step % 2, 3)
 
+    def rows(self, step: int) -> np.ndarray:
+        """Rows of the tag table, in which the classes and the quarantine take turns: so many of each, mixed."""
+        chance, kinds = np.random.default_rng(step), len(self.classes) + 1
+        counts = (*self.examples(step), BATCH - sum(self.examples(step)))
+        own = [chance.choice(np.arange(kind, ROWS, kinds), count, replace=False) for kind, count in enumerate(counts)]
+        return chance.permutation(np.concatenate(own))
+
     def gradients(self, step: int) -> np.ndarray:
         """Unweighted, C L 24: what the classes have in common, what is their own, and chance."""
         chance = np.random.default_rng(step)
@@ -147,7 +154,7 @@ def _record_step(journal: Journal, sample: Sample, step: int) -> None:
     admission, (numbers, sketches) = sample.admission(step), sample.numbers(step)
     journal.step(
         step,
-        rows=np.random.default_rng(step).integers(0, ROWS, BATCH),
+        rows=sample.rows(step),
         examples=sample.examples(step),
         quarantined=BATCH - sum(sample.examples(step)),
         updated=(admission.weights.max(axis=0) > 0).tolist(),

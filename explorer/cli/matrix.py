@@ -17,18 +17,13 @@ from explorer.cli.output import GAP
 from explorer.document import Key, spell
 from explorer.provenance.drafts import Opened
 from explorer.provenance.findings import Finding, of_matrix, of_policy
-from explorer.provenance.intervals import exact, written
+from explorer.provenance.intervals import exact
 from explorer.provenance.matrix import Matrix, Table
-from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
+from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import Decision
-from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.words import QUARANTINE, region_words, rule_words
 from explorer.schema import to_json
-
-QUARANTINE = {
-    Quarantine.REFUSE: "an example that nobody vouches for stops the loader",
-    Quarantine.WEIGHT_ZERO: "an example that nobody vouches for keeps its slot with weight 0",
-}
 
 
 def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> None:
@@ -152,28 +147,10 @@ def _cell(cell: Decision) -> str:
 def _print_rules(policy: Opened[RoutingPolicy]) -> None:
     print("rules, read from the top: the first that matches decides, and where none matches (-) the weight is 0")
     for at, rule in enumerate(policy.value.rules):
-        print(f"  r{at}  {_place(policy, ('rules', at))}: {_rule_words(rule)}")
+        print(f"  r{at}  {_place(policy, ('rules', at))}: {rule_words(rule)}")
     for at, region in enumerate(policy.value.sealed):
-        print(f"  s:{region.name}  {_place(policy, ('sealed', at))}: {_region_words(region)}")
+        print(f"  s:{region.name}  {_place(policy, ('sealed', at))}: {region_words(region)}")
     print()
-
-
-def _rule_words(rule: Rule) -> str:
-    parts = [", ".join(rule.classes)]
-    parts += [f"layers {', '.join(rule.layers)}"] if rule.layers else []
-    parts += [f"depth {written(rule.depth)}"] if rule.depth else []
-    parts += [f"progress {written(rule.progress)}"] if rule.progress else []
-    parts += [f"when {rule.condition}"] if rule.condition else []
-    return f"{'; '.join(parts)}: weight {exact(rule.weight)}{'~' if 0 < rule.weight < 1 else ''}"
-
-
-def _region_words(region: SealedRegion) -> str:
-    held = f"module {region.module}" if region.module else f"adapters of rank {region.rank} on {_list(region.layers)}"
-    return f"sealed for {region.branch}: {held}"
-
-
-def _list(names: Sequence[str] | None) -> str:
-    return ", ".join(names or ())
 
 
 def _place(policy: Opened[RoutingPolicy], key: Key) -> str:

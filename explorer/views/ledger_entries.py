@@ -28,7 +28,7 @@ UNREAD = "not opened: the secret of the class is not here"
 GONE = "not opened: the numbers are not here"
 
 COLUMNS = (
-    Column(title="Entry", number=True),
+    Column(title="Entry"),
     Column(title="Step", number=True),
     Column(title="Examples", number=True),
     Column(title="Weight", number=True),

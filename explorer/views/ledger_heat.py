@@ -23,7 +23,7 @@ STATES = {
 }
 
 CAPTION = (
-    "Share of each class in the summed gradient of each layer over the chosen steps; a row adds up to 100%. Blue is "
+    "Share of each class in the summed gradient of each layer over these steps; a row adds up to 100%. Blue is "
     "for the sum, orange against it. Hatched: denied by the policy in all of these steps, so the share is exactly "
     "zero. A dot: nothing of the class to measure. Input at the top, output and adapters at the bottom."
 )

@@ -1,6 +1,6 @@
 """The timeline: what the run decided while it ran, when the policy's phases began, and on whose numbers it decided."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import altair as alt
 import pandas as pd
@@ -28,7 +28,7 @@ CAPTION = (
 )
 
 COLUMNS = (
-    Column(title="Entry", number=True),
+    Column(title="Entry"),
     Column(title="Step", number=True),
     Column(title="Decision"),
     Column(title="About"),
@@ -100,10 +100,10 @@ def timeline(
     return theme.styled(alt.LayerChart(layer=layers).properties(width=width, height=height, description=words))
 
 
-def decisions_table(decisions: Sequence[Decided]) -> Markup:
-    """The same as a table, the last ones where there are many."""
+def decisions_table(decisions: Sequence[Decided], *, link: Callable[[int], str | Markup] = str) -> Markup:
+    """The same as a table, the last ones where there are many. `link` shows the number of an entry."""
     shown = decisions[-MAX_ROWS:]
-    body = table(COLUMNS, [_row(each) for each in shown])
+    body = table(COLUMNS, [_row(each, link(each.index)) for each in shown])
     rest = len(decisions) - len(shown)
     note = Markup('<p class="x-note">and {} before these</p>').format(rest) if rest else Markup("")
     return body + note
@@ -121,6 +121,6 @@ def decided_by(each: Decided) -> str:
     return f"{rule}, on numbers of {', '.join(each.evidence)}" if each.evidence else rule
 
 
-def _row(each: Decided) -> Row:
+def _row(each: Decided, entry: str | Markup) -> Row:
     what = f"{each.action}, undone by a re-execution" if each.superseded else each.action
-    return Row(cells=(str(each.index), f"{each.step:,}", what, about(each), decided_by(each)), quiet=each.superseded)
+    return Row(cells=(entry, f"{each.step:,}", what, about(each), decided_by(each)), quiet=each.superseded)

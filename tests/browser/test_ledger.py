@@ -1,4 +1,4 @@
-"""The ledger's notebook in a real browser: choose steps, click a cell, come to its entries and their proof."""
+"""The ledger's notebook and the governance report in a real browser: from a cell to its entries and their proof."""
 
 from pathlib import Path
 
@@ -48,3 +48,44 @@ def test_from_the_badge_to_a_proof(view: Locator, page: Page, trust: Path, scree
     page.screenshot(path=screenshots / "ledger-cell.png")
     scroll_to(page, ".x-halves")
     page.screenshot(path=screenshots / "ledger-lower.png")
+
+
+def test_a_stretch_of_steps_and_the_dark(view: Locator, page: Page, screenshots: Path) -> None:
+    """Before step 16 the policy lets open/bsd in nowhere; afterwards it does above the middle."""
+    expect(cell(view, "norm", "open/bsd")).to_have_attribute("aria-label", re.compile("Share: [1-9]"))
+    field = view.get_by_label("To step")
+    field.fill("15")
+    field.press("Enter")
+    expect(cell(view, "norm", "open/bsd")).to_have_attribute("aria-label", re.compile("Share: denied"))
+    view.get_by_role("button", name="Classes told apart").click()
+    expect(view.locator(".role-axis-title").filter(has_text="chi less its mean")).to_be_visible()
+    page.evaluate("() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}) }")
+    page.wait_for_selector('body[data-jp-theme-light="false"]', state="attached")
+    page.wait_for_timeout(500)
+    page.screenshot(path=screenshots / "ledger-dark.png")
+    page.evaluate("() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'}) }")
+    page.wait_for_selector('body[data-jp-theme-light="true"]', state="attached")
+    page.wait_for_timeout(1000)  # the setting is saved after a moment
+
+
+def test_the_report_needs_no_script_and_can_be_read_in_the_dark_and_on_paper(
+    browser: Browser, workplace: Path, trust: Path, screenshots: Path
+) -> None:
+    report = workplace / "governance.html"
+    write_run_report(trust.parents[1], report, trust=trust)
+    context = browser.new_context(viewport=VIEWPORT, java_script_enabled=False, color_scheme="dark")
+    fence = Fence(context)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    expect(page.locator("figure svg.marks")).to_have_count(4)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("What moved this model")
+    page.screenshot(path=screenshots / "governance-dark.png", full_page=True)
+    page.locator("a.cite").first.click()
+    assert page.url.endswith("#entry-2")
+    page.emulate_media(color_scheme="light", media="screen")
+    page.screenshot(path=screenshots / "governance.png", full_page=True)
+    width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert width == 0  # nothing is cut off at the right
+    assert page.pdf(path=screenshots / "governance.pdf", format="A4").startswith(b"%PDF")
+    assert fence.blocked == []
+    context.close()

@@ -100,10 +100,8 @@ def test_numbers_that_are_erased_leave_the_entries(governed_copy: Path) -> None:
 
 
 def test_a_tampered_ledger_is_called_broken_whoever_is_trusted(governed_copy: Path) -> None:
-    bundle = next((governed_copy / rundir.LEDGER / "tile" / "entries").rglob("*.p/*"))
-    content = bundle.read_bytes()
-    bundle.write_bytes(content.replace(b'"examples":[9,6,8,5,3]', b'"examples":[9,6,8,5,4]', 1))
-    assert bundle.read_bytes() != content
+    for bundle in (governed_copy / rundir.LEDGER / "tile" / "entries").rglob("*.p/*"):
+        bundle.write_bytes(bundle.read_bytes().replace(b'"examples":[9,6,8,5,3]', b'"examples":[9,6,8,5,4]', 1))
     run = RunLedger(governed_copy)
     for trust in (None, Sample().trust):
         words = badge_words(badge(run, trust=trust, now=NOW))

@@ -1,0 +1,141 @@
+"""What each class did in a run: how much of each band of the depth it moved, and what deleting it could come to.
+
+Of deletion only the level is said that the structure of the run allows, in the terms of the project: G2 is exact by
+structure, G3 exact by replay. Nothing is deleted by saying so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from explorer.audit.history import Decided
+from explorer.audit.run_ledger import RunLedger
+from explorer.provenance.layers import ADAPTER, depths_of
+from explorer.provenance.routing import Routing
+from explorer.provenance.sealed import region_of
+from explorer.report.run_references import Reference, refer
+from explorer.store.spool import binned_sums
+from explorer.views.ledger_steps import Steps
+
+BANDS = ("input quarter", "second quarter", "third quarter", "output quarter")
+SEALED = "sealed regions"
+
+Level = Literal["G2", "G3", "not established"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassLine:
+    """A class in the table of what trained what."""
+
+    path: str
+    examples: int  # in the batches, with repetition, read or not
+    tagged: int | None  # records of the tag table; None: the tags could not be read
+    share: float | None  # of the summed gradient over all layers; None: nothing was recorded
+    bands: dict[str, float | None]  # the same by band
+    denied: tuple[str, ...]  # bands in all of whose layers the weight was 0 in all steps
+    first_admitted: int | None  # the first step in which it might train some layer
+    level: Level
+    deletion: str  # what deleting it could come to, in words
+    reference: Reference
+
+
+def class_lines(
+    run: RunLedger,
+    recorded: Steps,
+    *,
+    routing: Routing | None,
+    decisions: Sequence[Decided],
+    tagged: dict[str, int] | None,
+    established: bool,
+) -> tuple[ClassLine, ...]:
+    """A line for each class. `established`: whether the record can be believed about what was denied.
+
+    Raises `StoreError` for a spool that is damaged or not this run's.
+    """
+    bands = band_of_layers(run, routing)
+    sums = _sums(run, bands)
+    shared = np.array([band != SEALED for band in bands.values()])
+    everywhere = np.ones(len(shared), bool)
+    weights, places = recorded.weights(range(run.steps)), np.array(list(bands.values()))
+    lines = []
+    for index, path in enumerate(run.genesis.classes):
+        admitted = recorded.first_admitted(index, everywhere)
+        reached = recorded.first_admitted(index, shared)
+        level, words = _deletion(path, admitted, reached, decisions, established=established)
+        lines.append(
+            ClassLine(
+                path=path,
+                examples=int(recorded.examples[:, index].sum()),
+                tagged=None if tagged is None else tagged.get(path, 0),
+                share=_share(sums, path, bands.values()),
+                bands={band: _share(sums, path, [band]) for band in dict.fromkeys(bands.values())},
+                denied=tuple(band for band in dict.fromkeys(places) if not weights[index, places == band].any()),
+                first_admitted=admitted,
+                level=level,
+                deletion=words,
+                reference=refer(_entries(run, recorded, admitted)),
+            )
+        )
+    return tuple(lines)
+
+
+def band_of_layers(run: RunLedger, routing: Routing | None) -> dict[str, str]:
+    """The band of each layer, in the order of the genesis: a quarter of the depth, or the sealed regions."""
+    names = run.genesis.layers
+    regions = () if routing is None else routing.policy.sealed
+    depths = {layer.name: layer.depth for layer in depths_of([name for name in names if ADAPTER not in name])}
+    found = {}
+    for name in names:
+        sealed = ADAPTER in name or region_of(regions, name) is not None
+        found[name] = SEALED if sealed else BANDS[min(3, int(depths[name] * 4))]
+    return found
+
+
+def _sums(run: RunLedger, bands: dict[str, str]) -> dict[tuple[str, str], float]:
+    """Numerators of the shares, by class and band; those of all classes add up to the denominator."""
+    found: dict[tuple[str, str], float] = {}
+    for _, layer, class_, _, _, _, numerator, *_ in binned_sums(run.run, range(run.steps), bins=1):
+        key = class_, bands[layer]
+        found[key] = found.get(key, 0.0) + (np.nan if numerator is None else numerator)
+    return found
+
+
+def _share(sums: dict[tuple[str, str], float], path: str, bands: Iterable[str]) -> float | None:
+    wanted = set(bands)
+    mine = [value for (class_, band), value in sums.items() if class_ == path and band in wanted]
+    whole = sum(value for (_, band), value in sums.items() if band in wanted)
+    if not mine or not np.isfinite(whole) or whole == 0:
+        return None
+    return float(sum(mine) / whole)
+
+
+def _entries(run: RunLedger, recorded: Steps, admitted: int | None) -> list[int]:
+    """The entries behind a class's line: its steps from the first one on that it might train in, and the states."""
+    first = 0 if admitted is None else admitted
+    return [int(recorded.entries[first]), int(recorded.entries[-1]), *(index for _, index in run.outline.states[-1:])]
+
+
+def _deletion(
+    path: str, admitted: int | None, reached: int | None, decisions: Sequence[Decided], *, established: bool
+) -> tuple[Level, str]:
+    if not established:
+        return "not established", "what was denied is not established by this record: see Integrity"
+    channels = [
+        each.index for each in decisions if path in each.evidence and any(other != path for other in _about(each))
+    ]
+    if reached is not None:
+        when = "from the first step on" if reached == 0 else f"from step {reached:,} on"
+        again = "which is all of the training" if reached == 0 else f"from a state before step {reached:,}"
+        return "G3", f"reached shared layers {when}: exact only by training again without it, {again}"
+    if channels:
+        return "G3", f"kept out of shared layers, but decisions about others looked at it (entry {channels[0]})"
+    if admitted is None:
+        return "G2", "denied everywhere: nothing that is kept has learned from it, and nothing is to be removed"
+    return "G2", "in its sealed region alone: dropping that region leaves what a run without it would have"
+
+
+def _about(each: Decided) -> tuple[str, ...]:
+    """The classes that a decision is about; an empty text stands for all of them."""
+    return each.subjects or ("",)

@@ -1,0 +1,31 @@
+"""The governance report of one run: what trained what, who vouched, policy and decisions, entropy, integrity.
+
+html    one page that needs nothing else, to be read, printed and sent
+json    the same figures for other tools
+
+Every figure names the entries of the ledger that it rests on, and the page ends with a list of them.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from explorer import rundir
+from explorer.errors import StoreError, unknown
+from explorer.report.run_content import RunContent, gather
+from explorer.report.run_html import as_html
+from explorer.report.run_json import as_json
+
+FORMATS: dict[str, Callable[[RunContent], str]] = {"html": as_html, "json": as_json}
+
+
+def write_run_report(run_directory: Path, page: Path, *, trust: Path | None = None, format: str = "html") -> None:
+    """Write the report of a governed run whole or not at all. `trust` is the trust file of those whom the reader
+    believes; without one the page says that nothing was verified.
+
+    Raises `StoreError` for an unknown format, `ExplorerError` where the ledger cannot be read.
+    """
+    if format not in FORMATS:
+        raise StoreError(unknown("format", format, FORMATS))
+    content = gather(run_directory, trust=trust, now=int(time.time()))
+    rundir.write_bytes(page, FORMATS[format](content).encode())

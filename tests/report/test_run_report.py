@@ -1,0 +1,231 @@
+"""The governance report of a run: that every figure leads to the ledger, and that nothing is claimed beyond it."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+from explorer import rundir
+from explorer.audit.history import decisions
+from explorer.audit.run_ledger import RunLedger
+from explorer.errors import RunError, StoreError
+from explorer.ledger.read import LedgerDirectory
+from explorer.merkle import leaf_hash
+from explorer.report.run_classes import class_lines
+from explorer.report.run_content import LIMITS, gather
+from explorer.report.run_references import MAX_LISTED, Reference, list_entries
+from explorer.report.run_report import write_run_report
+from explorer.views.ledger_steps import read_all_steps
+from tests.cli.command import explorer
+from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
+from tests.provenance.people import NOW, public
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A governed run. Tests read it and leave it as it is."""
+    return write_governed_run(tmp_path_factory.mktemp("report") / "runs")
+
+
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
+
+
+def trust_of(run: Path) -> Path:
+    return run / rundir.GOVERNANCE / "trust.json"
+
+
+def written(run: Path, *, format: str = "html", trust: Path | None = None) -> str:
+    page = run.parents[1] / f"report.{format}"
+    write_run_report(run, page, trust=trust, format=format)
+    return page.read_text()
+
+
+def document(run: Path, *, trust: Path | None = None) -> dict[str, Any]:
+    return json.loads(written(run, format="json", trust=trust))
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> str:
+    return written(run, trust=trust_of(run))
+
+
+def test_the_page_says_first_what_trained_what_and_whether_it_holds(page: str) -> None:
+    assert re.search(r"<h1>What moved this model: open/apache \d+%, .*; denied everywhere: withheld\.</h1>", page)
+    assert page.index("<h1>") < page.index("Verified") < page.index("What trained what")
+    assert "Simulated provenance" not in page
+    for section in ("Who vouched", "Policy and decisions", "Entropy profile", "Deletion", "Integrity", "do it again"):
+        assert section in page
+    assert all(str(escape(words)) in page for words in LIMITS)
+
+
+def test_every_citation_leads_to_an_entry_with_its_hash(page: str, run: Path) -> None:
+    cited = re.findall(r'<a class="cite" href="#entry-(\d+)">entr(?:y|ies) (\d+)', page)
+    assert len(cited) > 15 and all(target == first for target, first in cited)
+    rows = dict(re.findall(r'<span id="entry-(\d+)">.*?<code>([0-9a-f]{64})</code>', page))
+    assert {target for target, _ in cited} <= set(rows)
+    leaves = list(LedgerDirectory(run / rundir.LEDGER).entries())
+    assert rows == {index: leaf_hash(leaves[int(index)]).hex() for index in rows}
+
+
+def test_shares_of_a_band_add_up_and_denied_is_not_zero_percent(run: Path) -> None:
+    lines = document(run)["classes"]
+    for band in lines[0]["bands"]:
+        assert sum(line["bands"][band] or 0 for line in lines) == pytest.approx(1)
+    assert sum(line["share"] or 0 for line in lines) == pytest.approx(1)
+    bsd = next(line for line in lines if line["path"] == "open/bsd")
+    assert bsd["denied"] == ["input quarter", "second quarter", "sealed regions"]
+    assert (bsd["examples"], bsd["tagged"], bsd["first_admitted"]) == (312, 34, 16)
+
+
+def test_of_deletion_only_what_the_structure_allows(run: Path) -> None:
+    lines = {line["path"]: (line["level"], line["deletion"]) for line in document(run, trust=trust_of(run))["classes"]}
+    assert lines["open/apache"] == (
+        "G3",
+        "reached shared layers from the first step on: exact only by training again without it, which is all of the "
+        "training",
+    )
+    assert "from a state before step 16" in lines["open/bsd"][1]
+    assert lines["personal/customer"][0] == lines["withheld"][0] == "G2"
+
+
+def test_a_class_that_decisions_about_others_looked_at_has_no_g2(run: Path) -> None:
+    ledger = RunLedger(run)
+    (first, *_) = decisions(ledger)
+    arguments: dict[str, Any] = {"routing": None, "tagged": None, "established": True}
+    recorded = read_all_steps(ledger)
+
+    def level(path: str, **change: Any) -> str:
+        found = class_lines(ledger, recorded, decisions=(replace(first, **change),), **arguments)
+        return next(line.level for line in found if line.path == path)
+
+    assert level("withheld", evidence=("withheld",), subjects=("open/mit",)) == "G3"
+    assert level("withheld", evidence=("withheld",), subjects=()) == "G3"  # about all classes
+    assert level("withheld", evidence=("withheld",), subjects=("withheld",)) == "G2"
+    assert level("personal/customer", evidence=("open/mit",), subjects=("open/mit",)) == "G2"
+
+
+def test_a_record_that_is_contradicted_establishes_nothing(copy: Path) -> None:
+    for bundle in (copy / rundir.LEDGER / "tile" / "entries").rglob("*.p/*"):
+        bundle.write_bytes(bundle.read_bytes().replace(b'"examples":[9,6,8,5,3]', b'"examples":[9,6,8,5,4]', 1))
+    found = document(copy, trust=trust_of(copy))
+    assert found["integrity"]["verdict"] == "broken" and found["integrity"]["findings"]
+    assert {line["level"] for line in found["classes"]} == {"not established"}
+    page = written(copy, trust=trust_of(copy))
+    assert "Broken" in page and "Verified" not in page and "does not hold" in page
+
+
+def test_a_spool_that_was_changed_is_said_beside_the_shares(copy: Path, run: Path) -> None:
+    """The second segment's numbers stand in for the first one's: the same columns, other sums."""
+    first, second, *_ = sorted((copy / rundir.CONTRIBUTIONS).iterdir())
+    assert document(copy)["integrity"]["sums_agree"]
+    shutil.copy(second, first)
+    assert not document(copy)["integrity"]["sums_agree"]
+    assert re.search(r'x-note x-warn">Shares are summed.*NOT what the ledger says', written(copy))
+
+
+def test_without_trust_nothing_is_verified(run: Path) -> None:
+    found = document(run)["integrity"]
+    assert found["verdict"] == "unchecked" and "Say whom to believe" in found["sentences"][1]
+
+
+def test_documents_that_a_stranger_signed_are_not_believed(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "trust.json"
+    governance = public("example.com/data-governance").public_key
+    other.write_text(trust_of(run).read_text().replace(governance, public("somebody else").public_key))
+    found = document(run, trust=other)
+    assert "example.com/data-governance" in found["not_vouched"] or "nobody" in found["not_vouched"]
+    assert found["vouchers"] == [] and found["policy"] is None
+
+
+def test_who_vouched_for_how_many_of_what(page: str, run: Path) -> None:
+    assert "open/mit: 33 records" in page
+    found = document(run)["vouchers"]
+    assert [line["what"] for line in found] == ["taxonomy", "policy", "tags"]
+    assert found[1]["signed_by"][0].startswith("example.com/model-risk (model-risk; key ")
+    sample = Sample()
+    assert [line["digest"] for line in found[:2]] == [sample.taxonomy.digest, sample.policy.digest]
+
+
+def test_the_policy_in_words_and_as_it_was_in_force(page: str) -> None:
+    assert "<li>open/bsd; depth [0.5, 1]; progress [0.3333333333333333, 1]: weight 1</li>" in page
+    assert "<li>customer: sealed for personal/customer: adapters of rank 4 on blocks.2.mlp.*</li>" in page
+    assert "Weights in force, steps 0 to 15" in page and "Weights in force, steps 16 to 47" in page
+    assert "0.5~" in page
+
+
+def test_it_asks_for_nothing_outside_itself_and_runs_no_script(page: str) -> None:
+    outside = re.compile(r"""(?:src|href|action)\s*=\s*["'](?!\#)|@import|url\((?!\#)|<script""")
+    assert not outside.search(page)
+    assert "default-src 'none'" in page and "script-src" not in page
+    assert outside.search('<img src="https://example.org/x.png">') and outside.search("<script>")  # it can fail
+
+
+def test_names_inside_the_pictures_are_unique_on_the_page(page: str) -> None:
+    found = re.findall(r'\bid="([^"]*)"', page)
+    assert len(found) == len(set(found)) > 50
+    assert page.count("<figure><svg") == 4
+
+
+def test_simulated_provenance_is_said_before_everything(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path / "runs", sample=Sample(classes=SIMULATED))
+    page = written(run)
+    assert page.index('x-simulated" role="note">Simulated provenance') < page.index("<h1>")
+    assert document(run)["simulated_provenance"]
+
+
+def test_hostile_names_cannot_leave_their_place(tmp_path: Path) -> None:
+    hostile = "</style><script>alert(1)</script>"
+    run = write_governed_run(tmp_path / "runs", sample=Sample(layers=(*LAYERS[:-1], hostile)))
+    page = written(run)
+    assert "&lt;/style&gt;&lt;script&gt;alert(1)" in page
+    assert "<script" not in page and page.count("<style") == page.count("</style>")
+
+
+def test_an_unfinished_run_has_no_end_and_says_so(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path / "runs", steps=20)
+    found = document(run)
+    assert found["metrics"] == {"values": {}, "reference": None}
+    assert "unfinished" in found["facts"]["Steps"]
+
+
+def test_a_long_list_keeps_the_ends_of_what_is_named(run: Path) -> None:
+    ledger = RunLedger(run)
+    listed, left = list_entries(ledger, [Reference(first=2, last=59)])
+    assert (len(listed), left) == (58, 0)
+    many = [Reference(first=0, last=60)] * 3
+    assert len(list_entries(ledger, many)[0]) == 61 <= MAX_LISTED
+
+
+def test_the_content_rests_on_all_steps(run: Path) -> None:
+    content = gather(run, trust=trust_of(run), now=NOW)
+    entries = content.opened.recorded.entries
+    assert len(entries) == STEPS
+    assert (content.steps.first, content.steps.last) == (int(entries[0]), 59)
+    assert content.quarantined == sum(32 - sum(Sample().examples(step)) for step in range(STEPS))
+
+
+def test_the_command_takes_a_run_by_directory_and_by_id(run: Path, tmp_path: Path) -> None:
+    runs = run.parents[1]
+    out = tmp_path / "x.json"
+    for name in (run, run.name, f"single/{run.name}"):
+        done = explorer("report", name, "--runs", runs, "--format", "json", "--out", out, "--trust", trust_of(run))
+        assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
+        assert json.loads(out.read_text())["integrity"]["verdict"] == "verified"
+        out.unlink()
+
+
+def test_bad_input_is_one_clear_error(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="unknown format 'md'; known: html, json"):
+        write_run_report(run, tmp_path / "x.md", format="md")
+    with pytest.raises(RunError, match="no governed run"):
+        write_run_report(tmp_path, tmp_path / "x.html")
+    done = explorer("report", "single", "--runs", run.parents[1], "--trust", trust_of(run))
+    assert done.returncode == 1 and "--trust is for the report of a governed run" in done.stderr
+    assert list(tmp_path.iterdir()) == []
