@@ -38,7 +38,10 @@ def has_settled(history_HKL: Tensor, *, within: float) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GovernedFreezing(Method):
-    """Deny a layer to a class that it has settled for, and give it back if it drifts."""
+    """Deny a layer to a class that it has settled for, and give it back if it drifts.
+
+    What settles when depends on the data: plans and forecasts take all steps as those of a model that learns.
+    """
 
     name: ClassVar[str] = "governed_freezing"
     kind: ClassVar[Kind] = Kind.PLAN

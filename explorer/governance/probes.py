@@ -53,11 +53,14 @@ def moments(total_steps: int, *, count: int) -> frozenset[int]:
 def choose_probes(state: State, *, count: int) -> Probes:
     """`count` examples of every class of the session, or all where it has fewer.
 
-    Raises `RecipeError` for a run without verified tags.
+    Raises `RecipeError` for a run without verified tags, and in a loop of one's own.
     """
-    session, batches = state.resource(Session), state.resource(Batches)
+    session = state.resource(Session)
     if session.tags is None:
         raise RecipeError("probes are drawn from tagged examples: this run has no tag table")
+    if Batches not in state.resources:
+        raise RecipeError("probes are read as a recipe's examples are: a loop of one's own reads its own")
+    batches = state.resource(Batches)
     examples = {path: _draw(batches, session.codes[path], count) for path in session.classes}
     numbers = np.sort(np.concatenate([*examples.values(), np.empty(0, np.int64)]))
     leaves = session.tags.tags.leaves

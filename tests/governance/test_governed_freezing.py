@@ -190,18 +190,21 @@ def test_another_class_decides_nothing() -> None:
     """News settles, or not, by its own probes: other content of mit's probes changes no decision about news. The
     model is the same in both runs, since mit is denied everything."""
 
-    def notes(shift: int) -> list[DecisionNote]:
+    def decided(shift: int) -> tuple[list[DecisionNote], torch.Tensor]:
         loop = tagged_loop([replace(ALWAYS, patience=2, settled=0.02)])
         codes = loop.setting.batches.typing.codes
         mine = torch.from_numpy(codes == session_of(loop).codes[MIT])
         loop.setting.batches.dataset.train.inputs[mine] += shift
         freeze_by_hand(loop, MIT, *LAYERS)
-        loop.state.memory["governed_freezing"]["history"].fill_(math.nan)
         run(loop, 8)
-        return [note for note in decisions(loop) if note.subjects == (NEWS,)]
+        history = loop.state.memory["governed_freezing"]["history"]
+        return [note for note in decisions(loop) if note.subjects == (NEWS,)], history
 
-    assert notes(0) == notes(100)
-    assert notes(0), "there is something to compare"
+    (one, history), (other, history_of_others) = decided(0), decided(100)
+    assert one == other
+    assert one, "there is something to compare"
+    assert torch.equal(history[:, 0], history_of_others[:, 0])
+    assert not torch.equal(history[:, 1], history_of_others[:, 1]), "the control: it was another profile"
 
 
 def test_it_resumes_to_the_same_bits() -> None:

@@ -70,6 +70,13 @@ def test_without_tags_there_are_no_probes() -> None:
         choose_probes(loop.state, count=8)
 
 
+def test_in_a_loop_of_ones_own_there_are_no_probes() -> None:
+    loop = tagged_loop([])
+    del loop.state.resources[Batches]
+    with pytest.raises(RecipeError, match="a loop of one's own reads its own"):
+        choose_probes(loop.state, count=8)
+
+
 class Everything(nn.Module):
     """Whatever a look could disturb: running statistics, dropout, a frozen part, a layer that runs twice."""
 
