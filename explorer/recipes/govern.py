@@ -27,7 +27,7 @@ from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.recipes.choice import written
 from explorer.recipes.governed import session_of
-from explorer.recipes.ledger import keep_environment, signer_of
+from explorer.recipes.ledger import begun, keep_environment, signer_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's
 
@@ -72,7 +72,7 @@ def govern(
         keep(papers, run)
         keep_environment(run, recorded=True)
         genesis = _genesis(state, run, found, optimizer, everything, examples)
-        return Journal.open(run, genesis=genesis, signer=signer, leaves=found.leaves)
+        return begun(run, genesis=genesis, signer=signer, found=found)
 
     return Governed(
         model,

@@ -7,6 +7,7 @@ machine, versions and documents. Environment and code are those that the run beg
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +86,20 @@ def open_journal(loop: Loop, record: RunRecord, run: Path, found: Credentials, *
 
     Raises `LedgerError` for the ledger of another run.
     """
-    quarantine = canonical(quarantine_json(found.quarantine)) if found.quarantine else None
-    genesis = _genesis(loop, record, run, found, quarantine)
-    journal = Journal.open(run, genesis=genesis, signer=signer, leaves=found.leaves)
-    if quarantine is not None:
-        write_blob(journal.directory, quarantine)
+    return begun(run, genesis=_genesis(loop, record, run, found), signer=signer, found=found)
+
+
+def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials) -> Journal:
+    """The journal, with what the first entry names beside it: which examples are in quarantine, and why."""
+    contents = {} if not found.quarantine else {QUARANTINE: canonical(quarantine_json(found.quarantine))}
+    blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
+    journal = Journal.open(run, genesis=replace(genesis, blobs=blobs), signer=signer, leaves=found.leaves)
+    for content in contents.values():
+        write_blob(journal.directory, content)
     return journal
 
 
-def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials, quarantine: bytes | None) -> Genesis:
+def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Genesis:
     environment = (run / rundir.ENVIRONMENT).read_bytes()
     named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
     session = loop.state.resource(Session)
@@ -113,7 +119,7 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials, quara
         classes=found.classes,
         layers=tuple(layer.name for layer in session.layers),
         parents=(),
-        blobs={} if quarantine is None else {QUARANTINE: Blob(sha256=_sha256(quarantine), size=len(quarantine))},
+        blobs={},
     )
 
 
