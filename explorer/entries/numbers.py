@@ -72,12 +72,13 @@ class StepNumbers:
             raise LedgerError("numbers of a step: the weight is 0, and the class has numbers there that are not")
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def diagonal(weights: Floats, norms: Floats) -> Floats:
     """The diagonal of the Gram matrix, (weight norm)^2, rounded once."""
-    with np.errstate(over="ignore"):
-        return np.square(weights.astype(np.float64) * norms.astype(np.float64)).astype(np.float32)
+    return np.square(weights.astype(np.float64) * norms.astype(np.float64)).astype(np.float32)
 
 
+@np.errstate(invalid="ignore")
 def share_terms(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Numerators <w_c G_c, G>, k L, and denominators |G|^2, L, of the classes' shares in the summed gradient G.
 

@@ -60,6 +60,7 @@ def inner_products(rows_RP: Tensor, spans: Sequence[slice]) -> Tensor:
     return products
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflowed is recorded as it was
 def step_numbers(
     products_LRR: NDArray[np.float64], weights_kL: Floats, *, classes: tuple[int, ...], exact_kL: Floats | None = None
 ) -> StepNumbers:

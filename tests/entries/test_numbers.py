@@ -160,6 +160,8 @@ def changed(numbers: StepNumbers, field: str, place: tuple[int, ...], value: flo
         ("norms", (0, 1), 7.0, r"not \(weight norm\)\^2"),
         ("norms", (1, 0), 7.0, "the weight is 0"),
         ("dots", (1, 0), 7.0, "the weight is 0"),
+        ("norms", (1, 0), float("inf"), r"not \(weight norm\)\^2"),
+        ("dots", (1, 0), float("nan"), "the weight is 0"),
     ],
 )
 def test_numbers_that_no_step_can_have(field: str, place: tuple[int, ...], value: float, message: str) -> None:

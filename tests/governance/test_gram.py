@@ -82,3 +82,15 @@ def test_no_class_at_all() -> None:
     products = inner_products(rows(0, torch.float32), layout.spans).double().numpy()
     numbers = step_numbers(products, np.zeros((0, 3), dtype=np.float32), classes=())
     assert numbers.gram.shape == (3, 0, 0) and (numbers.updates > 0).all()
+
+
+def test_what_overflows_is_recorded_as_it_was_and_nobody_is_warned() -> None:
+    layout, found = lay_out(layers()), rows(2, torch.float64)
+    found[1] *= 1e200
+    weights = np.array([[1, 0, 1], [1, 1, 0.5]], dtype=np.float32)
+    found[0, 112:116] = 0
+    numbers = step_numbers(inner_products(found, layout.spans).numpy(), weights, classes=(0, 1))
+    assert np.isinf(numbers.norms[1]).all() and np.isfinite(numbers.norms[0]).all()
+    assert not numbers.gram[1, 0].any()
+    numerators, denominators = share_terms(numbers.gram)
+    assert not np.isfinite(denominators).any() and numerators[0, 1] == 0
