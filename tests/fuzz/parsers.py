@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from explorer import document, note, schema
 from explorer.canonical import canonical
-from explorer.entries import fields, kinds
+from explorer.entries import fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
 from explorer.ledger import checkpoint, proof, tiles, tlog_policy
 from explorer.ledger.proof import Proof
@@ -72,7 +73,7 @@ def in_a_file(read: Callable[[Path], object], place: Path, mode: int = 0o600) ->
 
 def parsers(place: Path) -> dict[str, Parser]:
     """All of them, by name. Those that read files use a file at `place`."""
-    return {**_plain(), **_signed(), **_files(place)}
+    return {**_plain(), **_bulk(), **_signed(), **_files(place)}
 
 
 def _plain() -> dict[str, Parser]:
@@ -162,6 +163,54 @@ def _plain() -> dict[str, Parser]:
             read=lambda raw: layers.parse_layers(raw, where="l"),
             seeds=(b"embed\nblock.0\nhead\n", b'["embed", "block.0"]'),
             reads=("provenance.layers.parse_layers",),
+        ),
+    }
+
+
+def _bulk() -> dict[str, Parser]:
+    """Numbers in bulk: the blobs of two layers, as little-endian words."""
+    words = np.arange(1, 200, dtype="<f4").tobytes()
+    profile = (9).to_bytes(4, "little") + np.arange(12, dtype="<f8").tobytes()
+    steps = [(0, 2), (2,)]
+
+    def segment(raw: bytes) -> object:
+        """A class with one step, a class with two, and what they have in common."""
+        contents = {0: raw[:24], 2: raw[24:72]}
+        return list(numbers.decode_segment(contents, raw[72:], steps=steps, layers=2, exact=False))
+
+    return {
+        "numbers of a segment": Parser(
+            read=segment, seeds=(bytes(96), words[:96]), reads=("entries.numbers.decode_segment",)
+        ),
+        "numbers of a step": Parser(
+            read=lambda raw: numbers.decode_step({1: raw[:32]}, raw[32:], layers=2, exact=True),
+            seeds=(bytes(40), words[:40]),
+            reads=("entries.numbers.decode_step",),
+        ),
+        "numbers of a class": Parser(
+            read=lambda raw: numbers.decode_class(raw, layers=2, exact=False),
+            seeds=(words[:48],),
+            reads=("entries.numbers.decode_class",),
+        ),
+        "sketches": Parser(
+            read=lambda raw: numbers.decode_sketches(raw, layers=1),
+            seeds=(words[:256],),
+            reads=("entries.numbers.decode_sketches",),
+        ),
+        "profile of a class": Parser(
+            read=lambda raw: profiles.decode_class(raw, layers=2),
+            seeds=(profile[:52],),
+            reads=("entries.profiles.decode_class",),
+        ),
+        "profile of all": Parser(
+            read=lambda raw: profiles.decode_joint(raw, layers=2),
+            seeds=(profile,),
+            reads=("entries.profiles.decode_joint",),
+        ),
+        "slots": Parser(
+            read=lambda raw: slots.decode_slots(raw, counts=[2, 1]),
+            seeds=(np.array([2, 5, 3, 1, 4], "<u4").tobytes(),),
+            reads=("entries.slots.decode_slots",),
         ),
     }
 
