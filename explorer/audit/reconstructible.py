@@ -6,8 +6,9 @@ classes are here too, every commitment is opened. What was erased, secret and nu
 nothing: the commitments stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from explorer.audit.commitments import open_entries
 from explorer.audit.conditions import Judgement
 from explorer.audit.run_ledger import RunLedger, Segment
 from explorer.audit.segments import JOINT, SegmentNumbers, open_commitments, read_secrets
@@ -39,6 +40,9 @@ class Reconstructible:
         with self._judgement.reading():
             check_sequence(self._heads())
         self._ends()
+        if self._secrets is not None:
+            with judgement.reading():
+                self._compare(open_entries(run, self._secrets))
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge the steps of a segment."""
@@ -52,15 +56,15 @@ class Reconstructible:
                 self._judgement.count("numbers", sum(step.weights.size for _, step in numbers.by_step()))
         if self._secrets is not None:
             with self._judgement.reading(segment.state.index):
-                for index, path, expected, found in open_commitments(self._run, numbers, self._secrets):
-                    self._judgement.count("commitments")
-                    if found != expected:
-                        self._judgement.contradict(
-                            index,
-                            f"{path}: its numbers are not those that the step committed to",
-                            expected=expected,
-                            found=found,
-                        )
+                self._compare(open_commitments(self._run, numbers, self._secrets))
+
+    def _compare(self, opened: Iterable[tuple[int, str, str, str]]) -> None:
+        """Commitments, and what they should have been."""
+        for index, path, expected, found in opened:
+            self._judgement.count("commitments")
+            if found != expected:
+                words = f"{path}: its numbers are not those that the entry committed to"
+                self._judgement.contradict(index, words, expected=expected, found=found)
 
     def _ends(self) -> None:
         """The end, and a state behind the last step."""

@@ -6,7 +6,7 @@ follow from the step; whoever wants a liar changes entries and blobs, and signs 
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def trust() -> Trust:
     return replace(made, quorum=replace(made.quorum, checkpoints={Role.TRAINER: 1}))
 
 
-def policy(*rules: Rule) -> RoutingPolicy:
+def policy(*rules: Rule, conditions: tuple[str, ...] = ()) -> RoutingPolicy:
     usual = (
         Rule(classes=(NEWS,), depth=(0.5, 1.0), progress=(0.3334, 1.0), weight=1.0),
         Rule(classes=(MIT,), weight=1.0),
@@ -75,12 +75,16 @@ def policy(*rules: Rule) -> RoutingPolicy:
         expires=EXPIRES,
         taxonomy=TaxonomyReference(name=TAXONOMY.name, version=TAXONOMY.version, digest=TAXONOMY.digest),
         quarantine=Quarantine.WEIGHT_ZERO,
+        conditions=conditions,
         rules=rules or usual,
     )
 
 
 def routing(*rules: Rule) -> Routing:
     return bind(policy(*rules), TAXONOMY, where="policy")
+
+
+USUAL = policy()
 
 
 def state(step: int) -> TrainingState:
@@ -127,14 +131,14 @@ def sketches_of(numbers: StepNumbers) -> Floats:
     return np.repeat(numbers.norms[:, :, None], 64, axis=2)
 
 
-def write_documents(run: Path) -> tuple[Genesis, np.ndarray]:
+def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarray]:
     """The signed documents of a run as it keeps them, and the genesis that names them; the leaves of its tags."""
     directory, believed = run / rundir.GOVERNANCE, trust()
     directory.mkdir(parents=True)
     write_trust(directory / "trust.json", believed)
     tree = sign_document(TAXONOMY, TAXONOMY_KIND, [private(GOVERNANCE)], trust=believed, now=NOW, where="taxonomy")
     write_envelope(directory / "taxonomy.json", tree)
-    rules = sign_document(policy(), POLICY, [private(RISK)], trust=believed, now=NOW, where="policy")
+    rules = sign_document(policy, POLICY, [private(RISK)], trust=believed, now=NOW, where="policy")
     write_envelope(directory / "policy.json", rules)
     path = directory / "tags.parquet"
     rows = (tables.row(number, path, f"source {number % 4} 1.0") for number, path in enumerate(ROW_CLASSES))
@@ -152,7 +156,7 @@ def write_documents(run: Path) -> tuple[Genesis, np.ndarray]:
         data=some,
         tags={"train": Sources(root=tags.root, attestation=tags.attestation)},
         taxonomy=TAXONOMY.digest,
-        policy=policy().digest,
+        policy=policy.digest,
         trust=believed.digest,
         strategy="microbatch",
         seed=1,
@@ -173,20 +177,25 @@ def write_governed_run(
     exact: bool = False,
     finished: bool = True,
     layers: tuple[str, ...] = LAYERS,
+    policy: RoutingPolicy = USUAL,
+    on: Mapping[str, int] | None = None,
 ) -> Path:
-    """A governed run of the sweep `digits`, trained by nobody."""
+    """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on."""
     record = run_record(recipe="governed", full_steps=steps)
     run = write_run(runs, record)
-    genesis, leaves = write_documents(run)
+    genesis, leaves = write_documents(run, policy)
     genesis = replace(genesis, layers=layers)
-    tables_ = Admissions(routing(), classes=CLASSES, layers=depths_of(layers))
+    tables_ = Admissions(bind(policy, TAXONOMY, where="policy"), classes=CLASSES, layers=depths_of(layers))
     with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves) as journal:
         journal.begin(0, state(0))
         for step in range(steps):
             if step % max(6, steps // 10) == 3:
                 journal.profile(profile_of(step, len(layers)))
                 decide(journal, step)
-            admission, rows = tables_.at(step / steps), rows_of(step)
+            switched = [name for name, at in (on or {}).items() if at <= step]
+            if step in (on or {}).values():
+                decide(journal, step, action="activation")
+            admission, rows = tables_.at(step / steps, switched), rows_of(step)
             examples, quarantined = counts_of(rows)
             numbers = numbers_of(step, admission, exact=exact)
             journal.step(
@@ -216,10 +225,10 @@ def profile_of(step: int, layers: int = len(LAYERS)) -> LayerProfiles:
     )
 
 
-def decide(journal: Journal, step: int) -> None:
+def decide(journal: Journal, step: int, *, action: str = "freeze") -> None:
     journal.decision(
         step,
-        action="freeze",
+        action=action,
         rule="entropy-settled",
         parameters={"tolerance": 0.01},
         subjects=(NEWS,),

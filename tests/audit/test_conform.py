@@ -224,6 +224,16 @@ def test_a_condition_that_nothing_has_switched_on(run: Path) -> None:
     assert broken(run)[0] == ["routable"]
 
 
+def test_conditions_follow_the_decisions_that_switch_them_on(tmp_path: Path) -> None:
+    """A rule that waits for a condition: the phase has it after the activation, and not without one."""
+    waiting = Rule(classes=(NEWS,), condition="settled", weight=1.0)
+    policy = runs.policy(waiting, Rule(classes=("open",), weight=1.0), conditions=("settled",))
+    run = write_governed_run(tmp_path, policy=policy, on={"settled": 6})
+    assert broken(run)[0] == []
+    sign_again(run, lambda i, e: None if isinstance(e, Decision) and e.action == "activation" else e)
+    assert broken(run) == (["routable"], "settled: on, and no decision has switched so many on")
+
+
 # What was typed otherwise.
 
 
@@ -338,7 +348,16 @@ def test_numbers_that_were_not_committed_to(run: Path) -> None:
         lambda i, e: with_blob(run, e, f"numbers/{MIT}", bytes(content)) if i == segment.state.index else e,
     )
     names, first = broken(run)
-    assert names == ["reconstructible"] and first == f"{MIT}: its numbers are not those that the step committed to"
+    assert names == ["reconstructible"] and first == f"{MIT}: its numbers are not those that the entry committed to"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(Profile, f"numbers/{MIT}"), (Profile, "joint"), (Decision, f"evidence/{NEWS}")]
+)
+def test_profiles_and_evidence_that_were_not_committed_to(run: Path, kind: type, name: str) -> None:
+    sign_again(run, lambda i, e: with_blob(run, e, name, b"other") if isinstance(e, kind) else e)
+    names, first = broken(run)
+    assert names == ["reconstructible"] and "not those that the entry committed to" in first
 
 
 def test_a_blob_that_is_gone_or_cut(run: Path) -> None:

@@ -1,0 +1,93 @@
+"""Forensics: what is said follows from the ledger, and where the ledger does not say it any more that is said."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explorer import rundir
+from explorer.audit import trace as module
+from explorer.audit.run_ledger import RunLedger
+from explorer.audit.trace import trace
+from explorer.entries.run import Step
+from explorer.entries.slots import encode_slots
+from explorer.errors import LedgerError, ProvenanceError
+from tests.audit import governed_run as runs
+from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, sign_again, with_blob, write_governed_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_governed_run(tmp_path_factory.mktemp("runs"), exact=True)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("steps", [range(STEPS), range(4, 7)])
+def test_examples_are_those_of_the_steps_that_admit_their_class(run: Path, layer: str, steps: range) -> None:
+    found = trace(RunLedger(run), layer=layer, steps=steps)
+    assert found.participants is not None
+    for each in found.participants:
+        late = each.class_ == NEWS
+        admitted = [step for step in steps if not late or (step >= 5 and layer in LAYERS[2:])]
+        rows = [row for step in admitted for row in runs.rows_of(step).tolist() if runs.ROW_CLASSES[row] == each.class_]
+        assert (set(each.examples), each.slots) == (set(rows), len(rows))
+        assert list(each.examples) == sorted(each.examples)
+
+
+def test_shares_over_time_and_of_the_update(run: Path) -> None:
+    found = trace(RunLedger(run), class_=MIT)
+    assert found.edges == (0, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12) and all(len(row.over_time) == 10 for row in found.rows)
+    assert all(row.exact == pytest.approx(row.share, rel=1e-4) for row in found.rows), "descent alone moved them"
+    assert found.check.segments == 3 and found.check.agrees
+
+
+def test_many_steps_are_not_recomputed_nor_listed_unasked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECOMPUTED", 4)
+    monkeypatch.setattr(module, "LISTED", 4)
+    found = trace(RunLedger(run), layer="head")
+    assert found.participants is None
+    assert str(found.check) == "not held against the ledger: none of 3 segments was recomputed"
+    assert trace(RunLedger(run), layer="head", check=True).check.segments == 3
+
+
+def test_what_was_erased_is_named(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    (segment, *_) = RunLedger(run).segments()
+    digest = segment.state.entry.blobs[f"numbers/{MIT}"].sha256
+    (run / rundir.LEDGER / "blobs" / "sha256" / digest[:2] / digest).unlink()
+    found = trace(RunLedger(run), layer="head")
+    assert found.check.segments == 2 and found.check.unread == (f"steps 0 to 4: numbers/{MIT} not here",)
+    assert found.participants is not None
+    mit = found.participants[CLASSES.index(MIT)]
+    assert mit.steps == STEPS, "which examples took part follows from what was admitted"
+
+
+def test_slots_that_are_not_those_of_the_root(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    (segment, *_) = RunLedger(run).segments()
+    other = encode_slots(np.roll(runs.rows_of(step), 1) for step in segment.steps)
+    sign_again(run, lambda i, e: with_blob(run, e, "slots", other) if i == segment.state.index else e)
+    with pytest.raises(LedgerError, match="the examples of step 0 do not lead to its root"):
+        trace(RunLedger(run), layer="head")
+
+
+def test_without_documents_nobody_says_what_an_example_is(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    (run / rundir.GOVERNANCE / "tags.json").unlink()
+    with pytest.raises(ProvenanceError, match=r"tags\.json"):
+        trace(RunLedger(run), layer="head")
+
+
+def test_the_checkpoint_to_replay_from(run: Path) -> None:
+    kept = run / rundir.KEPT
+    kept.mkdir(exist_ok=True)
+    for name in ("step-00000005.json", "step-00000009.json", "step-x.json"):
+        (kept / name).write_text("{}")
+    note = trace(RunLedger(run), parameter="head.weight", steps=range(7, 9)).parameter
+    assert note is not None and (note.layer, note.replay_from, note.replay_steps) == ("head", 5, 4)
+
+
+def test_parameters_of_adapters_are_of_the_adapter(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, layers=("embed", "head", "head@customer"), steps=2)
+    found = trace(RunLedger(run), parameter="head.@customer.down.weight")
+    assert found.layer == "head@customer" and isinstance(found.rows, tuple) and Step.KIND == "step"
