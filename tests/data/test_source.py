@@ -138,6 +138,14 @@ def test_fewer_than_two_classes_is_an_error_that_says_what_was_found(
         SMALL.digest(None)
 
 
+def test_no_class_gives_more_than_is_asked_of_it(site: Path) -> None:
+    """Every class has 4.5 kB or more; 2 kB are asked of its training side and a twentieth of that of the other."""
+    dataset = SMALL.load(None)
+    for count in np.bincount(provenance_of(dataset).codes):
+        assert 1900 < count * 16 < 2000
+    assert 0 < len(dataset.test) * 16 <= 3 * 100
+
+
 def test_files_that_are_not_text_are_passed_over(site: Path) -> None:
     for name in ("ant", "bee", "cow"):
         install(site, f"{name}-binary", {f"{name}_binary.py": b"\xff" + code(name, 5000)})
