@@ -63,6 +63,7 @@ def govern(runs: Path) -> Path:
     from explorer.recipes.run import execute
     from explorer.recipes.single import plan_single
     from explorer.recipes.tagging import dataset_of
+    from explorer.report.run_report import write_run_report
     from explorer.store.ingest import ingest
 
     here = notebooks.notebook_directory()
@@ -93,6 +94,9 @@ def govern(runs: Path) -> Path:
     for name in demonstration.COSIGNERS:
         ledger.cosign(run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST)
     ingest(runs)
+    page = run / "report.html"
+    write_run_report(run, page, trust=documents / TRUST)
+    print(f"which licences moved what: {page.resolve().as_uri()}")
     return run
 
 
@@ -102,7 +106,7 @@ def _announce(total: int, missing: int) -> None:
 
 
 def _what_next(runs: Path, spec: Path, governed: Path) -> None:
-    option = "" if runs == RUNS else f" --runs {runs}"
+    option = "" if runs == RUNS else f" --runs {shlex.quote(str(runs))}"
     ledger, trust = (shlex.quote(str(governed / name)) for name in ("ledger", "governance/trust.json"))
     print(
         "\nwhat to type next\n"
@@ -110,8 +114,9 @@ def _what_next(runs: Path, spec: Path, governed: Path) -> None:
         f"  explorer results digits{option}      every run; --format csv, md or parquet to take it along\n"
         f"  explorer sweep plan {_relative(spec)}    the specification behind it: copy it, change it, run it\n"
         "  explorer methods                   what a recipe can be made of\n"
+        f"  explorer open ledger{option}         the governed run: classes, layers, steps, and the proof behind each\n"
         f"  explorer ledger verify {ledger} --trust {trust}\n"
-        "                                     that nothing in the governed run's ledger was changed"
+        "                                     that nothing in its ledger was changed"
     )
 
 

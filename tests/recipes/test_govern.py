@@ -1,5 +1,6 @@
 """`explorer.govern` from signed documents to a ledger that verifies."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,12 @@ from torch import Tensor, nn
 
 import explorer
 from explorer.audit.contents import examine_contents
+from explorer.entries.kinds import decode
+from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError, RecipeError, TrainingError
+from explorer.ledger.blobs import read_blob
 from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.salts import destroy_salt
 from tests.governance import desk
 
 STEPS = 6
@@ -101,3 +106,17 @@ def test_what_is_refused(papers: Path, tmp_path: Path) -> None:
     desk.tag(papers, ["open"] * 12)
     with pytest.raises(ProvenanceError, match="not the file that was signed"):
         governed(papers, tmp_path / "other")
+
+
+def test_the_ledger_says_which_examples_are_in_quarantine(papers: Path, tmp_path: Path) -> None:
+    destroy_salt(papers / "salts", 3)
+    with pytest.raises(ProvenanceError, match=r"slot 3 .*its salt was destroyed"):
+        governed(papers, tmp_path / "refused")
+    with governed(papers, tmp_path / "mine", policy="lenient") as loop:
+        loop.step(np.arange(6), losses)
+    ledger = LedgerDirectory(tmp_path / "mine" / "ledger")
+    genesis = decode(next(ledger.entries(0, 1)))
+    assert isinstance(genesis, Genesis)
+    content = read_blob(tmp_path / "mine" / "ledger", genesis.blobs["quarantine"].sha256)
+    assert json.loads(content) == {"erased": [3]}
+    assert examine_contents(ledger).missing == 0
