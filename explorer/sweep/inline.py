@@ -4,6 +4,7 @@ The shell is its own, apart from the one of a notebook that this may be called f
 run. Outputs are what a kernel would have sent: streams, rich displays, results, errors.
 """
 
+import builtins
 import contextlib
 import io
 import sys
@@ -166,10 +167,14 @@ class InlineShell(InteractiveShell):
 
 @contextlib.contextmanager
 def _as_current(shell: InlineShell) -> Iterator[None]:
-    """Make `shell` the one that `display` and `get_ipython` find, and put back the one that was."""
+    """Make `shell` the one that `display` and `get_ipython` find, and put back the one that was.
+
+    IPython does not keep `_`, the last result, where a builtin of that name says that it means something else; a kernel
+    has none, so what this process has of it is put aside too.
+    """
     classes = list(InlineShell._walk_mro())
     before = {cls: cls._instance for cls in classes}
-    hooks = sys.excepthook
+    hooks, underscore = sys.excepthook, builtins.__dict__.pop("_", None)
     try:
         for cls in classes:
             cls._instance = shell  # pyright: ignore[reportAttributeAccessIssue]
@@ -178,3 +183,5 @@ def _as_current(shell: InlineShell) -> Iterator[None]:
         for cls, instance in before.items():
             cls._instance = instance
         sys.excepthook = hooks
+        if underscore is not None:
+            builtins.__dict__["_"] = underscore
