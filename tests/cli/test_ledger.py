@@ -235,7 +235,7 @@ def test_entries_are_shown_a_line_each_and_none_is_dropped(ledger: Path) -> None
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert [line.split()[0] for line in lines] == ["0", "1", "2", "3", "4"]
-    assert lines[0].split()[1:3] == ["step", "v1"] and "[" not in lines[0]
+    assert lines[0].split()[1:3] == ["step", "v1"] and "  [" not in lines[0]
     assert '{"sky": "clear"}  [kind or version is not known here]' in lines[1]
     assert lines[2].endswith("[kind or version is not known here]")
     assert lines[3].split()[1] == "?" and "[not JSON:" in lines[3]
