@@ -11,7 +11,7 @@ from explorer.cli.settings import Data, Json
 from explorer.errors import RunError
 
 if TYPE_CHECKING:
-    from explorer.recipes.replay import Replayed
+    from explorer.recipes.replay import Elsewhere, Replayed
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,13 @@ def replay(
 
     from explorer.recipes.replay import replay as execute
 
-    found = execute(run, steps=None if steps is None else parse_steps(steps), data=data, private=governance)
+    found = execute(
+        run,
+        steps=None if steps is None else parse_steps(steps),
+        data=data,
+        private=governance,
+        on_environment=lambda differing: None if json else _print_elsewhere(differing),
+    )
     if json:
         print_json({**asdict(found), "equal": found.equal})
     else:
@@ -59,12 +65,17 @@ def parse_steps(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+def _print_elsewhere(differing: "tuple[Elsewhere, ...]") -> None:
+    """Before the work begins, which may take long."""
+    if differing:
+        print("not where it was recorded; bits may differ for that alone:")
+    for each in differing:
+        print(visible(f"  {each.what}: {each.recorded} then, {each.here} here"), flush=True)
+
+
 def _lines(found: "Replayed") -> list[str]:
-    """What is different here, what was compared, and what came of it."""
-    lines = [f"{each.what}: {each.recorded} then, {each.here} here" for each in found.environment]
-    if lines:
-        lines = ["not where it was recorded; bits may differ for that alone:", *(f"  {line}" for line in lines)]
-    lines.append(f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}")
+    """What was compared, and what came of it."""
+    lines = [f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}"]
     if found.secrets_missing:
         lines.append(f"  commitments not compared, their secrets are not here: {', '.join(found.secrets_missing)}")
     done = f"{found.steps} steps, {found.states} states and {found.blobs} blobs in {found.entries} entries"

@@ -7,7 +7,7 @@ out later without training anew what came before.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -18,13 +18,14 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method, Saving
 from explorer.engine.state import State
+from explorer.entries.profiles import LayerProfiles
 from explorer.errors import RecipeError
 from explorer.governance.digests import training_state
 from explorer.governance.history import ledger_bytes
 from explorer.governance.journal import Journal
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.routing import Router
-from explorer.governance.session import Notes, Session
+from explorer.governance.session import DecisionNote, Notes, Session
 from explorer.provenance.admission import Admission
 from explorer.provenance.taxonomy import QUARANTINE
 
@@ -34,6 +35,7 @@ class Recording:
     """What this process knows of the recording."""
 
     layers: tuple[GovernedLayer, ...]
+    decided: int = 0  # how many of the step's decisions were made before its update
     keep: bool = False  # the checkpoint between this step and the next is to stay
     seconds: float = 0.0
     steps: int = 0
@@ -67,12 +69,15 @@ class Recorder(Method):
     def before_fit(self, state: State) -> None:
         _journal(state).begin(state.step, training_state(state, step=state.step))
 
+    def before_update(self, state: State) -> None:
+        state.resource(Recording).decided = len(state.resource(Session).notes.decisions)
+
     def after_step(self, state: State) -> None:
         """This hook runs after those of all other methods: the step is done, but for its number."""
         recording, session = state.resource(Recording), state.resource(Session)
         with recording.timed():
             notes, session.notes = session.notes, Notes()
-            _record(_journal(state), state, notes, recording.layers)
+            _record(_journal(state), state, notes, recording)
             recording.steps += 1
             done = state.step + 1
             recording.keep = done < state.total_steps and self._admits_anew(state, notes.admission)
@@ -114,34 +119,40 @@ def _admitted(admission: Admission) -> Tensor:
     return torch.from_numpy((admission.weights > 0).any(axis=1))
 
 
-def _record(journal: Journal, state: State, notes: Notes, layers: tuple[GovernedLayer, ...]) -> None:
-    """The entries of one step: what was measured and decided before it, the step, what was measured after it."""
-    step = state.step
+def _record(journal: Journal, state: State, notes: Notes, recording: Recording) -> None:
+    """The entries of one step: what was measured and decided before its update, the step, and what was after it."""
+    step, decided = state.step, recording.decided
     counts = {share.name: len(share.slots) for share in state.shares}
-    for profiles in (each for each in notes.profiles if each.step == step):
-        journal.profile(profiles)
-    for decision in notes.decisions:
-        journal.decision(
-            step,
-            action=decision.action,
-            rule=decision.rule,
-            parameters=decision.parameters,
-            subjects=decision.subjects,
-            layers=decision.layers,
-            evidence=decision.evidence,
-        )
+    _record_notes(journal, step, [each for each in notes.profiles if each.step == step], notes.decisions[:decided])
     journal.step(
         step,
         rows=state.examples,
         examples=[counts.get(path, 0) for path in journal.genesis.classes],
         quarantined=counts.get(QUARANTINE, 0),
-        updated=updated(state, layers),
+        updated=updated(state, recording.layers),
         admission=notes.admission,
         numbers=notes.numbers,
         sketches=notes.sketches,
     )
-    for profiles in (each for each in notes.profiles if each.step != step):
-        journal.profile(profiles)
+    _record_notes(journal, step + 1, [each for each in notes.profiles if each.step != step], notes.decisions[decided:])
+
+
+def _record_notes(
+    journal: Journal, step: int, profiles: Iterable[LayerProfiles], decisions: Iterable[DecisionNote]
+) -> None:
+    """What was measured and decided after so many steps."""
+    for each in profiles:
+        journal.profile(each)
+    for note in decisions:
+        journal.decision(
+            step,
+            action=note.action,
+            rule=note.rule,
+            parameters=note.parameters,
+            subjects=note.subjects,
+            layers=note.layers,
+            evidence=note.evidence,
+        )
 
 
 def updated(state: State, layers: tuple[GovernedLayer, ...]) -> list[bool]:

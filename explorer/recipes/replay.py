@@ -13,7 +13,7 @@ blobs of their segments, and the report says which commitments were not.
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,11 +132,17 @@ class Comparison:
 
 
 def replay(
-    run: Path, *, steps: tuple[int, int] | None = None, data: Path | None = None, private: Path | None = None
+    run: Path,
+    *,
+    steps: tuple[int, int] | None = None,
+    data: Path | None = None,
+    private: Path | None = None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
 ) -> Replayed:
     """Execute steps [first, last) of a recorded run again; all that are on record, unless told otherwise.
 
-    `private` is where the salts of the tags are now, if not where the run had them.
+    `private` is where the salts of the tags are now, if not where the run had them. `on_environment` is told what
+    differs here before anything is executed.
     Raises `RunError` or `LedgerError` for a run without a ledger, or of other data or documents, and for steps that are
     not on record. That something differs is no error, but in the report.
     """
@@ -147,6 +153,7 @@ def replay(
     genesis = _genesis(ledger, record)
     first, last = _range(ledger, steps)
     environment = elsewhere(run, record)
+    on_environment(environment)
     documents = documents_in(run, record)
     if documents is not None and private is not None:
         documents = dataclasses.replace(documents, private=private.resolve())

@@ -1,6 +1,6 @@
 """The recorder: what it writes is what happened, it changes nothing, and checkpoints wait for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,6 +45,15 @@ from tests.governance.recorded import (
 )
 from tests.governance.tagged import routing, tagged_loop, tags
 from tests.ledger.ledgers import check
+
+NOTE = DecisionNote(
+    action="freeze",
+    rule="settled",
+    parameters={"tolerance": 0.5},
+    subjects=("open/mit",),
+    layers=(),
+    evidence={"open/mit": b"x"},
+)
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +223,7 @@ class Opening(Method):
     def after_update(self, state: TrainingSoFar) -> None:
         if state.step == self.at:
             state.resource(Session).conditions.add("ready")
+            state.resource(Session).notes.decisions.append(replace(NOTE, action="activation"))
 
 
 def test_a_checkpoint_stays_before_an_admission_that_was_decided_on_the_way(tmp_path: Path) -> None:
@@ -225,6 +235,9 @@ def test_a_checkpoint_stays_before_an_admission_that_was_decided_on_the_way(tmp_
     run = tmp_path / "run"
     train(run, governed([Opening()], session={"routing": policy}))
     assert steps_in(run / rundir.KEPT) == [4]
+    found = [(type(entry).__name__, entry.step) for entry in entries(run)[1:]]
+    at = found.index(("Decision", 4))  # made after the update of step 3, so in force from step 4 on
+    assert found[at - 1 : at + 3] == [("Step", 3), ("Decision", 4), ("State", 4), ("Step", 4)]
     assert [entry.step for entry in of(run, Step) if entry.numbers[0] is not None] == list(range(4, STEPS))
     train(tmp_path / "shut", governed([Opening(at=99)], session={"routing": policy}))
     assert steps_in(tmp_path / "shut" / rundir.KEPT) == []  # the control: nobody is admitted late
@@ -278,15 +291,7 @@ def test_what_the_ledger_takes_is_a_metric_of_the_run(tmp_path: Path) -> None:
 
 def test_profiles_and_decisions_stand_where_they_were_made(tmp_path: Path) -> None:
     loop = governed([Entropy(probes=4, profiles=3, permutations=9)])
-    note = DecisionNote(
-        action="freeze",
-        rule="settled",
-        parameters={"tolerance": 0.5},
-        subjects=("open/mit",),
-        layers=(),
-        evidence={"open/mit": b"x"},
-    )
-    loop.state.resource(Session).notes.decisions.append(note)
+    loop.state.resource(Session).notes.decisions.append(NOTE)
     run = tmp_path / "run"
     train(run, loop)
     found = [(type(entry).__name__, entry.step) for entry in entries(run)[1:] if not isinstance(entry, State)]

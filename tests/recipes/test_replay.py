@@ -125,12 +125,15 @@ def test_training_that_is_not_what_it_was_is_found(run: Path, monkeypatch: pytes
     assert difference and (difference.kind, difference.step) == ("step", 2)
 
 
-def test_what_differs_here_is_said(run: Path, tmp_path: Path) -> None:
-    made = copied(run, tmp_path)
+def test_what_differs_here_is_said_first(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, step = copied(run, tmp_path), Loop.step
     environment = json.loads((made / rundir.ENVIRONMENT).read_text())
     environment["packages"]["torch"] = "2.11.0"
     rundir.write_json(made / rundir.ENVIRONMENT, environment)
-    found = replay(made, steps=(0, 1))
+    told: list[object] = []
+    monkeypatch.setattr(Loop, "step", lambda loop: told.append("a step") or step(loop))
+    found = replay(made, steps=(0, 1), on_environment=told.append)
+    assert told == [found.environment, "a step"], "it was said first"
     ((what, recorded),) = [(each.what, each.recorded) for each in found.environment]
     assert (what, recorded) == ("packages.torch", "2.11.0") and found.equal
 
