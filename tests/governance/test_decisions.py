@@ -126,11 +126,11 @@ def test_an_interrupted_run_decides_the_same(whole: Path, tmp_path: Path) -> Non
 
 
 def test_before_a_gate_opens_a_checkpoint_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It opens at the end of the fourth step, and the class comes in with the fifth: all before it is without it."""
+    """It opens after four steps, and the class comes in with the next: all before that is without it."""
     monkeypatch.setattr(EntropyGate, "before_step", lambda self, state: None)
     directory = run(tmp_path / "run")
     (activation,) = [entry for entry in decisions(directory) if entry.action == "activation"]
-    assert activation.step == 3
+    assert activation.step == 4
     first = next(entry.step for entry in entries(directory) if isinstance(entry, Step) and entry.numbers[0])
     assert first == 4
     kept = load_checkpoint(directory / rundir.KEPT / "step-00000004.json", run_id="run")
