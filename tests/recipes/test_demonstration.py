@@ -9,10 +9,12 @@ import pytest
 
 from explorer.data.digits import Digits
 from explorer.data.sources import load
+from explorer.document import read_document
 from explorer.governance.credentials import check
 from explorer.governance.documents import read_documents
-from explorer.provenance.policy import Quarantine
+from explorer.provenance.policy import Quarantine, read_policy
 from explorer.provenance.routing import bind
+from explorer.provenance.taxonomy import read_taxonomy
 from explorer.recipes import demonstration
 from explorer.recipes.demonstration import demonstrate, example
 from tests.recipes.governed_for_tests import DIGITS, TAXONOMY, documents, policy
@@ -80,3 +82,12 @@ def test_a_directory_that_was_deleted_is_made_again(tmp_path: Path) -> None:
 def test_the_shipped_examples_fit_each_other() -> None:
     found = example(EXAMPLES)
     assert bind(found.policy, found.taxonomy, where="half-depth").policy.name == "half-depth"
+
+
+def test_digits_can_be_governed_by_the_shipped_simulation(tmp_path: Path) -> None:
+    taxonomy = read_taxonomy(read_document(EXAMPLES / "simulated.taxonomy.yaml"))
+    simulated = read_policy(read_document(EXAMPLES / "simulated.policy.yaml"))
+    now, four = int(time.time()), Digits(simulated_classes=4)
+    made = demonstrate(tmp_path, four, data=None, taxonomy=taxonomy, policies=[simulated], now=now)
+    found = check(read_documents(made, policy="simulated", now=now), load(four, None).train)
+    assert found.classes == tuple(f"simulated/class-0{number}" for number in range(4))
