@@ -16,6 +16,7 @@ class LedgerControls(widgets.Box):
         self, *, trust: str, on_run: Callable[[], None], on_steps: Callable[[], None], on_cell: Callable[[], None]
     ) -> None:
         self._quiet = False
+        self._offered: object = None
         self.run = widgets.Dropdown(description="Run")
         self.trust = widgets.Text(
             value=trust,
@@ -56,7 +57,11 @@ class LedgerControls(widgets.Box):
             self.run.value = chosen
 
     def offer(self, *, steps: int, layers: Sequence[str], classes: Sequence[str]) -> None:
-        """Show what a run has: all of its steps, and its first cell."""
+        """Show what a run has: all of its steps, and its first cell. Where nothing changes, what was chosen stays."""
+        offered = (steps, tuple(layers), tuple(classes))
+        if offered == self._offered:
+            return
+        self._offered = offered
         with _Quiet(self):
             last = max(0, steps - 1)
             self.slider.max = self.first.max = self.last.max = last

@@ -1,11 +1,13 @@
 """The ledger's notebook and the governance report in a real browser: from a cell to its entries and their proof."""
 
+import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.lab import open_notebook, scroll_to
+from explorer.report.run_report import write_run_report
+from tests.browser.lab import VIEWPORT, Fence, open_notebook, scroll_to
 from tests.governed_sample import write_governed_run
 
 pytestmark = pytest.mark.browser
@@ -41,6 +43,7 @@ def test_from_the_badge_to_a_proof(view: Locator, page: Page, trust: Path, scree
     field.press("Enter")
     expect(view.locator(".x-badge")).to_contain_text("Verified")
     expect(view.locator(".x-head, .widget-html").filter(has_text="Signed by example.com").first).to_be_visible()
+    page.wait_for_timeout(1000)  # the heat map is drawn; its cells are connected a moment later
     cell(view, "norm", "open/bsd").click()
     expect(view).to_contain_text("Entries behind open/bsd in norm, steps 0 to 47")
     expect(view.get_by_label("Class", exact=True)).to_have_value("open/bsd")

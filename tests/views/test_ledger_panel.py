@@ -74,6 +74,17 @@ def test_the_slider_and_the_fields_are_one(view: Ledger) -> None:
     view._controls.slider.value = (0, STEPS - 1)
 
 
+def test_another_trust_file_leaves_what_is_looked_at(governed_runs: Path, governed: Path) -> None:
+    view = ledger(governed_runs)
+    view._controls.slider.value = (16, 20)
+    click(view, "norm", "open/bsd")
+    view._controls.trust.value = str(governed / rundir.GOVERNANCE / "trust.json")
+    assert "Verified" in texts(view)
+    assert "Entries behind open/bsd in norm, steps 16 to 20" in str(view._entries.value)
+    view._controls.trust.value = "nowhere.json"
+    assert "cannot read nowhere.json" in texts(view) and view.opened is None
+
+
 def test_commitments_open_and_a_changed_secret_does_not(governed_copy: Path) -> None:
     def statuses() -> set[str]:
         run = RunLedger(governed_copy)
