@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.audit.anchor import anchor_of_trust
+from explorer.audit.profiles import DepthProfile as DepthProfile
+from explorer.audit.profiles import depth_profiles as depth_profiles
 from explorer.audit.run_ledger import RunLedger
-from explorer.audit.shares import place_of
 from explorer.audit.vouched import Basis, Rules, read_basis, read_rules, read_tags
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
@@ -30,7 +31,6 @@ from explorer.ledger.proof import Proof, make_proof
 from explorer.ledger.verify import verify
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
-from explorer.store.spool import ALL, entropy_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,22 +61,6 @@ class Vouchers:
     basis: Basis
     rules: Rules | None  # None: the run routes nothing
     tags: VerifiedTags
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DepthProfile:
-    """What one layer's outputs on the probes looked like once, for one class or for all together ("*")."""
-
-    step: int
-    layer: str
-    class_: str
-    examples: int
-    entropy: float | None  # nats
-    effective_rank: float | None
-    renyi2: float | None
-    chi: float | None  # of all classes together; None for single ones
-    chi_null: float | None  # its mean over permutations of the labels: what chance alone gives
-    p_value: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,17 +133,6 @@ def vouchers(run: RunLedger, *, trust: Trust | None = None) -> Vouchers:
     basis = read_basis(run.run, run.genesis, trust=trust)
     rules, tags = read_rules(run.run, run.genesis, basis), read_tags(run.run, run.genesis, basis)
     return Vouchers(basis=basis, rules=rules, tags=tags)
-
-
-def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
-    """All profiles, by step, layer and class. Raises `StoreError` for files that are damaged."""
-    layers, classes = run.genesis.layers, (*run.genesis.classes, ALL)
-    rows = sorted(
-        entropy_rows(run.run),
-        key=lambda row: (row[0], place_of(run, "layer", row[1], layers), place_of(run, "class", row[2], classes)),
-    )
-    names = ("step", "layer", "class_", "examples", "entropy", "effective_rank", "renyi2", "chi", "chi_null", "p_value")
-    return tuple(DepthProfile(**dict(zip(names, row, strict=True))) for row in rows)
 
 
 def decisions(run: RunLedger) -> tuple[Decided, ...]:

@@ -1,7 +1,7 @@
 """The examples that took part in updates, exactly: out of the slots of the steps, held against their roots."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from explorer import rundir
 from explorer.audit.run_ledger import RunLedger, Segment
 from explorer.audit.segments import SegmentNumbers, read_numbers, read_rows
 from explorer.audit.tables import InForce, tables
+from explorer.audit.trace import Participants, Trace
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.vouched import TABLE, read_basis, read_tags
 from explorer.entries.slots import slots_root
@@ -18,15 +19,12 @@ from explorer.errors import LedgerError
 from explorer.provenance.tags_parquet import TagFile
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Participants:
-    """The examples of one class that took part."""
-
-    class_: str
-    steps: int  # in which any did
-    slots: int  # how often any did
-    examples: tuple[int, ...]  # their rows in the tag table, ascending
-    sources: dict[str, int]  # where they came from, as the tag table says: how many of them, the most first
+def with_examples(run: RunLedger, answer: Trace) -> Trace:
+    """The answer with the examples that took part. Raises as `participants` does."""
+    classes = range(len(run.genesis.classes)) if answer.class_ is None else [run.class_(answer.class_)]
+    layers = range(len(run.genesis.layers)) if answer.layer is None else [run.layer(answer.layer)]
+    found = participants(run, range(*answer.steps), classes=list(classes), layers=list(layers))
+    return replace(answer, participants=found)
 
 
 def participants(

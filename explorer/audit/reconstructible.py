@@ -79,7 +79,8 @@ class Reconstructible:
             (end,) = run.read([run.outline.end], End)
             if last:
                 (state,) = run.read([last[0][1]], State)
-                if end.entry.state != state.entry.state:
+                # Not the weights: an average of them may have taken their place after the last step.
+                if end.entry.state.random != state.entry.state.random:
                     self._judgement.contradict(end.index, "the state at the end is not the one behind the last step")
 
     def _heads(self) -> Iterator[Head]:

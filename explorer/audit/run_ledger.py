@@ -25,8 +25,8 @@ AGAIN = "re-execution"
 # In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can be nothing
 # but an entry's own keys.
 _KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
-_STEP = re.compile(rb'"step":(0|[1-9][0-9]{0,15})[,}]')
-_TABLE = re.compile(rb'"weights":"([0-9a-f]{64})"')
+_STEP, _NUMBER = b'"step":', re.compile(rb"(0|[1-9][0-9]{0,15})[,}]")
+_TABLE, _DIGEST = b'"weights":"', re.compile(rb'([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,14 +115,15 @@ class RunLedger:
             self._check_shape(placed)
             yield placed
 
+    def spans(self, steps: range | None = None) -> list[range]:
+        """The steps of each segment that has one of these steps, in order."""
+        return [span for span, _ in self._spans(steps)]
+
     def segments(self, steps: range | None = None) -> Iterator[Segment]:
         """The segments that have one of these steps, in order. Steps after the last state have none."""
-        wanted, first = range(self.steps) if steps is None else steps, 0
-        for stop, index in self.outline.states:
-            if first < stop and first < wanted.stop and wanted.start < stop:
-                (state,) = self.read([index], State)
-                yield Segment(first=first, stop=stop, state=state)
-            first = stop
+        for span, index in self._spans(steps):
+            (state,) = self.read([index], State)
+            yield Segment(first=span.start, stop=span.stop, state=state)
 
     def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
         """A blob that the entry names, its digest checked; None where it names none or the blob is not here, which is
@@ -133,6 +134,14 @@ class RunLedger:
         if reference.size > max_bytes:
             raise LedgerError(f"entry {placed.index}: blob {name} of {reference.size} bytes, at most {max_bytes}")
         return read_blob(self.ledger.path, reference.sha256)
+
+    def _spans(self, steps: range | None) -> Iterator[tuple[range, int]]:
+        """Spans, and the entries of the states that close them."""
+        wanted, first = range(self.steps) if steps is None else steps, 0
+        for stop, index in self.outline.states:
+            if first < stop and first < wanted.stop and wanted.start < stop:
+                yield range(first, stop), index
+            first = stop
 
     def _leaves(self, indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Entries by number; those that follow one another are read together."""
@@ -164,7 +173,7 @@ def _outline(ledger: LedgerDirectory) -> Outline:
     decisions: list[tuple[int, int]] = []
     superseded: set[int] = set()
     for index, leaf in enumerate(ledger.entries()):
-        kind, at = _KIND.search(leaf), _STEP.search(leaf)
+        kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
         if kind is None or at is None:
             continue
         step = int(at[1])
@@ -172,7 +181,7 @@ def _outline(ledger: LedgerDirectory) -> Outline:
             if step != len(steps):
                 raise LedgerError(f"entry {index}: step {step}, and {len(steps)} were done")
             steps.append(index)
-            table = _TABLE.search(leaf)
+            table = _after(leaf, _TABLE, _DIGEST)
             if table and (not tables or table[1] != tables[-1][2]):
                 tables.append((step, index, table[1]))
         elif kind[1] == b"state":
@@ -200,6 +209,12 @@ def _outline(ledger: LedgerDirectory) -> Outline:
         superseded=frozenset(superseded),
         end=end,
     )
+
+
+def _after(leaf: bytes, key: bytes, value: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    """The value behind a key that stands near the end of an entry."""
+    found = leaf.rfind(key)
+    return None if found < 0 else value.match(leaf, found + len(key))
 
 
 def _find(what: str, name: str, known: tuple[str, ...]) -> int:

@@ -4,7 +4,7 @@ They come from the spool beside the ledger, which answers quickly for millions o
 `explorer.audit.trace` holds it against the ledger.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,39 +40,65 @@ class Shares:
         return self.weight > 0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Sums:
+    """What shares are made of: numerators and denominators, which add up over parts of the steps. T C L, C and L as in
+    the genesis; layers that were not asked for have zeros."""
+
+    run: RunLedger
+    edges: tuple[int, ...]
+    columns: Numbers  # T C L 7: steps, greatest weight, examples, share, update, update_sq, exact
+    squares: Numbers | None  # T 1 L: |update|^2, every step once; None: the run has no exact mode
+
+    def whole(self) -> "Sums":
+        """All parts as one."""
+        columns = self.columns.sum(axis=0, keepdims=True)
+        columns[..., 1] = self.columns[..., 1].max(axis=0)
+        squares = None if self.squares is None else np.nansum(self.squares, axis=0, keepdims=True)
+        return replace(self, edges=(self.edges[0], self.edges[-1]), columns=columns, squares=squares)
+
+    def shares(self) -> Shares:
+        counted, weight, examples, num, update, square, exact = np.moveaxis(self.columns, -1, 0)
+        return Shares(
+            edges=self.edges,
+            classes=self.run.genesis.classes,
+            layers=self.run.genesis.layers,
+            steps=counted.astype(np.int64),
+            examples=np.nan_to_num(examples).astype(np.int64),
+            weight=weight,
+            share=_ratio(num, num.sum(axis=1, keepdims=True)),  # the classes' numerators add up to the denominator
+            projection=_ratio(update, square),
+            exact=None if self.squares is None else _ratio(exact, self.squares),
+        )
+
+
 def shares(run: RunLedger, steps: range | None = None, *, bins: int = 1) -> Shares:
     """Who moved which layer. Raises `StoreError` for a spool that is damaged or not this run's."""
-    steps = range(run.steps) if steps is None else steps
+    return sums(run, range(run.steps) if steps is None else steps, bins=bins).shares()
+
+
+def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -> Sums:
+    """The sums over so many parts of the steps, of all layers or of one. Raises `StoreError`; see `shares`."""
     bins = max(1, min(bins, len(steps)))
     classes, layers = run.genesis.classes, run.genesis.layers
-    found = np.zeros((bins, len(classes), len(layers), 8))
+    columns = np.zeros((bins, len(classes), len(layers), 7))
     exact = False
-    for part, layer, class_, *sums in binned_sums(run.run, steps, bins=bins):
-        place = part, place_of(run, "class", class_, classes), place_of(run, "layer", layer, layers)
-        found[place] = [np.nan if value is None else value for value in sums]
-        exact = exact or sums[-1] is not None
-    counted, weight, examples, num, _, update, square, of_update = np.moveaxis(found, -1, 0)
-    whole = num.sum(axis=1, keepdims=True)  # the numerators of all classes add up to the denominator
-    squares = _squares(run, steps, bins) if exact else square
-    return Shares(
+    for part, name, class_, *row in binned_sums(run.run, steps, bins=bins, layer=layer):
+        place = part, place_of(run, "class", class_, classes), place_of(run, "layer", name, layers)
+        del row[4]  # the denominator of a class's own steps
+        columns[place] = [np.nan if value is None else value for value in row]
+        exact = exact or row[-1] is not None
+    squares = None
+    if exact:
+        squares = np.full((bins, 1, len(layers)), np.nan)
+        for part, name, square in binned_updates(run.run, steps, bins=bins, layer=layer):
+            squares[part, 0, place_of(run, "layer", name, layers)] = square
+    return Sums(
+        run=run,
         edges=tuple(-(-part * len(steps) // bins) + steps.start for part in range(bins + 1)),
-        classes=classes,
-        layers=layers,
-        steps=counted.astype(np.int64),
-        examples=np.nan_to_num(examples).astype(np.int64),
-        weight=weight,
-        share=_ratio(num, whole),
-        projection=_ratio(update, square),
-        exact=_ratio(of_update, squares) if exact else None,
+        columns=columns,
+        squares=squares,
     )
-
-
-def _squares(run: RunLedger, steps: range, bins: int) -> Numbers:
-    """|update|^2 of each layer over each part, T 1 L: every step once, whichever classes have numbers in it."""
-    found = np.full((bins, 1, len(run.genesis.layers)), np.nan)
-    for part, layer, square in binned_updates(run.run, steps, bins=bins):
-        found[part, 0, place_of(run, "layer", layer, run.genesis.layers)] = square
-    return found
 
 
 def _ratio(numerators: Numbers, denominators: Numbers) -> Numbers:

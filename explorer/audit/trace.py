@@ -1,9 +1,9 @@
-"""Forensics: which classes, and which examples, took part in the updates of a layer in these steps, and how strongly.
+"""Forensics: which classes took part in the updates of a layer in these steps, how strongly, and with which examples.
 
-Which examples took part is exact, and so is which classes were admitted: both stand in the ledger. How strongly they
-did comes from the spool, summed; it is held against the blobs that the ledger names where these are few, or where that
-is asked for. A parameter is traced through its layer: numbers are recorded by layer, and what a parameter's own would
-take is said.
+Which examples took part is exact, and so is which classes were admitted: both stand in the ledger (`participants` lists
+the examples). How strongly they did comes from the spool, summed; it is held against the blobs that the ledger names
+where these are few, or where that is asked for. A parameter is traced through its layer: numbers are recorded by layer,
+and what a parameter's own would take is said.
 """
 
 import math
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from explorer import records, rundir
 from explorer.audit.checking import Check, check_sums
-from explorer.audit.history import DepthProfile, depth_profiles
-from explorer.audit.participants import Participants, participants
+from explorer.audit.profiles import DepthProfile, depth_profiles
 from explorer.audit.run_ledger import RunLedger
-from explorer.audit.shares import Shares, shares
+from explorer.audit.shares import Shares, sums
 from explorer.audit.tables import first_admitted
 from explorer.errors import LedgerError, unknown
 from explorer.provenance.layers import ADAPTER
@@ -23,7 +22,6 @@ from explorer.store.spool import ALL
 
 RECOMPUTED = 1_000  # steps up to which sums are recomputed without being asked
 BINS = 10  # parts of the steps in which shares are shown
-LISTED = 5_000  # steps within which examples are listed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +37,17 @@ class Row:
     projection: float | None  # of the class's gradient on the update
     exact: float | None  # of the update itself; None without exact mode
     over_time: tuple[float | None, ...]  # the share in each part of the steps
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Participants:
+    """The examples of one class that took part."""
+
+    class_: str
+    steps: int  # in which any did
+    slots: int  # how often any did
+    examples: tuple[int, ...]  # their rows in the tag table, ascending
+    sources: dict[str, int]  # where they came from, as the tag table says: how many of them, the most first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +73,10 @@ class Trace:
     rows: tuple[Row, ...]
     edges: tuple[int, ...]  # of the parts of `over_time`
     first_admitted: dict[str, int | None]  # by class, in the whole run: the first step in which a layer admits it
-    participants: tuple[Participants, ...] | None  # None: too many steps to list examples
     separable: tuple[DepthProfile, ...]  # chi of the layers in question, each time it was measured
     check: Check  # how the sums were held against the ledger
     entries: tuple[int, int]  # of the ledger: the number of steps and of states behind these rows
+    participants: tuple[Participants, ...] | None = None  # by `with_examples`, which is not for very many steps
 
 
 def trace(
@@ -86,9 +95,10 @@ def trace(
     layer = note.layer if note else layer
     layers = [run.layer(layer)] if layer is not None else list(range(len(run.genesis.layers)))
     classes = [run.class_(class_)] if class_ is not None else list(range(len(run.genesis.classes)))
-    whole, parts = shares(run, steps), shares(run, steps, bins=BINS)
-    segments = list(run.segments(steps))
-    few = check or sum(len(segment.steps) for segment in segments) <= RECOMPUTED
+    found = sums(run, steps, bins=BINS, layer=layer)
+    whole, parts = found.whole().shares(), found.shares()
+    spans = run.spans(steps)
+    few = check or sum(map(len, spans)) <= RECOMPUTED
     names = {run.genesis.layers[at] for at in layers}
     admitted = first_admitted(run)
     return Trace(
@@ -100,12 +110,13 @@ def trace(
         rows=tuple(_row(run, whole, parts, place, at) for at in layers for place in classes),
         edges=parts.edges,
         first_admitted={run.genesis.classes[at]: admitted[run.genesis.classes[at]] for at in classes},
-        participants=participants(run, steps, classes=classes, layers=layers) if len(steps) <= LISTED else None,
         separable=tuple(
             each for each in depth_profiles(run) if each.class_ == ALL and each.layer in names and each.chi is not None
         ),
-        check=check_sums(run, segments) if few else Check(segments=0, of=len(segments), differences=(), unread=()),
-        entries=(len(steps), len(segments)),
+        check=check_sums(run, list(run.segments(steps)))
+        if few
+        else Check(segments=0, of=len(spans), differences=(), unread=()),
+        entries=(len(steps), len(spans)),
     )
 
 

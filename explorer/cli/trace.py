@@ -21,6 +21,7 @@ Trust = Annotated[
     Path | None, typer.Option("--trust", metavar="TRUST", help="Verify the ledger too: believe whom this file names.")
 ]
 MAX_PROOFS = 10_000
+LISTED = 5_000  # steps up to which examples are listed
 SHOWN = 12  # examples and sources on a line
 BARS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
@@ -54,7 +55,12 @@ def trace(
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
     found = RunLedger(run)
     verified = None if trust is None else _verified(found, trust)
-    answer = ask(found, layer=layer, class_=class_, parameter=parameter, steps=steps_of(found, steps), check=check)
+    chosen = steps_of(found, steps)
+    answer = ask(found, layer=layer, class_=class_, parameter=parameter, steps=chosen, check=check)
+    if len(chosen) <= LISTED:
+        from explorer.audit.participants import with_examples
+
+        answer = with_examples(found, answer)
     written = 0 if proofs is None else _prove(found, answer, proofs)
     if json:
         print_json({**_json(answer), "verified": verified, "proofs": written})

@@ -57,6 +57,8 @@ _SUMS = """
     sum(update_sq::DOUBLE), sum(exact_num::DOUBLE)
 """
 
+_CHOSEN = "step >= $first AND step < $first + $count AND ($layer IS NULL OR layer = $layer)"
+
 Row = tuple[Any, ...]
 
 
@@ -76,28 +78,31 @@ def segment_sums(run: Path, steps: range | None = None) -> list[Row]:
     )
 
 
-def binned_sums(run: Path, steps: range, *, bins: int) -> list[Row]:
+def binned_sums(run: Path, steps: range, *, bins: int, layer: str | None = None) -> list[Row]:
     """Sums of contributions over so many equal parts of these steps, by part, layer and class: part, layer, class,
-    steps, greatest weight, examples, share_num, share_den, update_num, update_sq, exact_num. Raises `StoreError`."""
+    steps, greatest weight, examples, share_num, share_den, update_num, update_sq, exact_num.
+
+    `layer` leaves others out. Raises `StoreError`.
+    """
     return select(
         run / rundir.CONTRIBUTIONS,
         CONTRIBUTIONS,
         f"""SELECT ((step - $first) * $bins // $count)::INTEGER AS part, layer, class, count(*), max(weight), {_SUMS}
-        FROM spool WHERE step >= $first AND step < $first + $count GROUP BY part, layer, class ORDER BY ALL""",
-        {"first": steps.start, "count": len(steps), "bins": bins},
+        FROM spool WHERE {_CHOSEN} GROUP BY part, layer, class ORDER BY ALL""",
+        {"first": steps.start, "count": len(steps), "bins": bins, "layer": layer},
     )
 
 
-def binned_updates(run: Path, steps: range, *, bins: int) -> list[Row]:
+def binned_updates(run: Path, steps: range, *, bins: int, layer: str | None = None) -> list[Row]:
     """The square of each layer's updates, summed over the same parts: part, layer, update_sq. Raises `StoreError`."""
     return select(
         run / rundir.CONTRIBUTIONS,
         CONTRIBUTIONS,
-        """SELECT part, layer, sum(square) FROM (
+        f"""SELECT part, layer, sum(square) FROM (
             SELECT ((step - $first) * $bins // $count)::INTEGER AS part, layer, any_value(update_sq)::DOUBLE AS square
-            FROM spool WHERE step >= $first AND step < $first + $count GROUP BY step, layer
+            FROM spool WHERE {_CHOSEN} GROUP BY step, layer
         ) GROUP BY part, layer ORDER BY ALL""",
-        {"first": steps.start, "count": len(steps), "bins": bins},
+        {"first": steps.start, "count": len(steps), "bins": bins, "layer": layer},
     )
 
 

@@ -27,11 +27,14 @@ from explorer.provenance.salts import destroy_salt, read_salts
 from explorer.provenance.signed import sign_document
 from explorer.provenance.tags import read_tags
 from explorer.provenance.tags_parquet import TagFile
+from explorer.recipes.run import execute
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, sign_again, trust, with_blob, write_governed_run
+from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK, private
 from tests.provenance.tables import TAXONOMY
+from tests.recipes import recorded_runs
 
 BODY = 12  # bytes of a layer in a class's content: weight, norm, dot
 
@@ -393,3 +396,16 @@ def test_a_decision_may_say_what_it_likes(run: Path) -> None:
     """Decisions are on record, and conform whatever they decide: the numbers show what became of them."""
     sign_again(run, lambda i, e: replace(e, rule="other") if isinstance(e, Decision) else e)
     assert broken(run)[0] == []
+
+
+def test_an_average_may_take_the_place_of_the_weights_at_the_end(tmp_path: Path) -> None:
+    """`ema` ends a run with its average: other weights than behind the last step, after as many steps."""
+    documents = recorded_runs.documents_for_digits(tmp_path)
+    run = recorded_runs.planned_run(tmp_path, documents)
+    execute(run)
+    ledger = RunLedger(run)
+    (end,) = ledger.read([ledger.outline.end or 0], End)
+    (last,) = ledger.read([ledger.outline.states[-1][1]], State)
+    assert end.entry.state.parameters != last.entry.state.parameters
+    found = conform(ledger, trust=desk.TRUST, now=desk.NOW)
+    assert all(condition.holds for condition in found.conditions), found

@@ -7,9 +7,9 @@ import pytest
 
 from explorer import rundir
 from explorer.audit import trace as module
+from explorer.audit.participants import with_examples
 from explorer.audit.run_ledger import RunLedger
 from explorer.audit.trace import trace
-from explorer.entries.run import Step
 from explorer.entries.slots import encode_slots
 from explorer.errors import LedgerError, ProvenanceError
 from tests.audit import governed_run as runs
@@ -24,7 +24,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("steps", [range(STEPS), range(4, 7)])
 def test_examples_are_those_of_the_steps_that_admit_their_class(run: Path, layer: str, steps: range) -> None:
-    found = trace(RunLedger(run), layer=layer, steps=steps)
+    ledger = RunLedger(run)
+    found = with_examples(ledger, trace(ledger, layer=layer, steps=steps))
     assert found.participants is not None
     for each in found.participants:
         late = each.class_ == NEWS
@@ -41,11 +42,9 @@ def test_shares_over_time_and_of_the_update(run: Path) -> None:
     assert found.check.segments == 3 and found.check.agrees
 
 
-def test_many_steps_are_not_recomputed_nor_listed_unasked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_steps_are_not_recomputed_unasked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECOMPUTED", 4)
-    monkeypatch.setattr(module, "LISTED", 4)
     found = trace(RunLedger(run), layer="head")
-    assert found.participants is None
     assert str(found.check) == "not held against the ledger: none of 3 segments was recomputed"
     assert trace(RunLedger(run), layer="head", check=True).check.segments == 3
 
@@ -55,7 +54,7 @@ def test_what_was_erased_is_named(tmp_path: Path) -> None:
     (segment, *_) = RunLedger(run).segments()
     digest = segment.state.entry.blobs[f"numbers/{MIT}"].sha256
     (run / rundir.LEDGER / "blobs" / "sha256" / digest[:2] / digest).unlink()
-    found = trace(RunLedger(run), layer="head")
+    found = with_examples(RunLedger(run), trace(RunLedger(run), layer="head"))
     assert found.check.segments == 2 and found.check.unread == (f"steps 0 to 4: numbers/{MIT} not here",)
     assert found.participants is not None
     mit = found.participants[CLASSES.index(MIT)]
@@ -67,15 +66,17 @@ def test_slots_that_are_not_those_of_the_root(tmp_path: Path) -> None:
     (segment, *_) = RunLedger(run).segments()
     other = encode_slots(np.roll(runs.rows_of(step), 1) for step in segment.steps)
     sign_again(run, lambda i, e: with_blob(run, e, "slots", other) if i == segment.state.index else e)
+    answer = trace(RunLedger(run), layer="head")
     with pytest.raises(LedgerError, match="the examples of step 0 do not lead to its root"):
-        trace(RunLedger(run), layer="head")
+        with_examples(RunLedger(run), answer)
 
 
 def test_without_documents_nobody_says_what_an_example_is(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     (run / rundir.GOVERNANCE / "tags.json").unlink()
+    answer = trace(RunLedger(run), layer="head")
     with pytest.raises(ProvenanceError, match=r"tags\.json"):
-        trace(RunLedger(run), layer="head")
+        with_examples(RunLedger(run), answer)
 
 
 def test_the_checkpoint_to_replay_from(run: Path) -> None:
@@ -90,4 +91,4 @@ def test_the_checkpoint_to_replay_from(run: Path) -> None:
 def test_parameters_of_adapters_are_of_the_adapter(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path, layers=("embed", "head", "head@customer"), steps=2)
     found = trace(RunLedger(run), parameter="head.@customer.down.weight")
-    assert found.layer == "head@customer" and isinstance(found.rows, tuple) and Step.KIND == "step"
+    assert found.layer == "head@customer"
