@@ -407,5 +407,5 @@ def test_an_average_may_take_the_place_of_the_weights_at_the_end(tmp_path: Path)
     (end,) = ledger.read([ledger.outline.end or 0], End)
     (last,) = ledger.read([ledger.outline.states[-1][1]], State)
     assert end.entry.state.parameters != last.entry.state.parameters
-    found = conform(ledger, trust=desk.TRUST, now=desk.NOW)
+    found = conform(ledger, trust=None, now=desk.NOW)
     assert all(condition.holds for condition in found.conditions), found
