@@ -11,12 +11,9 @@ It knows no training loop. Whoever trains calls, in this order,
 
 A checkpoint of training may be written only while `settled`: right after `segment`. After a crash the run then begins
 at a state that is on record, and what it executes again is compared (writer.py).
-
-The secrets of the classes stand in `private/secrets` of the run, in the order of the genesis, the joint one last.
 """
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -34,14 +31,14 @@ from explorer.entries.profiles import LayerProfiles
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step, TrainingState
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
+from explorer.governance.class_secrets import erased, open_secrets
 from explorer.governance.segments import JOINT, NUMBERS, RecordedStep, Segment
 from explorer.governance.spool import ALL, Spool
 from explorer.governance.writer import Writer
-from explorer.ledger.read import LedgerDirectory
 from explorer.note import Signer
 from explorer.provenance.admission import Admission
 from explorer.provenance.commitments import commit, derived_salt
-from explorer.provenance.salts import Salts, new_salts, read_salts, write_salts
+from explorer.provenance.salts import Salts
 
 EVIDENCE = "evidence"  # blobs of a decision: evidence/<class>
 WHOLE = "progress [0, 1]"  # the phase of a run without a policy
@@ -82,10 +79,9 @@ class Journal:
 
         Raises `LedgerError` if it is another run's, and `ProvenanceError` if the secrets of its classes are gone.
         """
-        secrets = _secrets(run, len(genesis.classes) + 1)
-        for slot, name in enumerate([*genesis.classes, ALL]):
-            if secrets.of(slot) is None:
-                raise ProvenanceError(f"{run}: the secret of class {name!r} was destroyed: the run cannot go on")
+        secrets = open_secrets(run, genesis)
+        if gone := erased(secrets, genesis):
+            raise ProvenanceError(f"{run}: the secret of class {min(gone)!r} was destroyed: the run cannot go on")
         book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
         try:
             return cls(book, genesis=genesis, secrets=secrets, leaves=leaves, spool=Spool(run, genesis))
@@ -233,17 +229,3 @@ class Journal:
         if secret is None:  # erased; a replay alone meets it, and what it compares leaves this out
             return hashlib.sha256(b"").hexdigest()
         return commit(derived_salt(secret, kind=kind, class_path=path, step=step), content).hex()
-
-
-def _secrets(run: Path, count: int) -> Salts:
-    """The secrets of the run, made when it begins: in place whole or not at all."""
-    path = run / rundir.SECRETS
-    if not path.exists():
-        if (run / rundir.LEDGER / "checkpoint").exists() and LedgerDirectory(run / rundir.LEDGER).checkpoint().size:
-            raise ProvenanceError(f"{path}: missing, and the ledger beside it was written with it")
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        write_salts(temporary, new_salts(count))
-        temporary.rename(path)
-        rundir.flush_directory(path.parent)
-    return read_salts(path)

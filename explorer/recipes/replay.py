@@ -11,10 +11,9 @@ blobs of their segments, and the report says which commitments were not.
 """
 
 import dataclasses
-import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +21,21 @@ from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.engine.checkpoint import Checkpoint, load_checkpoint
 from explorer.engine.loop import Loop
-from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import decode
-from explorer.entries.run import Genesis, State
+from explorer.entries.run import Genesis
 from explorer.errors import CheckpointError, LedgerError, RunError
+from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.digests import training_state
-from explorer.governance.history import History, Recorded
+from explorer.governance.history import History
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
-from explorer.governance.spool import ALL
 from explorer.ledger.read import LedgerDirectory
-from explorer.provenance.commitments import SALT_BYTES
-from explorer.provenance.salts import Salts, read_salts
 from explorer.recipes import machine
+from explorer.recipes.comparison import NOTHING, Comparison, Difference, Differs, commitments, flat
 from explorer.recipes.run import build_loop, documents_in
 from explorer.records import RunRecord
 
 INITIAL = "the initial state"
-NOTHING = "nothing"
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +47,6 @@ class Elsewhere:
     what: str
     recorded: str
     here: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """The first thing that came out otherwise."""
-
-    entry: int  # its number in the ledger
-    kind: str
-    step: int
-    field: str  # dotted
-    expected: str  # on record
-    found: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,49 +70,6 @@ class Replayed:
     def equal(self) -> bool:
         """Whether everything came out as it is on record."""
         return self.difference is None
-
-
-class _Differs(Exception):
-    """Ends the replay."""
-
-    def __init__(self, difference: Difference) -> None:
-        self.difference = difference
-
-
-@dataclass(slots=True)
-class Comparison:
-    """The book of a journal that writes nothing: what is put there has to be what the ledger has next."""
-
-    directory: Path
-    uncompared: frozenset[str]  # dotted fields of commitments that cannot be made here
-    counts: dict[str, int] = field(default_factory=dict)  # of entries found equal, by kind; of blobs
-    _recorded: Iterator[Recorded] = field(default_factory=lambda: iter(()))
-
-    def begin(self, step: int) -> State | None:
-        found, self._recorded = History(self.directory).state(step)
-        state = decode(found.leaf)
-        return state if isinstance(state, State) else None
-
-    def write_blob(self, content: bytes) -> str:
-        return hashlib.sha256(content).hexdigest()
-
-    def put(self, leaf: bytes, *, step: int) -> None:
-        head, expected = read_head(leaf), next(self._recorded, None)
-        if expected is None:
-            raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
-        if leaf != expected.leaf:
-            for name, wanted, found in differences(expected.head, head, uncompared=self.uncompared):
-                raise _Differs(
-                    Difference(
-                        entry=expected.number, kind=head.kind, step=step, field=name, expected=wanted, found=found
-                    )
-                )
-        self.counts[head.kind] = self.counts.get(head.kind, 0) + 1
-        self.counts["blobs"] = self.counts.get("blobs", 0) + len(head.blobs)
-
-    def commit(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def replay(
@@ -158,15 +99,16 @@ def replay(
     if documents is not None and private is not None:
         documents = dataclasses.replace(documents, private=private.resolve())
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
-    secrets, missing = _secrets(run, genesis)
-    comparison = Comparison(ledger, _commitments(genesis, missing))
+    secrets = read_secrets(run, genesis)
+    missing = erased(secrets, genesis)
+    comparison = Comparison(ledger, commitments(genesis, missing))
     difference = _initial(loop, genesis)
     checkpoint = None if difference else newest(run, record.run_id, first)
     if difference is None:
         try:
             with Journal(comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None) as journal:
                 _execute(loop, journal, checkpoint, last)
-        except _Differs as found:
+        except Differs as found:
             difference = found.difference
     counts = comparison.counts
     return Replayed(
@@ -190,26 +132,14 @@ def elsewhere(run: Path, record: RunRecord) -> tuple[Elsewhere, ...]:
     then = rundir.read_json(run / rundir.ENVIRONMENT)
     if not isinstance(then, dict):
         raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
-    recorded = _flat(then) | _flat({"hardware": dataclasses.asdict(record.hardware)})
+    recorded = flat(then) | flat({"hardware": dataclasses.asdict(record.hardware)})
     hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
-    here = _flat(machine.environment()) | _flat({"hardware": hardware})
+    here = flat(machine.environment()) | flat({"hardware": hardware})
     return tuple(
         Elsewhere(what=name, recorded=recorded.get(name, NOTHING), here=here.get(name, NOTHING))
         for name in sorted(recorded.keys() | here.keys())
         if recorded.get(name, NOTHING) != here.get(name, NOTHING) and name != "code"  # training_code is what decides
     )
-
-
-def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """Field, expected and found value, wherever two entries differ.
-
-    Of the fields that are not compared it still counts whether there is a value.
-    """
-    then, now = _comparable(expected), _comparable(found)
-    for name in sorted(then.keys() | now.keys()):
-        values = then.get(name, NOTHING), now.get(name, NOTHING)
-        if values[0] != values[1] and not (name in uncompared and NOTHING not in values):
-            yield name, *values
 
 
 def newest(run: Path, run_id: str, step: int) -> Checkpoint | None:
@@ -257,13 +187,6 @@ def _range(ledger: Path, steps: tuple[int, int] | None) -> tuple[int, int]:
     return first, last
 
 
-def _secrets(run: Path, genesis: Genesis) -> tuple[Salts, frozenset[str]]:
-    """The secrets of the classes, and the classes without one."""
-    path, names = run / rundir.SECRETS, [*genesis.classes, ALL]
-    found = read_salts(path) if path.exists() else Salts(content=bytes(len(names) * SALT_BYTES))
-    return found, frozenset(name for slot, name in enumerate(names) if found.of(slot) is None)
-
-
 def _initial(loop: Loop, genesis: Genesis) -> Difference | None:
     """The first entry against the loop at step 0."""
     session = loop.state.resource(Session)
@@ -282,28 +205,3 @@ def _leaves(loop: Loop) -> Any:
     tags = loop.state.resource(Session).tags
     assert tags is not None  # a run with a ledger has verified tags
     return tags.tags.leaves
-
-
-def _commitments(genesis: Genesis, classes: Collection[str]) -> frozenset[str]:
-    """The fields of the commitments of these classes, in entries of all kinds."""
-    numbers = {f"numbers.{place}" for place, name in enumerate(genesis.classes) if name in classes}
-    named = {f"{of}.{name}" for of in ("classes", "evidence") for name in classes}
-    return frozenset(numbers | named | ({"joint"} if ALL in classes else set()))
-
-
-def _comparable(head: Head) -> dict[str, str]:
-    blobs = {name: f"{blob.sha256}, {blob.size} bytes" for name, blob in head.blobs.items()}
-    return _flat({"kind": head.kind, **head.fields, "blobs": blobs})
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The values of nested objects, by dotted name."""
-    found: dict[str, str] = {}
-    for key, inner in value.items():
-        if isinstance(inner, Mapping):
-            found |= _flat(inner, f"{prefix}{key}.")
-        elif isinstance(inner, list | tuple):
-            found |= _flat({str(place): each for place, each in enumerate(inner)}, f"{prefix}{key}.")
-        elif inner is not None:
-            found[f"{prefix}{key}"] = str(inner)
-    return found
