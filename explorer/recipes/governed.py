@@ -1,7 +1,9 @@
 """What a governed run is given beside its recipe: signed documents, believed and held against its data."""
 
+import logging
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from explorer.data.batches import Typing
 from explorer.data.dataset import DataSource
@@ -13,6 +15,8 @@ from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.recipes.methods import GOVERNED
 from explorer.recipes.recipe import Recipe
+
+log = logging.getLogger(__name__)
 
 
 def documents_of(recipe: Recipe, directory: Path | None, *, now: int) -> Documents | None:
@@ -74,6 +78,12 @@ def session_of(found: Credentials, *, absent: frozenset[str]) -> Session:
     )
 
 
-def typing_of(found: Credentials) -> Typing:
-    """The classes of the examples, as batches need them."""
-    return Typing(codes=found.codes, names=found.names)
+def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
+    """What the documents give to a loop: the session of its methods, and the classes of its examples."""
+    if documents is None:
+        return {}, None
+    found = credentials(recipe, documents, data)
+    for reason, numbers in found.quarantine.items():
+        log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
+    session = session_of(found, absent=absent_of(recipe))
+    return {Session: session}, Typing(codes=found.codes, names=found.names)

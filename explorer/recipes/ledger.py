@@ -7,6 +7,8 @@ machine, versions and documents. Environment and code are those that the run beg
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from explorer.provenance.roles import Role
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
 from explorer.recipes import machine
+from explorer.recipes.governed import credentials
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 
@@ -81,21 +84,43 @@ def stand_in(run_id: str) -> Signer:
     return Signer(name=f"rehearsal/{run_id}", algorithm=Algorithm.ED25519, private_key=new_key())
 
 
-def open_journal(loop: Loop, record: RunRecord, run: Path, found: Credentials, *, signer: Signer) -> Journal:
-    """Begin the ledger in the run's directory, or go on with it. The loop stands at step 0.
+@contextmanager
+def recording(
+    loop: Loop,
+    record: RunRecord,
+    recipe: Recipe,
+    run: Path,
+    documents: Documents | None,
+    *,
+    data: Path | None,
+    rehearsal: bool = False,
+) -> Iterator[None]:
+    """Within the block a recipe that writes a ledger has one, in the run's directory; in a rehearsal signed by nobody.
 
-    Raises `LedgerError` for the ledger of another run.
+    Raises `ProvenanceError` for a key that may not sign it, and `LedgerError` for a ledger that is another run's.
     """
-    return begun(run, genesis=_genesis(loop, record, run, found), signer=signer, found=found)
+    if documents is None or not is_recorded(recipe):
+        yield
+        return
+    found = credentials(recipe, documents, data)
+    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
+    with begun(run, genesis=_genesis(loop, record, run, found), signer=signer, found=found) as journal:
+        loop.state.resource(Session).journal = journal
+        yield
 
 
 def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials) -> Journal:
-    """The journal, with what the first entry names beside it: which examples are in quarantine, and why."""
+    """Begin the ledger in a run's directory, or go on with it; its first entry names which examples are in quarantine,
+    and why. Raises `LedgerError` for the ledger of another run."""
     contents = {} if not found.quarantine else {QUARANTINE: canonical(quarantine_json(found.quarantine))}
     blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
     journal = Journal.open(run, genesis=replace(genesis, blobs=blobs), signer=signer, leaves=found.leaves)
-    for content in contents.values():
-        write_blob(journal.directory, content)
+    try:
+        for content in contents.values():
+            write_blob(journal.directory, content)
+    except BaseException:
+        journal.close()
+        raise
     return journal
 
 

@@ -18,9 +18,9 @@ import torch
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
-from explorer.recipes.ledger import keep_environment
+from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.plan import phase_of
-from explorer.recipes.run import build_loop, documents_in, recipe_of, recording
+from explorer.recipes.run import build_loop, documents_in, recipe_of
 from explorer.records import PhaseProfile, ProfileRecord, RunRecord
 
 WINDOWS = 7
@@ -69,11 +69,12 @@ class _Subject:
         """Build the recipe and warm up every phase. What it records goes into a directory that the stack removes."""
         self._runs = runs
         longest = max(runs, key=lambda run: run.steps)
+        recipe = recipe_of(longest)
         documents = None if directory is None else documents_in(directory / longest.run_id, longest)
         self._loop: Loop = build_loop(longest, data=data, documents=documents)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="explorer-")))
         keep_environment(scratch, recorded=False)
-        stack.enter_context(recording(self._loop, longest, scratch, documents, data=data, rehearsal=True))
+        stack.enter_context(recording(self._loop, longest, recipe, scratch, documents, data=data, rehearsal=True))
         self._phases = {name: self._warm(place) for name, place in _places(runs, self._loop).items()}
         once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))

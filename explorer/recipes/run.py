@@ -15,7 +15,7 @@ import torch
 
 from explorer import records, rundir
 from explorer.canonical import digest
-from explorer.data.batches import Batches, Typing
+from explorer.data.batches import Batches
 from explorer.data.sources import load
 from explorer.data.streams import torch_stream
 from explorer.engine.checkpoint import remove_all
@@ -26,10 +26,9 @@ from explorer.engine.precision import native_bf16
 from explorer.engine.task import TASKS
 from explorer.errors import RunError
 from explorer.governance.documents import Documents, read_copies
-from explorer.governance.session import Session
 from explorer.recipes import machine
-from explorer.recipes.governed import absent_of, credentials, session_of, typing_of
-from explorer.recipes.ledger import is_recorded, keep_environment, open_journal, signer_of, stand_in
+from explorer.recipes.governed import credentials, given
+from explorer.recipes.ledger import is_recorded, keep_environment, recording
 from explorer.recipes.plan import plan_run, total_steps
 from explorer.recipes.recipe import Recipe
 from explorer.records import ResultRecord, RunRecord
@@ -67,7 +66,7 @@ def build_loop(
         _check_plan(record, recipe, data, documents)
     machine.fix_bits(threads=record.hardware.threads)
     dataset = load(recipe.dataset, data)
-    resources, typing = _governed(recipe, documents, data)
+    resources, typing = given(recipe, documents, data)
     device = machine.device()
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
@@ -110,7 +109,7 @@ def execute(
         recipe, documents = recipe_of(record), documents_in(directory, record)
         keep_environment(directory, recorded=is_recorded(recipe))
         loop = build_loop(record, data=data, documents=documents)
-        with recording(loop, record, directory, documents, data=data), _stop_signals() as stop:
+        with recording(loop, record, recipe, directory, documents, data=data), _stop_signals() as stop:
             fitted = fit(
                 loop,
                 FitOptions(
@@ -127,41 +126,6 @@ def execute(
             if stop():
                 raise KeyboardInterrupt
         return result
-
-
-def _governed(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
-    """What the documents give to the loop: the session of its methods, and the classes of its examples."""
-    if documents is None:
-        return {}, None
-    found = credentials(recipe, documents, data)
-    for reason, numbers in found.quarantine.items():
-        log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
-    return {Session: session_of(found, absent=absent_of(recipe))}, typing_of(found)
-
-
-@contextlib.contextmanager
-def recording(
-    loop: Loop,
-    record: RunRecord,
-    run: Path,
-    documents: Documents | None,
-    *,
-    data: Path | None,
-    rehearsal: bool = False,
-) -> Iterator[None]:
-    """Within the block a recipe that writes a ledger has one, in the run's directory; in a rehearsal signed by nobody.
-
-    Raises `ProvenanceError` for a key that may not sign it, and `LedgerError` for a ledger that is another run's.
-    """
-    recipe = recipe_of(record)
-    if documents is None or not is_recorded(recipe):
-        yield
-        return
-    found = credentials(recipe, documents, data)
-    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
-    with open_journal(loop, record, run, found, signer=signer) as journal:
-        loop.state.resource(Session).journal = journal
-        yield
 
 
 def _clear(directory: Path) -> None:
