@@ -145,7 +145,7 @@ def row(one: Side) -> str:
 def parts(loop: Loop) -> str:
     """Where the time of a step goes."""
     found: dict[str, list[float]] = {}
-    for _ in range(3):
+    for _ in range(2):
         for part, seconds in split_steps(loop, Place(step=loop.state.step, total_steps=STEPS), count=1).items():
             found.setdefault(part, []).append(seconds)
     return ", ".join(f"{part} {1e3 * statistics.median(seconds):.1f}" for part, seconds in found.items())
@@ -154,7 +154,7 @@ def parts(loop: Loop) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=12)
-    rounds = parser.parse_args().rounds
+    rounds, load = parser.parse_args().rounds, os.getloadavg()[0]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # Opacus talks about hooks
     lines = [
@@ -167,14 +167,15 @@ def main() -> None:
         " `benchmarks/governed_step.py`.",
         "",
     ]
-    for work, count in ((RESNET, rounds), (GPT, max(2, rounds // 3))):
+    for work, count in ((RESNET, rounds), (GPT, max(2, rounds // 4))):
         with TemporaryDirectory() as place:
             lines += measure(work, Path(place), rounds=count)
     lines += [
         "`governance` is what `contributions` and `recorder` take. Opacus is left out for gpt-small: it has no rule for"
         " a head that is the embedding's own tensor.",
         "",
-        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}.",
+        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}; load {load:.1f} on {os.cpu_count()} cores"
+        " when this began: what other programs do disturbs wall time most.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
