@@ -1,6 +1,8 @@
 """The entropy profiles of a run's layers, each time they were measured, from the spool."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from explorer.audit.run_ledger import RunLedger
 from explorer.audit.shares import place_of
@@ -31,4 +33,9 @@ def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
         key=lambda row: (row[0], place_of(run, "layer", row[1], layers), place_of(run, "class", row[2], classes)),
     )
     names = ("step", "layer", "class_", "examples", "entropy", "effective_rank", "renyi2", "chi", "chi_null", "p_value")
-    return tuple(DepthProfile(**dict(zip(names, row, strict=True))) for row in rows)
+    return tuple(DepthProfile(**dict(zip(names, map(_finite, row), strict=True))) for row in rows)
+
+
+def _finite(value: Any) -> Any:
+    """What is no number is nothing."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -131,6 +131,17 @@ def test_profiles_and_decisions(run: RunLedger) -> None:
     assert taken[0].parameters == {"tolerance": 0.01} and taken[0].evidence == (NEWS,)
 
 
+def test_numbers_of_a_profile_that_are_none(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    path = run / rundir.ENTROPY / "step-00000003.parquet"
+    found = pq.read_table(path)
+    strange = pa.array([np.inf] * len(found), pa.float32())
+    pq.write_table(found.set_column(found.schema.get_field_index("chi"), "chi", strange), path)
+    profiles = history.depth_profiles(RunLedger(run))
+    assert {each.chi for each in profiles if each.step == 3} == {None}
+    assert {each.chi for each in profiles if each.step == 9} == {None, 0.5}
+
+
 def test_directions_add_up_over_segments(run: RunLedger) -> None:
     whole = history.directions(run)
     parts = [history.directions(run, range(first, stop)) for first, stop in ((0, 5), (5, 10), (10, 12))]
