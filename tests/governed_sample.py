@@ -129,7 +129,7 @@ def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | No
         journal.begin(0, _state(0))
         for step in range(steps):
             _record_step(journal, sample, step)
-        if not journal.settled:
+        if not journal.settled or not steps:
             journal.segment(steps, _state(steps))
         if steps == STEPS:
             journal.profile(sample.profile(steps))

@@ -4,7 +4,7 @@ Of deletion only the level is said that the structure of the run allows, in the 
 structure, G3 exact by replay. Nothing is deleted by saying so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,11 @@ from explorer.views.ledger_steps import Steps
 BANDS = ("input quarter", "second quarter", "third quarter", "output quarter")
 SEALED = "sealed regions"
 
+PARTS = 4  # of the training
+
+Sums = dict[tuple[int, str, str], float]
+"""Numerators of shares, by part of the training, class and band."""
+
 Level = Literal["G2", "G3", "not established"]
 
 
@@ -34,6 +39,7 @@ class ClassLine:
     tagged: int | None  # records of the tag table; None: the tags could not be read
     share: float | None  # of the summed gradient over all layers; None: nothing was recorded
     bands: dict[str, float | None]  # the same by band
+    over_time: tuple[float | None, ...]  # the same over all layers, by part of the training (see `parts`)
     denied: tuple[str, ...]  # bands in all of whose layers the weight was 0 in all steps
     first_admitted: int | None  # the first step in which it might train some layer
     level: Level
@@ -56,6 +62,7 @@ def class_lines(
     """
     bands = band_of_layers(run, routing)
     sums = _sums(run, bands)
+    stretches = range(len(parts(run.steps)))
     shared = np.array([band != SEALED for band in bands.values()])
     everywhere = np.ones(len(shared), bool)
     weights, places = recorded.weights(range(run.steps)), np.array(list(bands.values()))
@@ -69,8 +76,9 @@ def class_lines(
                 path=path,
                 examples=int(recorded.examples[:, index].sum()),
                 tagged=None if tagged is None else tagged.get(path, 0),
-                share=_share(sums, path, bands.values()),
-                bands={band: _share(sums, path, [band]) for band in dict.fromkeys(bands.values())},
+                share=_share(sums, path),
+                bands={band: _share(sums, path, band=band) for band in dict.fromkeys(bands.values())},
+                over_time=tuple(_share(sums, path, part=part) for part in stretches),
                 denied=tuple(band for band in dict.fromkeys(places) if not weights[index, places == band].any()),
                 first_admitted=admitted,
                 level=level,
@@ -79,6 +87,13 @@ def class_lines(
             )
         )
     return tuple(lines)
+
+
+def parts(steps: int) -> tuple[range, ...]:
+    """The training in at most four parts that are equally long."""
+    count = min(PARTS, steps)
+    edges = [-(-part * steps // count) for part in range(count)] + [steps]
+    return tuple(map(range, edges[:-1], edges[1:]))
 
 
 def band_of_layers(run: RunLedger, routing: Routing | None) -> dict[str, str]:
@@ -93,19 +108,22 @@ def band_of_layers(run: RunLedger, routing: Routing | None) -> dict[str, str]:
     return found
 
 
-def _sums(run: RunLedger, bands: dict[str, str]) -> dict[tuple[str, str], float]:
-    """Numerators of the shares, by class and band; those of all classes add up to the denominator."""
-    found: dict[tuple[str, str], float] = {}
-    for _, layer, class_, _, _, _, numerator, *_ in binned_sums(run.run, range(run.steps), bins=1):
-        key = class_, bands[layer]
+def _sums(run: RunLedger, bands: dict[str, str]) -> Sums:
+    """Those of all classes add up to the denominator of a share."""
+    found: Sums = {}
+    for part, layer, class_, _, _, _, numerator, *_ in binned_sums(
+        run.run, range(run.steps), bins=len(parts(run.steps))
+    ):
+        key = part, class_, bands[layer]
         found[key] = found.get(key, 0.0) + (np.nan if numerator is None else numerator)
     return found
 
 
-def _share(sums: dict[tuple[str, str], float], path: str, bands: Iterable[str]) -> float | None:
-    wanted = set(bands)
-    mine = [value for (class_, band), value in sums.items() if class_ == path and band in wanted]
-    whole = sum(value for (_, band), value in sums.items() if band in wanted)
+def _share(sums: Sums, path: str, *, part: int | None = None, band: str | None = None) -> float | None:
+    """The share of a class in one part or all, in one band or all; None where nothing of it was recorded."""
+    wanted = {key: value for key, value in sums.items() if part in (None, key[0]) and band in (None, key[2])}
+    mine = [value for (_, class_, _), value in wanted.items() if class_ == path]
+    whole = sum(wanted.values())
     if not mine or not np.isfinite(whole) or whole == 0:
         return None
     return float(sum(mine) / whole)

@@ -16,7 +16,7 @@ from explorer.audit.history import Decided, Vouchers, vouchers
 from explorer.audit.run_ledger import RunLedger
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, RunError
 from explorer.provenance.trust import read_trust
 from explorer.records import METRICS, RunRecord
 from explorer.report.run_classes import ClassLine, class_lines
@@ -76,6 +76,8 @@ class RunContent:
     policy: PolicyWords | None
     decisions: tuple[DecisionLine, ...]
     commands: tuple[tuple[str, str], ...]  # what to type, and what it does
+    genesis: Reference
+    whole: Reference  # the ledger from end to end
     steps: Reference  # all steps and states
     profiles: Reference | None
     metrics: Mapping[str, str]  # of the last evaluation, by name
@@ -89,6 +91,8 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     """Gather the content; `now` is in seconds since 1970. Raises `ExplorerError` where the ledger cannot be read."""
     opened = open_run(run_directory, trust=trust, now=now)
     run, recorded = opened.ledger, opened.recorded
+    if not run.steps:
+        raise RunError(f"{run_directory}: no step is on record yet: there is nothing to report")
     believed = None if trust is None else read_trust(trust)
     judged = conform(run, trust=believed, now=now)
     found, fault = _vouchers(run, trust)
@@ -107,7 +111,8 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     steps = refer([*recorded.entries.tolist(), *(index for _, index in run.outline.states)])
     profiles = refer(run.outline.profiles) if run.outline.profiles else None
     metrics, end = _metrics(run)
-    references = [GENESIS, steps, *(line.reference for line in lines), *(each.reference for each in decisions)]
+    whole = Reference(first=0, last=opened.badge.size - 1)
+    references = [GENESIS, whole, steps, *(line.reference for line in lines), *(each.reference for each in decisions)]
     references += [each for each in (profiles, end) if each]
     references += [phase.reference for phase in policy.phases] if policy else []
     entries, unlisted = list_entries(run, references)
@@ -115,7 +120,7 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
         run=run.genesis.run,
         directory=run_directory,
         simulated=is_simulated(run.genesis.classes),
-        sentence=_sentence(lines),
+        sentence=_sentence(lines, measured=bool(recorded.numbers.any())),
         facts=_facts(run, run_directory, opened),
         integrity=badge_words(opened.badge),
         conditions=judged.conditions,
@@ -128,6 +133,8 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
         policy=policy,
         decisions=decisions,
         commands=_commands(run_directory, run.steps),
+        genesis=GENESIS,
+        whole=whole,
         steps=steps,
         profiles=profiles,
         metrics=metrics,
@@ -163,11 +170,13 @@ def _decision(each: Decided) -> DecisionLine:
     )
 
 
-def _sentence(lines: tuple[ClassLine, ...]) -> str:
+def _sentence(lines: tuple[ClassLine, ...], *, measured: bool) -> str:
     """Who moved the layers most, and who was kept out."""
     moved = sorted((line for line in lines if line.share is not None), key=lambda line: -(line.share or 0))
     kept = [line.path for line in lines if line.first_admitted is None]
-    words = "Nothing was measured of what trained this model"
+    words = "What moved this model was not measured"
+    if measured:
+        words = "What moved this model was measured, and the sums are not beside the ledger"
     if moved:
         words = f"What moved this model: {', '.join(f'{line.path} {line.share:.0%}' for line in moved[:MOST])}"
     return f"{words}; denied everywhere: {', '.join(kept)}." if kept else f"{words}."

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 import explorer
 from explorer.audit.shares import shares
-from explorer.report.run_classes import ClassLine
+from explorer.report.run_classes import ClassLine, parts
 from explorer.report.run_content import LIMITS, RunContent
 from explorer.report.run_policy import PhaseTable
 from explorer.report.run_references import Reference
@@ -27,6 +27,7 @@ from explorer.views.ledger_badge import badge_html
 from explorer.views.tables import CSS, Column, Row, table, with_note
 
 WIDTH = 900
+LEAST = 0.0005  # what would be shown as nothing
 
 Cite = Callable[[Reference], Markup]
 """How a page links to the entries behind a figure."""
@@ -50,6 +51,7 @@ def as_html(content: RunContent) -> str:
         cite=cite,
         badge=badge_html(content.integrity),
         classes=_classes(content, cite),
+        over_time=_over_time(content),
         deletion=_deletion(content.classes, cite),
         vouchers=[_voucher(line, cite) for line in content.vouchers],
         phases=[(phase, _phase(content, phase)) for phase in (content.policy.phases if content.policy else ())],
@@ -114,6 +116,22 @@ def _classes(content: RunContent, cite: Cite) -> Markup:
     return table(columns, rows)
 
 
+def _over_time(content: RunContent) -> Markup:
+    """The shares over all layers, by part of the training."""
+    stretches = parts(content.opened.ledger.steps)
+    columns = [Column(title="Class")]
+    columns += [Column(title=f"Steps {each.start:,} to {each.stop - 1:,}", number=True) for each in stretches]
+    rows = []
+    for line in content.classes:
+        first = line.first_admitted
+        cells = [
+            "denied" if first is None or first >= each.stop else _share(value)
+            for each, value in zip(stretches, line.over_time, strict=True)
+        ]
+        rows.append(Row(cells=(line.path, *cells), quiet=first is None))
+    return table(columns, rows)
+
+
 def _deletion(lines: tuple[ClassLine, ...], cite: Cite) -> Markup:
     columns = (
         Column(title="Class"),
@@ -125,7 +143,14 @@ def _deletion(lines: tuple[ClassLine, ...], cite: Cite) -> Markup:
 
 
 def _share(value: float | None) -> str:
-    return text.MISSING if value is None else f"{value:.1%}"
+    """As a percentage; what is not zero does not look like it.
+
+    >>> _share(0.2494), _share(0.0002), _share(0.0), _share(None)
+    ('24.9%', 'below 0.1%', '0.0%', '-')
+    """
+    if value is None:
+        return text.MISSING
+    return "below 0.1%" if 0 < abs(value) < LEAST else f"{value:.1%}"
 
 
 def _voucher(line: VoucherLine, cite: Cite) -> dict[str, object]:

@@ -59,7 +59,7 @@ def depth_profile(profiles: Sequence[DepthProfile], *, measure: str, width: int 
         scale=alt.Scale(domain=[0, 1], padding=6),
         axis=alt.Axis(tickCount=5, format=".2~f"),
     )
-    y = alt.Y("value:Q", title=MEASURES[measure].title, scale=alt.Scale(zero=measure == "chi", padding=6))
+    y = alt.Y("value:Q", title=MEASURES[measure].title, scale=alt.Scale(zero=measure == "chi"))
     colour = alt.Color("label:N", scale=domain, sort=labels, legend=legend)
     opacity = alt.Opacity(
         "label:N", scale=alt.Scale(type="ordinal", domain=labels, range=strengths), sort=labels, legend=legend

@@ -144,7 +144,9 @@ class Ledger(widgets.VBox):
     def _draw_depth(self) -> None:
         opened = self.opened
         if opened is None or not opened.profiles:
-            return self._depth.say("No entropy profile is on record: the recipe measures none.")
+            measured = opened is not None and opened.ledger.outline.profiles
+            why = "Their numbers are not beside the ledger." if measured else "The recipe measures none."
+            return self._depth.say(f"There are no entropy profiles to show. {why}")
         measured = ledger_depth.profile_frame(opened.profiles)["step"].nunique()
         shown = min(measured, ledger_depth.MAX_LINES)
         self._depth.remark("" if shown == measured else f"{shown} of {measured} profiles are drawn.")

@@ -16,8 +16,9 @@ from explorer.audit.run_ledger import RunLedger
 from explorer.errors import RunError, StoreError
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
-from explorer.report.run_classes import class_lines
+from explorer.report.run_classes import class_lines, parts
 from explorer.report.run_content import LIMITS, gather
+from explorer.report.run_html import _share
 from explorer.report.run_references import MAX_LISTED, Reference, list_entries
 from explorer.report.run_report import write_run_report
 from explorer.views.ledger_steps import read_all_steps
@@ -79,9 +80,27 @@ def test_shares_of_a_band_add_up_and_denied_is_not_zero_percent(run: Path) -> No
     for band in lines[0]["bands"]:
         assert sum(line["bands"][band] or 0 for line in lines) == pytest.approx(1)
     assert sum(line["share"] or 0 for line in lines) == pytest.approx(1)
+    for part in range(4):
+        assert sum(line["over_time"][part] or 0 for line in lines) == pytest.approx(1)
     bsd = next(line for line in lines if line["path"] == "open/bsd")
     assert bsd["denied"] == ["input quarter", "second quarter", "sealed regions"]
+    assert bsd["over_time"][0] is None and bsd["over_time"][3] > bsd["share"]  # admitted late
     assert (bsd["examples"], bsd["tagged"], bsd["first_admitted"]) == (312, 34, 16)
+
+
+def test_the_parts_of_a_training() -> None:
+    assert parts(10) == (range(0, 3), range(3, 5), range(5, 8), range(8, 10))
+    assert parts(2) == (range(0, 1), range(1, 2)) and parts(0) == ()
+
+
+def test_a_small_share_does_not_look_like_none() -> None:
+    assert (_share(0.0002), _share(-0.0002), _share(0.0), _share(0.25), _share(None)) == (
+        "below 0.1%",
+        "below 0.1%",
+        "0.0%",
+        "25.0%",
+        "-",
+    )
 
 
 def test_of_deletion_only_what_the_structure_allows(run: Path) -> None:
@@ -193,6 +212,24 @@ def test_an_unfinished_run_has_no_end_and_says_so(tmp_path: Path) -> None:
     found = document(run)
     assert found["metrics"] == {"values": {}, "reference": None}
     assert "unfinished" in found["facts"]["Steps"]
+
+
+def test_a_run_that_has_done_no_step_has_no_report(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path / "runs", steps=0)
+    with pytest.raises(RunError, match="no step is on record yet"):
+        write_run_report(run, tmp_path / "x.html")
+
+
+def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
+    """A copy without the files beside the ledger still says what the ledger says."""
+    for name in (rundir.ENTROPY, rundir.CONTRIBUTIONS, rundir.PRIVATE, rundir.GOVERNANCE):
+        shutil.rmtree(copy / name)
+    (copy / rundir.RUN).unlink()
+    page = written(copy)
+    assert "their numbers are not beside the ledger" in page and "the recipe measures none" not in page
+    assert "<h1>What moved this model was measured, and the sums are not beside the ledger; denied" in page
+    assert "NOT what the ledger says" in page and "The documents of this run are not believed" in page
+    assert page.count("<td>not established</td>") == 5
 
 
 def test_a_long_list_keeps_the_ends_of_what_is_named(run: Path) -> None:

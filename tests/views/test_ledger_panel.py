@@ -143,6 +143,13 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     assert view._controls.last.max == 19
 
 
+def test_a_run_without_a_step_and_one_without_its_spool(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, steps=0)
+    assert "No step is on record yet" in texts(ledger(tmp_path))
+    assert rundir.ENTROPY not in [path.name for path in run.iterdir()]
+    assert "The recipe measures none" in texts(ledger(tmp_path))
+
+
 def test_nothing_to_show(tmp_path: Path, governed_runs: Path) -> None:
     assert "no governed run" in texts(ledger(tmp_path)) and "explorer quickstart" in texts(ledger(tmp_path))
     with pytest.raises(RunError, match="unknown governed run 'nothing'"):
