@@ -65,7 +65,7 @@ def leaves_met(model: nn.Module, forward: Callable[[], object]) -> tuple[Leaf, .
                 module=module,
                 parameters=tuple(prefix + name for name in own),
                 buffers=tuple(prefix + name for name, _ in module.named_buffers(recurse=False)),
-                cost=sum(_uses(parameter, output) for parameter in own.values()),
+                cost=sum(_uses(module, parameter, output) for parameter in own.values()),
             )
 
     handles = [module.register_forward_hook(record) for module in names]
@@ -82,7 +82,10 @@ def leaves_met(model: nn.Module, forward: Callable[[], object]) -> tuple[Leaf, .
     return tuple(found.values())
 
 
-def _uses(parameter: nn.Parameter, output: Tensor) -> int:
-    """How often the parameter's numbers are multiplied: a filter once for each place, a matrix row for each token."""
+def _uses(module: nn.Module, parameter: nn.Parameter, output: Tensor) -> int:
+    """How often the parameter's numbers are multiplied: a filter once for each place, a matrix row for each token, an
+    embedding never."""
+    if isinstance(module, nn.Embedding):
+        return 0
     places = output.numel() // output.shape[0] // max(1, len(parameter) if parameter.ndim else 1)
     return parameter.numel() * max(1, places)
