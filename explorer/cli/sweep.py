@@ -58,6 +58,8 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
         )
         return
     _print_recipes(planned)
+    if planned.spec.governance is not None:
+        print(f"governed by the documents in {planned.spec.governance}, which are believed now")
     print(f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do")
     if others := sum(run.other_code for run in planned.runs):
         print(f"{others} of those done were trained by other code of the same version; delete them to train them again")

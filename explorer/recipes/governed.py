@@ -56,14 +56,29 @@ def credentials(recipe: Recipe, documents: Documents, data: Path | None) -> Cred
     A sweep plans many runs on few policies: what was checked in this process is not checked again, as long as it is the
     same documents and the same data.
     """
-    return _checked(documents, recipe.dataset, data, recipe.dataset.digest(data), absent_of(recipe))
+    files = (_stamp(documents.table), _stamp(documents.salts))
+    return _checked(documents, files, recipe.dataset, data, recipe.dataset.digest(data), absent_of(recipe))
 
 
 @lru_cache(maxsize=16)
 def _checked(
-    documents: Documents, source: DataSource, data: Path | None, digest: str, absent: frozenset[str]
+    documents: Documents,
+    files: tuple[object, ...],
+    source: DataSource,
+    data: Path | None,
+    digest: str,
+    absent: frozenset[str],
 ) -> Credentials:
     return check(documents, load(source, data).train, absent=absent)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file does; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # whoever reads it says why
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def session_of(found: Credentials, *, absent: frozenset[str]) -> Session:

@@ -69,10 +69,11 @@ def keep_environment(run: Path, *, recorded: bool) -> None:
     path, now = run / rundir.ENVIRONMENT, machine.environment()
     if recorded and (run / rundir.LEDGER).exists():
         began = rundir.read_json(path)
-        if not isinstance(began, dict) or began.get("training_code") != now["training_code"]:
+        code = began.get("training_code") if isinstance(began, dict) else None
+        if code != now["training_code"]:
             raise RunError(
-                f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says"
-                f" {began.get('training_code') if isinstance(began, dict) else None}: go on with that, or begin anew"
+                f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says {code}:"
+                " go on with that code, or delete the directory and begin anew"
             )
         return
     rundir.write_json(path, now)

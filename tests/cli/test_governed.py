@@ -84,3 +84,22 @@ def test_the_trainers_passphrase_is_asked_for_before_anything_starts(
     assert not (desk / "one").exists()
     monkeypatch.setenv("EXPLORER_PASSPHRASE", "correct horse")
     assert explorer("run", "tiny.yaml", "--out", "one", cwd=desk).returncode == 0
+
+
+def test_a_governed_sweep_is_planned_on_what_is_believed_now(desk: Path) -> None:
+    content = recipe("governed")
+    sweep = {
+        "name": "governed",
+        "task": content["task"],
+        "train": content["train"],
+        "governance": "governed",
+        "baseline": "routed",
+        "recipes": {"routed": content["methods"]},
+        "budgets": [1.0],
+        "seeds": [0],
+    }
+    (desk / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    done = explorer("sweep", "plan", "sweep.yaml", cwd=desk)
+    assert done.returncode == 0 and "governed by the documents in governed, which are believed now" in done.stdout
+    (desk / "governed" / "tags.parquet").write_bytes(b"forged")
+    assert "tags.parquet: not the file that was signed" in refused("sweep", "plan", "sweep.yaml", cwd=desk)
