@@ -15,6 +15,7 @@ from explorer.views import theme
 CELL = "cell"  # the name of the selection
 POSITIVE, NEGATIVE = theme.PALETTE[0], theme.PALETTE[1]
 FULLEST = 0.62  # more would hide the number in the cell, in the light or in the dark
+LEAST = 0.25  # the number that is drawn full where none is larger
 HATCH = "M-2.5,1L-0.5,-1M-1.5,1L0.5,-1M-0.5,1L1.5,-1M0.5,1L2.5,-1"
 NARROW = "M-1,0L0,-1M-1,1L1,-1M0,1L1,0"  # for more columns than this
 MANY = 10
@@ -42,6 +43,7 @@ def signed_matrix(
         sign=["against" if value < 0 else "for" for value in frame["value"].fillna(0)],
         size=frame["value"].abs().clip(upper=1).fillna(0),
     )
+    largest = max(LEAST, shown["size"].max())
     x = alt.X(
         "column:N",
         title=None,
@@ -64,7 +66,9 @@ def signed_matrix(
             x=x,
             y=y,
             color=colour,
-            fillOpacity=alt.FillOpacity("size:Q", scale=alt.Scale(domain=[0, 1], range=[0, FULLEST]), legend=None),
+            fillOpacity=alt.FillOpacity(
+                "size:Q", scale=alt.Scale(domain=[0, largest], range=[0, FULLEST]), legend=None
+            ),
             tooltip=list(tooltip),
         )
     )
