@@ -14,7 +14,7 @@ import explorer
 from explorer.records import Hardware
 
 # The parts of the package that can change a result.
-TRAINING = ("data", "engine", "governance", "methods", "models", "provenance", "recipes")
+TRAINING = ("data", "engine", "entries", "governance", "methods", "models", "provenance", "recipes")
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
 
 
