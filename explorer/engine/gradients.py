@@ -5,7 +5,7 @@ anything. Buffers that a share may not change are put back after its passes. Wha
 gradient, since with a zero an optimiser would still move it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -28,19 +28,25 @@ class Gradients:
 
     def admit(self, share: Share) -> dict[str, nn.Parameter]:
         """Let autograd see the share's parameters only; return them."""
-        for name, parameter in self.parameters.items():
-            if parameter.requires_grad != (name in share.parameters):
-                parameter.requires_grad_(name in share.parameters)
+        self.allow(share.parameters)
         return {name: parameter for name, parameter in self.parameters.items() if name in share.parameters}
+
+    def allow(self, names: Collection[str]) -> None:
+        """Let autograd see these parameters only."""
+        for name, parameter in self.parameters.items():
+            if parameter.requires_grad != (name in names):
+                parameter.requires_grad_(name in names)
 
     @contextmanager
     def guarding(self, share: Share) -> Iterator[None]:
         """Within the block, buffers may change; at its end, those that the share may not change are put back. The
         backward pass belongs into the block: it holds on to them."""
         kept = [(buffer, buffer.clone()) for name, buffer in self.buffers.items() if name not in share.buffers]
-        yield
-        for buffer, before in kept:
-            buffer.copy_(before)
+        try:
+            yield
+        finally:
+            for buffer, before in kept:
+                buffer.copy_(before)
 
     def take(self, loss: Tensor, admitted: dict[str, nn.Parameter], total: dict[str, Tensor]) -> None:
         """Add the loss's gradients to a share's sums; the first one assigns."""

@@ -51,7 +51,8 @@ class Measure:
         stepped = {
             id(p): o for r in regions.values() for o in r.optimizers for g in o.param_groups for p in g["params"]
         }
-        split = [name for each in layers if each.layer.name in exact for name in each.parameters]
+        chosen = [name for each in layers if each.layer.name in exact for name in each.parameters]
+        split = [name for name in chosen if id(self._parameters[name]) in stepped]  # the rest never moves
         self._optimizers = {name: stepped[id(self._parameters[name])] for name in split}
         for optimizer in self._optimizers.values():
             check_linear(optimizer)

@@ -11,10 +11,12 @@
 
 A step takes the numbers of the examples in its batch, which are the rows of the signed tag table, and a function that
 gives the loss of each of them. It is called once for each class of provenance, with that class's rows alone, so nothing
-in the model mixes two classes; what a class may not change is not computed. Schedules, data and evaluation remain the
-caller's, and so do `model.train()` and checkpoints.
+in the model mixes two classes; what a class may not change is not computed. What trains is what the optimiser has and
+what requires a gradient; a layer without such parameters keeps its buffers too. Schedules, data and evaluation remain
+the caller's, and so do `model.train()` and checkpoints.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -33,6 +35,7 @@ from explorer.engine.surgery import leaves_met
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
+from explorer.provenance.routing import admits
 from explorer.provenance.taxonomy import QUARANTINE
 
 Losses = Callable[[nn.Module, np.ndarray], Tensor]
@@ -59,8 +62,10 @@ class Governed:
     ) -> None:
         """`codes`: N, the class of each training example; the journal is opened once the model's layers are known.
 
-        Raises `RecipeError` for methods that act on what the caller does itself.
+        Raises `RecipeError` for methods that act on what the caller does itself, and for an optimiser of something else
+        than this model or one that asks for the loss itself.
         """
+        _check_optimizer(optimizer, model)
         self._methods = ordered(methods)
         for method in self._methods:
             if own := [hook for hook in used_hooks(type(method)) if hook in OWN]:
@@ -78,9 +83,15 @@ class Governed:
             recompute=_refuse_recompute,
             resources={Session: session},
         )
+        before = {id(parameter) for parameter in model.parameters()}
         self._call("change_model")
-        self._add_sealed(model)
+        self._add_sealed(model, before=before)
         self._gradients = Gradients(model)
+        stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        self._trainable = frozenset(
+            name for name, p in self._gradients.parameters.items() if p.requires_grad and id(p) in stepped
+        )
+        self._buffers = frozenset(self._gradients.buffers)  # that may change; in layers that do not train, none
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -105,16 +116,16 @@ class Governed:
         state.shares = tuple(self._share(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes))
         self._call("change_plan")
         self._gradients.clear()
-        total = torch.zeros(())
-        for share in state.shares:
-            if share.parameters:
-                total = total + self._take(share, losses)
+        try:
+            taken = [self._take(share, losses) for share in state.shares if share.parameters]
+        finally:
+            self._gradients.allow(self._trainable)
         self._call("before_update")
         self._optimizer.step()
         self._call("after_update")
         self._call("after_step")
         state.step += 1
-        return total
+        return sum(taken, torch.zeros(()))
 
     def finish(self) -> None:
         """The run is done: its last entries are written, and the ledger is closed."""
@@ -144,22 +155,41 @@ class Governed:
     def _start(self, numbers: np.ndarray, losses: Losses) -> None:
         """Meet the model's layers, by the loss of one example, and let the methods begin."""
         model, state = self.state.model, self.state
+        example = self._readable(numbers)[:1]
         with torch_stream(_device(model), state.seed, "layers"):
-            state.layers = leaves_met(model, lambda: losses(model, numbers[:1]))
+            state.layers = leaves_met(model, lambda: losses(model, example))
+        if not state.layers:
+            raise TrainingError("the losses called no layer of the model: expected them to come out of model(...)")
+        frozen = [leaf for leaf in state.layers if self._trainable.isdisjoint(leaf.parameters)]
+        self._buffers -= {name for leaf in frozen for name in leaf.buffers}
         state.memory = {method.name: method.memory(state) for method in self._methods}
         if self._open_journal is not None:
             state.resource(Session).journal = self._open_journal(state)
         self._call("before_fit")
         self._started = True
 
-    def _add_sealed(self, model: nn.Module) -> None:
-        """Regions and, for parameters that sealing has added, groups of the optimiser."""
-        known = {id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]}
+    def _readable(self, numbers: np.ndarray) -> np.ndarray:
+        """Those of these examples that may train something at some time: what is denied everywhere is never read."""
+        session = self.state.resource(Session)
+        readable = [
+            code
+            for path, code in session.codes.items()
+            if path != QUARANTINE and (session.routing is None or admits(session.routing, path))
+        ]
+        found = numbers[np.isin(self._codes[numbers], readable)]
+        if not len(found):
+            raise TrainingError(
+                "the first step has no example that may train anything: expected one, to meet the model's layers with"
+            )
+        return found
+
+    def _add_sealed(self, model: nn.Module, *, before: set[int]) -> None:
+        """Regions and, for parameters that sealing has added, groups of the optimiser. `before`: those it had."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
         for name, parameter in model.named_parameters():
             members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
         for parameters in members.values():
-            if new := [parameter for parameter in parameters.values() if id(parameter) not in known]:
+            if new := [parameter for parameter in parameters.values() if id(parameter) not in before]:
                 self._optimizer.add_param_group({"params": new})
         self.state.regions = {
             name: Region(name=name, parameters=parameters, optimizers=(self._optimizer,))
@@ -168,9 +198,8 @@ class Governed:
 
     def _share(self, code: int, slots: np.ndarray) -> Share:
         name = self._names[code]
-        everything = frozenset() if name == QUARANTINE else frozenset(self._gradients.parameters)
-        buffers = frozenset(self._gradients.buffers)
-        return Share(name=name, code=code, slots=slots, parameters=everything, buffers=buffers)
+        everything = frozenset() if name == QUARANTINE else self._trainable
+        return Share(name=name, code=code, slots=slots, parameters=everything, buffers=self._buffers)
 
     def _take(self, share: Share, losses: Losses) -> Tensor:
         """One class's pass, and its gradients added to those of the classes before it; its detached loss."""
@@ -181,11 +210,7 @@ class Governed:
         with self._gradients.guarding(share):
             with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
                 found = losses(model, state.examples[share.slots])
-            if found.shape != (len(share.slots),):
-                raise TrainingError(
-                    f"the losses of {len(share.slots)} examples: found shape {tuple(found.shape)}, expected one number"
-                    " for each, without a mean: the step divides by the size of the whole batch"
-                )
+            _check_losses(found, share)
             self._call("after_forward")
             loss = found.float().sum() / state.batch_size
             self._call("before_backward")
@@ -198,7 +223,10 @@ class Governed:
     def _numbers(self, examples: Sequence[int] | np.ndarray | Tensor) -> np.ndarray:
         if isinstance(examples, Tensor):
             examples = examples.cpu().numpy()
-        numbers = np.asarray(examples)
+        try:
+            numbers = np.asarray(examples)
+        except ValueError as error:
+            raise TrainingError(f"examples: {error}; expected numbers of examples") from error
         if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
             raise TrainingError(
                 f"examples: found {numbers.dtype} of shape {numbers.shape}, expected numbers of examples"
@@ -212,6 +240,36 @@ class Governed:
     def _call(self, hook: str) -> None:
         for method in acting(hook, self._methods):
             getattr(method, hook)(self.state)
+
+
+def _check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
+    known = {id(parameter) for parameter in model.parameters()}
+    strange = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in known]
+    if strange:
+        raise RecipeError(
+            f"optimizer: found {len(strange)} parameters that are not the model's, the first of shape"
+            f" {tuple(strange[0].shape)}: nothing governs those; expected parameters of {type(model).__name__} only"
+        )
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise RecipeError(
+            f"optimizer: {type(optimizer).__name__} takes the loss itself, as often as it likes and of all classes at"
+            " once; expected one that steps with the gradients it is given"
+        )
+
+
+def _check_losses(found: object, share: Share) -> None:
+    of = f"the losses of {len(share.slots)} examples of {share.name}"
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        what = found.dtype if isinstance(found, Tensor) else type(found).__name__
+        raise TrainingError(f"{of}: found {what}, expected a tensor of floating point numbers")
+    if found.shape != (len(share.slots),):
+        raise TrainingError(
+            f"{of}: found shape {tuple(found.shape)}, expected one number"
+            " for each, without a mean: the step divides by the size of the whole batch"
+        )
+    if not found.requires_grad:
+        raise TrainingError(f"{of} depend on no parameter that the class may train now: expected model(...) with grad")
 
 
 def _device(model: nn.Module) -> torch.device:

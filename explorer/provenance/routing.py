@@ -100,6 +100,21 @@ def weight(
     return _by_rule(routing.policy, class_, progress, on, layer)
 
 
+def admits(routing: Routing, class_: str) -> bool:
+    """Whether some layer may ever be trained by the class. False is sure: it is denied everywhere, at all times."""
+    if class_ == QUARANTINE or class_ not in routing.classes:
+        return False
+    if any(covers(region.branch, class_) for region in routing.policy.sealed):
+        return True
+    for rule in routing.policy.rules:
+        if rule.holds_class(class_):
+            if rule.weight > 0:
+                return True
+            if (rule.layers, rule.depth, rule.progress, rule.condition) == (None, None, None, None):
+                return False
+    return False
+
+
 def _by_rule(policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer) -> Decision:
     for index, rule in enumerate(policy.rules):
         if rule.holds_class(class_) and rule.holds_phase(progress, on) and rule.holds_layer(layer):

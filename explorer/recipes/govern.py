@@ -60,6 +60,9 @@ def govern(
         raise RecipeError(
             f"ledger: found {run.name!r}, expected a directory named in letters, digits, '_', '.' and '-'"
         )
+    for what, count in (("steps", steps), ("every", every)):
+        if count < 1:
+            raise RecipeError(f"{what}: found {count}, expected 1 or more")
     if (run / rundir.LEDGER).exists():
         raise RecipeError(f"ledger: {run}: there is one already; a loop of one's own begins a new one each time")
     papers = read_documents(Path(documents), policy=policy, now=int(time.time()))

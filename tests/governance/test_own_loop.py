@@ -19,10 +19,12 @@ from explorer.governance.session import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.sam import SAM
+from explorer.provenance.policy import Rule
 from explorer.provenance.routing import Routing as Policy
 from tests.data_for_tests import noise
-from tests.governance.governed import EXAMPLES, HALF_DEPTH, governed_loop, session, typing
+from tests.governance.governed import ADMIT_ALL, EXAMPLES, HALF_DEPTH, LOWER, governed_loop, session, typing
 from tests.loop_for_tests import small_net
+from tests.provenance.drafts_for_tests import routing
 
 STEPS = 6
 
@@ -31,9 +33,15 @@ def governed(policy: Policy = HALF_DEPTH, *methods: Method, spec: OptimizerSpec 
     model = small_net("batch")
     initialise(model, seed=0)
     chosen = spec or SGDSpec(lr=0.1, weight_decay=0.01)
+    return a_loop(model, build_optimizer(chosen, model.parameters()), policy, *methods)
+
+
+def a_loop(
+    model: nn.Module, optimizer: torch.optim.Optimizer, policy: Policy = HALF_DEPTH, *methods: Method
+) -> Governed:
     return Governed(
         model.train(),
-        build_optimizer(chosen, model.parameters()),
+        optimizer,
         session=session(policy),
         codes=typing().codes,
         methods=[Routing(policy="drawn"), *methods],
@@ -110,3 +118,75 @@ def test_methods_that_act_on_what_the_caller_does_are_refused() -> None:
         governed(HALF_DEPTH, LabelSmoothing())
     with pytest.raises(RecipeError, match="a second pass is the caller's"):
         governed(HALF_DEPTH, SAM()).step(np.arange(12), losses)
+
+
+def test_what_the_caller_has_frozen_stays_frozen() -> None:
+    """Parameters that require no gradient, and those that the optimiser does not have; their layer's buffers too."""
+    for of_optimizer in (False, True):
+        model = small_net("batch")
+        initialise(model, seed=0)
+        last = [p for name, p in model.named_parameters() if name.startswith("7.")]
+        if not of_optimizer:
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(name.startswith("7."))
+        own = a_loop(model, torch.optim.AdamW(last if of_optimizer else model.parameters(), weight_decay=0.1))
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        required = [parameter.requires_grad for parameter in model.parameters()]
+        own.step(np.arange(12), losses)
+        moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+        assert moved and all(name.startswith("7.") for name in moved)
+        assert required == [parameter.requires_grad for parameter in model.parameters()] or of_optimizer
+
+
+def test_what_a_policy_denies_does_not_stay_frozen_afterwards() -> None:
+    model = small_net("batch")
+    own = a_loop(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    own.step(np.flatnonzero(typing().codes == own.state.resource(Session).codes["open/bsd"]), losses)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_class_denied_everywhere_is_not_even_read_to_meet_the_layers() -> None:
+    """It stands first in the batch; a class denied in places may be met with."""
+    denied = Rule(classes=("open-data",), weight=0.0)
+    shadowed = Rule(classes=("open-data",), depth=(0.0, 1.0), weight=1.0)
+    own, seen = governed(routing(denied, shadowed, LOWER, ADMIT_ALL)), list[int]()
+
+    def watched(model: nn.Module, rows: np.ndarray) -> Tensor:
+        seen.extend(rows.tolist())
+        return losses(model, rows)
+
+    types = typing()
+    first = int(np.flatnonzero(types.codes == own.state.resource(Session).codes["open-data"])[0])
+    with pytest.raises(TrainingError, match="no example that may train anything"):
+        own.step(np.array([first]), watched)
+    own.step(np.array([first, *range(12)]), watched)
+    assert seen and "open-data" not in {types.names[types.codes[number]] for number in seen}
+
+
+def test_buffers_are_put_back_when_a_loss_fails() -> None:
+    """Whoever catches the error goes on with a model that the denied class has not touched."""
+    own = governed(routing(Rule(classes=("open/bsd",), depth=(0.5, 1.0), weight=1.0)))
+    alone = np.flatnonzero(typing().codes == own.state.resource(Session).codes["open/bsd"])
+    own.step(alone, losses)
+    before = {name: buffer.clone() for name, buffer in own.state.model.named_buffers()}
+    with pytest.raises(TrainingError, match="without a mean"):
+        own.step(alone, lambda model, rows: losses(model, rows).mean())
+    assert all(torch.equal(buffer, before[name]) for name, buffer in own.state.model.named_buffers())
+
+
+def test_losses_that_lead_nowhere_are_refused() -> None:
+    for function, message in (
+        (lambda model, rows: losses(model, rows).detach(), "depend on no parameter that the class may train"),
+        (lambda model, rows: losses(model, rows).long(), r"found torch\.int64, expected a tensor of floating"),
+        (lambda model, rows: torch.ones(len(rows)), "called no layer of the model"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            governed().step(np.arange(12), function)  # pyright: ignore
+
+
+def test_an_optimiser_that_nobody_governs_is_refused() -> None:
+    model, other = small_net("batch"), nn.Linear(2, 3)
+    with pytest.raises(RecipeError, match=r"found 2 parameters that are not the model's, the first of shape \(3, 2\)"):
+        a_loop(model, torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1))
+    with pytest.raises(RecipeError, match="LBFGS takes the loss itself"):
+        a_loop(model, torch.optim.LBFGS(model.parameters()))
