@@ -1,5 +1,6 @@
 """The examples that took part in updates, exactly: out of the slots of the steps, held against their roots."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,13 @@ from explorer.audit.tables import InForce, tables
 from explorer.audit.trace import Participants, Trace
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.vouched import TABLE, read_basis, read_tags
+from explorer.entries.fields import read_float
+from explorer.entries.run import Decision
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.tags_parquet import TagFile
+
+MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
 
 
 def with_examples(run: RunLedger, answer: Trace) -> Trace:
@@ -36,7 +41,7 @@ def participants(
     """
     tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
-    in_force = tables(run)
+    in_force, chosen = tables(run), _chosen(run, steps)
     found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
     for segment in run.segments(steps):
         numbers = read_numbers(run, segment)
@@ -52,9 +57,43 @@ def participants(
                 raise LedgerError(f"entry {placed.index}: the examples of step {step.step} do not lead to its root")
             for index in classes:
                 if step.step in moved[index]:
-                    found[index].append(mine[kinds[mine] == index])
+                    here = mine[kinds[mine] == index]
+                    places = chosen.get((step.step, index), np.arange(len(here)))
+                    if len(places) and places[-1] >= len(here):
+                        raise LedgerError(f"entry {placed.index}: more losses than examples to choose from")
+                    found[index].append(here[places])
     sources = _sources(run.run / rundir.GOVERNANCE / TABLE, {row for each in found.values() for r in each for row in r})
     return tuple(_summed(run.genesis.classes[index], each, sources) for index, each in found.items())
+
+
+def _chosen(run: RunLedger, steps: range) -> dict[tuple[int, int], NDArray[np.int64]]:
+    """The places among a class's examples of a step that a decision chose to train, where one did, by step and class.
+
+    The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
+    """
+    outline = run.outline
+    last = outline.steps[steps.stop - 1]
+    first = outline.steps[steps.start - 1] if steps.start else 0
+    indices = [each for each in outline.decisions if first < each < last and each not in outline.superseded]
+    found: dict[tuple[int, int], NDArray[np.int64]] = {}
+    for placed in run.read(indices, Decision):
+        decision = placed.entry
+        for path in decision.subjects if decision.action == "selection" else ():
+            content = run.blob(placed, f"evidence/{path}", max_bytes=MAX_LOSSES)
+            if content is None:
+                raise LedgerError(f"entry {placed.index}: which examples of {path} were chosen is not here any more")
+            found[decision.step, run.class_(path)] = _hardest(decision, content, f"entry {placed.index}")
+    return found
+
+
+def _hardest(decision: Decision, content: bytes, where: str) -> NDArray[np.int64]:
+    """The places of the largest losses, ascending; of equals the first, and NaN is the largest."""
+    try:
+        losses = np.nan_to_num(np.frombuffer(content, "<f4"), nan=np.inf)
+        count = max(1, math.ceil(read_float(decision.parameters["keep"]) * len(losses)))
+    except (KeyError, ValueError, OverflowError) as error:
+        raise LedgerError(f"{where}: not a selection by losses: {error}") from error
+    return np.sort(np.argsort(-losses, kind="stable")[:count])
 
 
 def _moved(

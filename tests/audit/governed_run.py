@@ -179,8 +179,10 @@ def write_governed_run(
     layers: tuple[str, ...] = LAYERS,
     policy: RoutingPolicy = USUAL,
     on: Mapping[str, int] | None = None,
+    losses: Mapping[int, Floats] | None = None,
 ) -> Path:
-    """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on."""
+    """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on.
+    `losses`: of the examples of `open/mit` in steps that train on the hardest half of them."""
     record = run_record(recipe="governed", full_steps=steps)
     run = write_run(runs, record)
     genesis, leaves = write_documents(run, policy)
@@ -195,6 +197,8 @@ def write_governed_run(
             switched = [name for name, at in (on or {}).items() if at <= step]
             if step in (on or {}).values():
                 decide(journal, step, action="activation")
+            if losses and step in losses:
+                choose(journal, step, MIT, losses[step])
             admission, rows = tables_.at(step / steps, switched), rows_of(step)
             examples, quarantined = counts_of(rows)
             numbers = numbers_of(step, admission, exact=exact)
@@ -222,6 +226,19 @@ def profile_of(step: int, layers: int = len(LAYERS)) -> LayerProfiles:
     joint = np.tile([1.5, 4.0, 1.2, 0.5, 0.1, 0.02], (layers, 1))
     return LayerProfiles(
         step=step, probes="b" * 64, classes=(0, 1, 2), examples=(4, 4, 4), spectra=spectra, joint=joint
+    )
+
+
+def choose(journal: Journal, step: int, path: str, losses: Floats) -> None:
+    """The half with the largest losses trains."""
+    journal.decision(
+        step,
+        action="selection",
+        rule="largest-losses",
+        parameters={"keep": 0.5},
+        subjects=(path,),
+        layers=(),
+        evidence={path: losses.astype("<f4").tobytes()},
     )
 
 

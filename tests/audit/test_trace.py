@@ -1,6 +1,8 @@
 """Forensics: what is said follows from the ledger, and where the ledger does not say it any more that is said."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from explorer.audit import trace as module
 from explorer.audit.participants import with_examples
 from explorer.audit.run_ledger import RunLedger
 from explorer.audit.trace import trace
+from explorer.entries.kinds import Entry
+from explorer.entries.run import Decision
 from explorer.entries.slots import encode_slots
 from explorer.errors import LedgerError, ProvenanceError
 from tests.audit import governed_run as runs
@@ -33,6 +37,47 @@ def test_examples_are_those_of_the_steps_that_admit_their_class(run: Path, layer
         rows = [row for step in admitted for row in runs.rows_of(step).tolist() if runs.ROW_CLASSES[row] == each.class_]
         assert (set(each.examples), each.slots) == (set(rows), len(rows))
         assert list(each.examples) == sorted(each.examples)
+
+
+def mit_rows(step: int) -> list[int]:
+    return [row for row in runs.rows_of(step).tolist() if runs.ROW_CLASSES[row] == MIT]
+
+
+def test_examples_that_were_not_chosen_took_no_part(tmp_path: Path) -> None:
+    step = next(step for step in range(1, STEPS) if len(mit_rows(step)) == 3)
+    rows = mit_rows(step)
+    losses = np.array([np.nan, 1.0, 3.0], np.float32)  # nothing is harder than what is no number
+    ledger = RunLedger(write_governed_run(tmp_path, losses={step: losses}))
+    expected = {rows[0], rows[2]}
+    found = with_examples(ledger, trace(ledger, class_=MIT, steps=range(step, step + 1)))
+    assert found.participants is not None and set(found.participants[0].examples) == expected
+    both = with_examples(ledger, trace(ledger, class_=MIT, steps=range(step - 1, step + 1)))
+    assert both.participants is not None and set(both.participants[0].examples) == expected | {*mit_rows(step - 1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parameters": {}}, "not a selection by losses"),
+        ({"parameters": {"keep": "nan"}}, "not a selection by losses"),
+        ({"evidence": b"x"}, "not a selection by losses"),
+        ({"evidence": bytes(400)}, "more losses than examples"),
+    ],
+)
+def test_a_selection_that_is_none(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    run = write_governed_run(tmp_path, losses={0: np.zeros(len(mit_rows(0)), np.float32)})
+
+    def lie(index: int, entry: Entry) -> Entry:
+        if not isinstance(entry, Decision) or entry.action != "selection":
+            return entry
+        if "evidence" in change:
+            return with_blob(run, entry, f"evidence/{MIT}", change["evidence"])
+        return replace(entry, **change)
+
+    sign_again(run, lie)
+    ledger = RunLedger(run)
+    with pytest.raises(LedgerError, match=message):
+        with_examples(ledger, trace(ledger, class_=MIT))
 
 
 def test_shares_over_time_and_of_the_update(run: Path) -> None:
