@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.canonical import digest
-from explorer.data.batches import Batches
+from explorer.data.batches import Batches, Typing
 from explorer.data.dataset import Dataset, DataSource, Provenance, Split
 from explorer.data.images import Images
 from explorer.data.sequences import Text
@@ -37,7 +37,7 @@ from explorer.provenance import taxonomy as taxonomies
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.taxonomy import Taxonomy, TaxonomyClass
 from explorer.recipes.demonstration import demonstrate
-from explorer.recipes.governed import session_of, typing_of
+from explorer.recipes.governed import session_of
 from explorer.recipes.ledger import stand_in
 
 BATCH = 128
@@ -175,7 +175,9 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
     now = int(time.time())
     directory = demonstrate(place, source, data=None, taxonomy=taxonomy, policies=[routing], now=now)
     found = check(read_documents(directory, policy="benchmark", now=now), dataset.train)
-    batches = Batches(dataset, batch_size=BATCH, seed=0, device=CPU, typing=typing_of(found))
+    batches = Batches(
+        dataset, batch_size=BATCH, seed=0, device=CPU, typing=Typing(codes=found.codes, names=found.names)
+    )
     session = session_of(found, absent=frozenset())
     methods = (Routing(policy="benchmark"), Contributions(), Recorder(every=STEPS))
     loop = loop_of(work, batches, methods, microbatch=None, resources={Session: session})

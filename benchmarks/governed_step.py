@@ -174,8 +174,8 @@ def main() -> None:
         "`governance` is what `contributions` and `recorder` take. Opacus is left out for gpt-small: it has no rule for"
         " a head that is the embedding's own tensor.",
         "",
-        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}; load {load:.1f} on {os.cpu_count()} cores"
-        " when this began: what other programs do disturbs wall time most.",
+        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}; load {load:.1f} on"
+        f" {os.cpu_count()} cores when this began: what other programs do disturbs wall time most.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
