@@ -65,10 +65,8 @@ class Credentials:
 
     @property
     def leaves(self) -> np.ndarray:
-        """The leaf hash of every example's tag, N x 32; of an example without tag, that of the zero tag in its slot."""
-        tagged = self.tags.tags.leaves
-        missing = [leaf(slot, bytes(40)) for slot in range(len(tagged), len(self.codes))]
-        return np.concatenate([tagged, np.frombuffer(b"".join(missing), np.uint8).reshape(-1, 32)])
+        """The leaf hash of every example's tag, N x 32."""
+        return leaves_of(self.tags, examples=len(self.codes))
 
     @property
     def identity(self) -> dict[str, str | None]:
@@ -81,6 +79,13 @@ class Credentials:
             "policy": None if self.routing is None else self.routing.policy.digest,
             "quarantine": digest(quarantine_json(self.quarantine)) if self.quarantine else None,
         }
+
+
+def leaves_of(tags: VerifiedTags, *, examples: int) -> np.ndarray:
+    """The leaf hashes of the examples' tags, N x 32; of an example without tag, that of the zero tag in its slot."""
+    tagged = tags.tags.leaves
+    missing = [leaf(slot, bytes(40)) for slot in range(len(tagged), examples)]
+    return np.concatenate([tagged, np.frombuffer(b"".join(missing), np.uint8).reshape(-1, 32)])
 
 
 def quarantine_json(quarantine: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:

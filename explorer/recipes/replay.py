@@ -25,6 +25,7 @@ from explorer.entries.kinds import decode
 from explorer.entries.run import Genesis
 from explorer.errors import CheckpointError, LedgerError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
+from explorer.governance.credentials import leaves_of
 from explorer.governance.digests import training_state
 from explorer.governance.history import History
 from explorer.governance.journal import Journal
@@ -204,4 +205,4 @@ def _initial(loop: Loop, genesis: Genesis) -> Difference | None:
 def _leaves(loop: Loop) -> Any:
     tags = loop.state.resource(Session).tags
     assert tags is not None  # a run with a ledger has verified tags
-    return tags.tags.leaves
+    return leaves_of(tags, examples=len(loop.setting.batches.dataset.train))

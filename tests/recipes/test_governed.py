@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from explorer.provenance.keys import new_key, read_key, write_key
 from explorer.provenance.roles import Role
 from explorer.provenance.salts import destroy_salt, read_salts
 from explorer.provenance.trust import Quorum, Trust, read_trust
-from explorer.recipes import machine
+from explorer.recipes import demonstration, machine
+from explorer.recipes.replay import replay
 from explorer.recipes.run import build_loop, execute
 from explorer.records import RunRecord
 from tests.recipes.governed_for_tests import METHODS, begun, documents, planned, recipe
@@ -155,6 +157,21 @@ def test_an_example_that_is_not_its_tags_refuses_or_is_quarantined_and_the_ledge
     steps = [entry for entry in others if isinstance(entry, Step)]
     assert all(sum(step.examples) + step.quarantined == 64 for step in steps)
     assert sum(step.quarantined for step in steps) == 1  # of an epoch's two, at a quarter and at three quarters of it
+
+
+def test_examples_without_tags_stand_in_the_ledger_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their tag is the zero tag of their slot: written, replayed and audited alike."""
+    every = demonstration.records_of
+    monkeypatch.setattr(demonstration, "records_of", lambda *given, **named: islice(every(*given, **named), 800))
+    lenient = [{"routing": {"policy": "lenient"}}, *METHODS[1:]]
+    plan = planned(recipe(documents(tmp_path), methods=lenient))
+    run = begun(plan, tmp_path / "runs")
+    execute(run)
+    genesis, *others = entries(run)
+    content = read_blob(run / rundir.LEDGER, genesis.blobs["quarantine"].sha256)
+    assert json.loads(content) == {"no-tag": list(range(800, 899))}
+    assert sum(entry.quarantined for entry in others if isinstance(entry, Step)) == round(256 * 99 / 899)
+    assert replay(run).equal
 
 
 def test_documents_that_change_after_planning_start_nothing(desk: Path, tmp_path: Path) -> None:
