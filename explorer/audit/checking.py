@@ -26,7 +26,7 @@ class Check:
     segments: int  # recomputed
     of: int  # segments that the steps lie in
     differences: tuple[str, ...]  # the first ones
-    unread: tuple[str, ...]  # segments whose numbers are not all here, with what is missing
+    unread: tuple[str, ...]  # segments whose numbers are not all here, and why not
 
     @property
     def agrees(self) -> bool:
@@ -54,8 +54,9 @@ def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
     for segment in segments:
         steps = f"steps {segment.first} to {segment.stop - 1}"
         numbers = read_numbers(run, segment)
-        if numbers.missing:
-            unread.append(f"{steps}: {', '.join(numbers.missing)} not here")
+        if numbers.missing or numbers.joint is None:
+            gone = f"{', '.join(numbers.missing)} not here" if numbers.missing else "nothing was measured"
+            unread.append(f"{steps}: {gone}")
             continue
         sums, scales = _sums(run, segment)
         mine = spooled.get(segment.first, {})

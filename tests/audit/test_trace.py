@@ -13,7 +13,7 @@ from explorer.audit.participants import with_examples
 from explorer.audit.run_ledger import RunLedger
 from explorer.audit.trace import trace
 from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision
+from explorer.entries.run import Decision, State, Step
 from explorer.entries.slots import encode_slots
 from explorer.errors import LedgerError, ProvenanceError
 from tests.audit import governed_run as runs
@@ -104,6 +104,25 @@ def test_what_was_erased_is_named(tmp_path: Path) -> None:
     assert found.participants is not None
     mit = found.participants[CLASSES.index(MIT)]
     assert mit.steps == STEPS, "which examples took part follows from what was admitted"
+
+
+def test_a_run_that_measured_nothing_has_nothing_to_recompute(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+
+    def without(index: int, entry: Entry) -> Entry:
+        if isinstance(entry, Step):
+            return replace(entry, numbers=(None,) * len(CLASSES), joint=None)
+        kept = {name: blob for name, blob in entry.blobs.items() if name == "slots"}
+        return replace(entry, blobs=kept) if isinstance(entry, State) else entry
+
+    sign_again(run, without)
+    for file in (run / rundir.CONTRIBUTIONS).iterdir():
+        file.unlink()
+    ledger = RunLedger(run)
+    found = with_examples(ledger, trace(ledger, layer="head"))
+    assert found.check.segments == 0 and found.check.unread[0] == "steps 0 to 4: nothing was measured"
+    assert {row.share for row in found.rows} == {None}
+    assert found.participants is not None and found.participants[0].steps == 7, "what was admitted took part"
 
 
 def test_slots_that_are_not_those_of_the_root(tmp_path: Path) -> None:
