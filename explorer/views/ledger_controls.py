@@ -31,7 +31,7 @@ class LedgerControls(widgets.Box):
         self.slider = widgets.IntRangeSlider(
             description="Steps", min=0, max=0, value=(0, 0), continuous_update=False, readout=False
         )
-        super().__init__([self.run, self.trust, self.first, self.last, self.slider, self.layer, self.class_])
+        super().__init__([self.run, self.trust, self.layer, self.class_, self.first, self.last, self.slider])
         self.add_class("x-controls")
         for field in (self.run, self.trust):
             field.observe(lambda _: self._tell(on_run), "value")

@@ -20,7 +20,7 @@ from explorer.views.ledger_steps import Steps
 from explorer.views.tables import Column, Row, table
 
 MAX_ENTRIES = 8
-OPENED = "A commitment opens where the numbers are those that the entry committed to before anybody could choose them."
+OPENED = "A commitment opens where the numbers are those that the entry committed to."
 
 OPENS = "opens"
 DIFFERS = "does not open"

@@ -19,6 +19,7 @@ LEAST = 0.25  # the number that is drawn full where none is larger
 HATCH = "M-2.5,1L-0.5,-1M-1.5,1L0.5,-1M-0.5,1L1.5,-1M0.5,1L2.5,-1"
 NARROW = "M-1,0L0,-1M-1,1L1,-1M0,1L1,0"  # for more columns than this
 MANY = 10
+LETTER = 1.5  # pixels that Vega reserves too few for each letter of a slanted name
 DENIED = "denied"  # a value of the column `state`
 NOTHING = "\u00b7"
 ROW = 21  # pixels
@@ -102,4 +103,6 @@ def signed_matrix(
     )
     # The mouse goes through the upper layers: explorer.css. The tooltip has the number where cells are narrow.
     chart = alt.LayerChart(layer=[cells, hatch, *([numbers] if len(columns) <= MANY else [])])
-    return theme.styled(chart.properties(width=width, height=ROW * max(1, len(rows)), description=words))
+    overhang = 12 + LETTER * len(columns[-1]) if columns else 0  # of the last column's name
+    chart = chart.properties(width=width, height=ROW * max(1, len(rows)), description=words)
+    return theme.styled(chart.properties(padding={"top": 4, "left": 2, "right": min(overhang, 130), "bottom": 4}))

@@ -49,12 +49,18 @@ class Steps:
 
 def read_all_steps(run: RunLedger) -> Steps:
     """Read the entries of all steps. Raises `LedgerError` for one that is damaged or a table that is missing."""
-    classes, found = len(run.genesis.classes), [placed.entry for placed in run.read_steps(range(run.steps))]
+    count, classes = run.steps, len(run.genesis.classes)
+    examples, quarantined = np.zeros((count, classes), np.int64), np.zeros(count, np.int64)
+    numbers = np.zeros((count, classes), bool)
+    for at, placed in enumerate(run.read_steps(range(count))):
+        step = placed.entry
+        examples[at], quarantined[at] = step.examples, step.quarantined
+        numbers[at] = [committed is not None for committed in step.numbers]
     return Steps(
         entries=np.array(run.outline.steps, np.int64),
-        examples=np.array([step.examples for step in found], np.int64).reshape(-1, classes),
-        quarantined=np.array([step.quarantined for step in found], np.int64),
-        numbers=np.array([[each is not None for each in step.numbers] for step in found], bool).reshape(-1, classes),
+        examples=examples,
+        quarantined=quarantined,
+        numbers=numbers,
         layers=len(run.genesis.layers),
         tables=tables(run),
     )
