@@ -86,9 +86,9 @@ class Batches:
         codes = self._order.codes(step * self.batch_size, (step + 1) * self.batch_size)
         return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
 
-    def read(self, step: int, slots: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The raw examples in these slots: inputs (uint8) and labels."""
-        index = torch.from_numpy(self.indices(step)[slots])
+    def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The raw training examples of these numbers: inputs (uint8) and labels."""
+        index = torch.from_numpy(examples)
         return self.dataset.train.inputs[index], self.dataset.train.labels[index]
 
     def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:

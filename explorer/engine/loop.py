@@ -170,7 +170,7 @@ class Loop:
         """Make this the current share: read its rows and let the methods change them."""
         state, batches, clock = self.state, self.setting.batches, self.clock
         state.share = share
-        inputs, labels = batches.read(state.step, share.slots)
+        inputs, labels = batches.read(state.examples[share.slots])
         clock.lap("read")
         inputs = batches.augment(inputs, state.step, share.slots)
         clock.lap("preprocess")

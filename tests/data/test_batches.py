@@ -37,7 +37,7 @@ def test_the_order_depends_on_the_seed() -> None:
 
 def test_reading_gives_the_examples_of_those_numbers() -> None:
     batches = noise_batches()
-    images, labels = batches.read(4, SLOTS)
+    images, labels = batches.read(batches.indices(4))
     for row, index in enumerate(batches.indices(4)):
         assert torch.equal(images[row], batches.dataset.train.inputs[index])
         assert labels[row] == batches.dataset.train.labels[index]
@@ -45,7 +45,7 @@ def test_reading_gives_the_examples_of_those_numbers() -> None:
 
 def test_without_augmentation_images_stay_as_they_are() -> None:
     batches = noise_batches()
-    images, _ = batches.read(0, SLOTS)
+    images, _ = batches.read(batches.indices(0))
     assert torch.equal(batches.augment(images, 0, SLOTS), images)
 
 
@@ -53,7 +53,7 @@ def test_crops_and_mirrors_against_loops() -> None:
     """Every image is a window of itself, padded by reflection, mirrored or not, as its slot has drawn."""
     pad = 2
     batches = noise_batches(replace(noise(), crop=pad, flip=True), batch_size=16)
-    images, _ = batches.read(3, np.arange(16))
+    images, _ = batches.read(batches.indices(3))
     found = batches.augment(images, 3, np.arange(16)).numpy()
     draws = stream(0, "augment", 3)
     corners = draws.integers(0, 2 * pad + 1, (2, 16))
@@ -69,7 +69,7 @@ def test_crops_and_mirrors_against_loops() -> None:
 
 def test_augmentation_is_keyed_by_step() -> None:
     batches = noise_batches(replace(noise(), crop=2, flip=True))
-    images, _ = batches.read(0, SLOTS)
+    images, _ = batches.read(batches.indices(0))
     assert torch.equal(batches.augment(images, 1, SLOTS), batches.augment(images, 1, SLOTS))
     assert not torch.equal(batches.augment(images, 1, SLOTS), batches.augment(images, 2, SLOTS))
 
@@ -86,7 +86,7 @@ def test_normalised_images_in_float64() -> None:
 
 def test_a_batch_knows_its_slots_and_rows() -> None:
     batches = noise_batches()
-    batch: Batch = batches.transfer(*batches.read(0, SLOTS), slots=SLOTS, code=3)
+    batch: Batch = batches.transfer(*batches.read(batches.indices(0)), slots=SLOTS, code=3)
     assert len(batch) == 8
     assert batch.slots.tolist() == list(range(8))
     assert batch.codes.tolist() == [3] * 8

@@ -70,7 +70,7 @@ def test_the_class_survives_shuffling_and_batching(site: Path) -> None:
     batches = Batches(dataset, batch_size=12, seed=0, device=torch.device("cpu"), typing=typing)
     for step in range(3):
         for code_, slots in batches.shares(step):
-            inputs, _ = batches.read(step, slots)
+            inputs, _ = batches.read(batches.indices(step)[slots])
             origins = [made.sources[index] for index in batches.indices(step)[slots]]
             assert foreign(inputs, [names[code_]] * len(slots), origins, site) == []
 

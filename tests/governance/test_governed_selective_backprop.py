@@ -59,7 +59,7 @@ def test_each_class_keeps_its_own_hardest_examples() -> None:
     batches = loop.setting.batches
     fresh = tagged_loop([]).setting
     for path, slots in everyone.items():
-        inputs, labels = batches.read(0, np.array(slots))
+        inputs, labels = batches.read(batches.indices(0)[np.array(slots)])
         losses = fresh.task.loss(fresh.model.eval()(batches.prepare(inputs)), labels)
         assert kept[path] == [slots[row] for row in hardest(losses, keep=0.5).tolist()]
         assert len(kept[path]) == 2
@@ -94,7 +94,7 @@ def test_another_class_decides_nothing() -> None:
         SEEN.clear()
         loop.step()
         kept.append(SEEN[NEWS])
-        inputs, labels = batches.read(0, np.array(everyone[NEWS] + everyone[MIT]))
+        inputs, labels = batches.read(batches.indices(0)[np.array(everyone[NEWS] + everyone[MIT])])
         losses = loop.setting.task.loss(model(batches.prepare(inputs)), labels)
         kept_by_one_threshold.append([row for row in hardest(losses, keep=0.5).tolist() if row < 4])
     assert kept[0] == kept[1]
@@ -108,7 +108,7 @@ def test_an_example_weighs_as_much_as_ever() -> None:
     batches, model = fresh.setting.batches, fresh.setting.model
     losses: list[Tensor] = []
     for slots in kept.values():
-        inputs, labels = batches.read(0, np.array(slots))
+        inputs, labels = batches.read(batches.indices(0)[np.array(slots)])
         losses.append(fresh.setting.task.loss(model(batches.prepare(inputs)), labels).sum() / 8)
     gradients = torch.autograd.grad(torch.stack(losses).sum(), list(model.parameters()))
     for (name, parameter), gradient in zip(loop.setting.model.named_parameters(), gradients, strict=True):
