@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 
 from explorer.data.dataset import Dataset
+from explorer.data.images import Images
 from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, split_steps
 from explorer.models.table import MODELS
@@ -76,12 +77,13 @@ class Measured:
 
 def by_hand(dataset: Dataset, work: Workload) -> Iterator[None]:
     """A plain training loop, one step at a time."""
-    model = MODELS[work.model]().build(channels=dataset.example_shape[0], classes=10)
+    model = MODELS[work.model]().build(example_shape=dataset.example_shape, classes=10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: (1 + math.cos(math.pi * t / STEPS)) / 2)
+    assert isinstance(dataset, Images)
     mean = torch.tensor(dataset.mean).reshape(1, -1, 1, 1) * 255
     std = torch.tensor(dataset.std).reshape(1, -1, 1, 1) * 255
-    images, labels = dataset.train.images, dataset.train.labels
+    images, labels = dataset.train.inputs, dataset.train.labels
     model.train()
     while True:
         for chosen in torch.randperm(len(labels)).split(work.batch_size)[:-1]:

@@ -28,8 +28,10 @@ def governed_layers(
     """The model's layers in order of execution, and after them the adapters that are in it.
 
     A parameter belongs to one layer, the first that has it, and is governed there in all its uses; a module that has
-    nothing of its own, such as a head tied to the embedding, is no layer. Raises `RecipeError` for what no policy could name: tensors
-    in the model itself, and state in a module without parameters.
+    nothing of its own, such as a head tied to the embedding, is no layer.
+
+    Raises `RecipeError` for what no policy could name: tensors in the model itself, and state in a module without
+    parameters.
     """
     _check(model, leaves)
     names = {id(parameter): name for name, parameter in model.named_parameters()}  # shared ones once

@@ -224,9 +224,9 @@ def test_a_class_that_may_change_nothing_is_not_even_read(monkeypatch: pytest.Mo
     read = loop.setting.batches.read
     seen: set[int] = set()
 
-    def watched(step: int, slots: np.ndarray) -> tuple[Tensor, Tensor]:
-        seen.update(loop.setting.batches.typing.codes[loop.setting.batches.indices(step)[slots]])
-        return read(step, slots)
+    def watched(examples: np.ndarray) -> tuple[Tensor, Tensor]:
+        seen.update(loop.setting.batches.typing.codes[examples])
+        return read(examples)
 
     monkeypatch.setattr(loop.setting.batches, "read", watched)
     steps(loop, 5)
