@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -87,8 +88,12 @@ def test_the_report_needs_no_script_and_can_be_read_in_the_dark_and_on_paper(
     assert page.url.endswith("#entry-2")
     page.emulate_media(color_scheme="light", media="screen")
     page.screenshot(path=screenshots / "governance.png", full_page=True)
-    width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert width == 0  # nothing is cut off at the right
+    media: list[tuple[Literal["screen", "print"], int]] = [("screen", 1100), ("print", 720)]
+    for medium, width in media:  # the second one is A4 paper
+        page.emulate_media(media=medium)
+        page.set_viewport_size({"width": width, "height": 900})
+        beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert beyond == 0  # nothing is cut off at the right
     assert page.pdf(path=screenshots / "governance.pdf", format="A4").startswith(b"%PDF")
     assert fence.blocked == []
     context.close()
