@@ -1,15 +1,16 @@
 """The third condition: every update is ledgered so that it can be reconstructed.
 
 The entries stand in an order without a gap and come to an end; the end and a state stand behind the last step; every
-step has numbers, and everything that an entry names is here and is what its digest says. Where the secrets of the
-classes are here too, every commitment is opened. What was erased, secret and numbers, is counted and contradicts
-nothing: the commitments stay.
+step has numbers, and such as can be (geometry.py); everything that an entry names is here and is what its digest says.
+Where the secrets of the classes are here too, every commitment is opened. What was erased, secret and numbers, is
+counted and contradicts nothing: the commitments stay.
 """
 
 from collections.abc import Iterable, Iterator
 
 from explorer.audit.commitments import open_entries
 from explorer.audit.conditions import Judgement
+from explorer.audit.geometry import impossible
 from explorer.audit.run_ledger import RunLedger, Segment
 from explorer.audit.segments import JOINT, SegmentNumbers, open_commitments, read_secrets
 from explorer.entries.envelope import Head, read_head
@@ -51,12 +52,16 @@ class Reconstructible:
             self._judgement.count("steps")
             if placed.entry.joint is None:
                 self._judgement.contradict(placed.index, f"step {placed.entry.step}: nothing was measured")
-        if not numbers.missing:
-            with self._judgement.reading(segment.state.index):
-                self._judgement.count("numbers", sum(step.weights.size for _, step in numbers.by_step()))
         if self._secrets is not None:
             with self._judgement.reading(segment.state.index):
                 self._compare(open_commitments(self._run, numbers, self._secrets))
+        if not numbers.missing:
+            with self._judgement.reading(segment.state.index):
+                for placed, step in numbers.by_step():
+                    self._judgement.count("numbers", step.weights.size)
+                    for at in impossible(step):
+                        words = f"step {placed.entry.step}: no gradients and no update have the numbers of"
+                        self._judgement.contradict(placed.index, f"{words} {self._run.genesis.layers[at]}")
 
     def _compare(self, opened: Iterable[tuple[int, str, str, str]]) -> None:
         """Commitments, and what they should have been."""

@@ -160,7 +160,7 @@ def test_a_table_that_the_policy_does_not_give(run: Path) -> None:
 
 def test_a_class_that_trained_what_it_is_denied(run: Path) -> None:
     def lie(numbers: np.ndarray) -> None:
-        numbers[0] = (1.0, 2.0, -0.5)
+        numbers[0] = (1.0, 2.0, 0.0)
 
     change_numbers(run, 8, NEWS, lie)
     names, first = broken(run)
@@ -373,6 +373,18 @@ def test_a_blob_that_is_gone_or_cut(run: Path) -> None:
     path(run, segment.state.entry.blobs["joint"].sha256).unlink()
     names, first = broken(run)
     assert names == ["reconstructible"] and "the blob is missing" in first
+
+
+def test_a_class_made_smaller_than_it_was(run: Path) -> None:
+    """Committed to and signed; but the inner products with the others and the update are still those of the truth."""
+
+    def lie(numbers: np.ndarray) -> None:
+        numbers[:, 1] *= 0.1
+
+    change_numbers(run, 8, MIT, lie)
+    names, first = broken(run)
+    assert names == ["reconstructible"]
+    assert first == "step 8: no gradients and no update have the numbers of embed"
 
 
 def test_a_step_that_was_not_measured(run: Path) -> None:
