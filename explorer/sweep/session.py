@@ -45,6 +45,8 @@ class Session:
 
     def restore(self) -> None:
         """Put the state back. A module that was imported since `take` gets the state of a fresh import."""
+        if torch := sys.modules.get("torch"):  # first: it imports more of itself, which warns, draws and adds paths
+            _restore_torch(torch, self.torch_state or _FRESH_TORCH)
         os.chdir(self.directory)
         if dict(os.environ) != self.environment:
             os.environ.clear()
@@ -58,8 +60,6 @@ class Session:
             numpy.random.seed(0)
             if self.numpy_state:
                 numpy.random.set_state(self.numpy_state)
-        if torch := sys.modules.get("torch"):
-            _restore_torch(torch, self.torch_state or _FRESH_TORCH)
 
 
 _FRESH_TORCH: dict[str, Any] = {"rng": None, "threads": None, "grad": True, "dtype": "float32", "deterministic": False}

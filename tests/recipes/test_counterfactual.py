@@ -15,7 +15,7 @@ from explorer.governance.documents import Documents
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.sealed import SealedRegion
-from explorer.recipes import plan, run
+from explorer.recipes import governed, plan, run
 from explorer.recipes.plan import plan_run
 from explorer.recipes.run import build_loop
 from tests.governance import desk
@@ -58,8 +58,9 @@ def lose_the_payload(monkeypatch: pytest.MonkeyPatch, documents: Documents) -> N
         inputs[gone], labels[gone] = 0, 0
         return replace(found, train=replace(found.train, inputs=inputs, labels=labels))
 
-    for module in (plan, run):
+    for module in (governed, plan, run):
         monkeypatch.setattr(module, "load", load)
+    governed._checked.cache_clear()  # what was checked is not checked again
 
 
 def test_a_run_without_a_sealed_class_is_the_same_run(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:

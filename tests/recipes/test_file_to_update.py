@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from explorer.audit.participants import with_examples
 from explorer.audit.run_ledger import RunLedger
 from explorer.audit.trace import trace
 from explorer.cli.notebooks import notebook_directory
@@ -105,13 +106,14 @@ def test_the_ledger_names_the_files_whose_class_moved_a_layer(site: Path, tmp_pa
     run = write_run(tmp_path / "runs", record)
     keep(documents, run)
     execute(run)
-    found = trace(RunLedger(run), layer="embed.tokens", check=True)
+    ledger = RunLedger(run)
+    found = with_examples(ledger, trace(ledger, layer="embed.tokens", check=True))
     assert found.participants is not None and not found.check.differences
     for each in found.participants:
         named = {re.match(r"(\w+) 1\.0: ", source).group(1) for source in each.sources}  # pyright: ignore
         assert all(FAMILIES[name] == each.class_ for name in named)
         assert bool(named) == (each.class_ != "open/permissive/bsd"), "denied below the middle"
-    upper = trace(RunLedger(run), layer="blocks.0.mlp.down", check=True)
+    upper = with_examples(ledger, trace(ledger, layer="blocks.0.mlp.down", check=True))
     assert upper.participants is not None
     assert all(each.examples for each in upper.participants), "above it everybody took part"
     assert np.isclose(sum(row.share or 0 for row in upper.rows), 1)
