@@ -19,7 +19,7 @@ from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.attestation import attest, verify_tags
 from explorer.provenance.envelope import write_envelope
-from explorer.provenance.layers import depths_of
+from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.roles import Role
 from explorer.provenance.routing import bind
@@ -104,13 +104,11 @@ class Sample:
 
     def profile(self, step: int) -> LayerProfiles:
         """Deeper layers spread out less and tell the classes apart better, the more so the longer training lasts."""
-        layers, done = len(self.layers), step / STEPS
-        depth = np.array([layer.depth for layer in self.layers])
+        depth, done = np.array([layer.depth for layer in self.layers if ADAPTER not in layer.name]), step / STEPS
         entropy = 3.1 - (0.4 + 1.1 * done) * depth + 0.25 * np.sin(9 * depth)
         chi = 0.12 + done * (0.1 + 0.6 * depth)
-        joint = np.stack(
-            [entropy, np.exp(entropy), entropy * 0.9, chi, np.full(layers, 0.1), 0.5 * np.exp(-20 * done * depth)], 1
-        )
+        chance, p_value = np.full_like(depth, 0.1), 0.5 * np.exp(-20 * done * depth)
+        joint = np.stack([entropy, np.exp(entropy), entropy * 0.9, chi, chance, p_value], 1)
         spectra = np.stack([joint[:, :3] * (0.8 + 0.05 * index) for index in range(4)])
         return LayerProfiles(
             step=step, probes="a" * 64, classes=(0, 1, 2, 3), examples=(16, 16, 16, 8), spectra=spectra, joint=joint

@@ -16,9 +16,11 @@ from explorer.audit.run_ledger import RunLedger
 from explorer.audit.segments import read_numbers
 from explorer.audit.shares import shares
 from explorer.entries.numbers import share_terms
+from explorer.entries.run import Profile
 from explorer.errors import LedgerError, ProvenanceError, StoreError
+from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import check_proof
-from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, sign_again, trust, write_governed_run
+from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, OPEN, STEPS, sign_again, trust, write_governed_run
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK
 
@@ -131,15 +133,25 @@ def test_profiles_and_decisions(run: RunLedger) -> None:
     assert taken[0].parameters == {"tolerance": 0.01} and taken[0].evidence == (NEWS,)
 
 
-def test_numbers_of_a_profile_that_are_none(tmp_path: Path) -> None:
-    run = write_governed_run(tmp_path)
-    path = run / rundir.ENTROPY / "step-00000003.parquet"
-    found = pq.read_table(path)
-    strange = pa.array([np.inf] * len(found), pa.float32())
-    pq.write_table(found.set_column(found.schema.get_field_index("chi"), "chi", strange), path)
-    profiles = history.depth_profiles(RunLedger(run))
-    assert {each.chi for each in profiles if each.step == 3} == {None}
-    assert {each.chi for each in profiles if each.step == 9} == {None, 0.5}
+def test_a_profile_is_what_the_ledger_says_whatever_lies_beside_it(run: RunLedger, tmp_path: Path) -> None:
+    """The files for other tools may be changed or gone; a blob that was changed is refused."""
+    other = write_governed_run(tmp_path)
+    shutil.rmtree(other / "entropy")
+    assert history.depth_profiles(RunLedger(other)) == history.depth_profiles(run)
+    ledger = RunLedger(other)
+    (first, *_) = ledger.read(ledger.outline.profiles, Profile)
+    content = ledger.ledger.path / blob_path(first.entry.blobs["joint"].sha256)
+    content.write_bytes(content.read_bytes()[::-1])
+    with pytest.raises(LedgerError, match="the blob is damaged"):
+        history.depth_profiles(ledger)
+
+
+def test_a_profile_that_was_erased_is_left_out(tmp_path: Path) -> None:
+    ledger = RunLedger(write_governed_run(tmp_path))
+    (first, *_) = ledger.read(ledger.outline.profiles, Profile)
+    (ledger.ledger.path / blob_path(first.entry.blobs[f"numbers/{NEWS}"].sha256)).unlink()
+    left = [each.class_ for each in history.depth_profiles(ledger) if each.step == first.entry.step]
+    assert left == [OPEN, MIT, "*"] * len(LAYERS)
 
 
 def test_directions_add_up_over_segments(run: RunLedger) -> None:

@@ -13,7 +13,9 @@ from markupsafe import escape
 from explorer import rundir
 from explorer.audit.history import decisions
 from explorer.audit.run_ledger import RunLedger
+from explorer.entries.run import Profile
 from explorer.errors import RunError, StoreError
+from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
 from explorer.report.run_classes import class_lines, parts
@@ -221,7 +223,11 @@ def test_a_run_that_has_done_no_step_has_no_report(tmp_path: Path) -> None:
 
 
 def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
-    """A copy without the files beside the ledger still says what the ledger says."""
+    """A copy without the files beside the ledger, and without the profiles' blobs, still says what the ledger says."""
+    ledger = RunLedger(copy)
+    for placed in ledger.read(ledger.outline.profiles, Profile):
+        for reference in placed.entry.blobs.values():
+            (ledger.ledger.path / blob_path(reference.sha256)).unlink(missing_ok=True)
     for name in (rundir.ENTROPY, rundir.CONTRIBUTIONS, rundir.PRIVATE, rundir.GOVERNANCE):
         shutil.rmtree(copy / name)
     (copy / rundir.RUN).unlink()
