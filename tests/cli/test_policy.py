@@ -41,7 +41,10 @@ def test_check_prints_a_table_for_each_phase_and_who_decided() -> None:
     bsd = [" ".join(line.split()) for line in lines if line.startswith("open/permissive/bsd")]
     assert bsd == ["open/permissive/bsd 0 r0 0 r1 0 r2", "open/permissive/bsd 0 r0 0 r1 1 r3"]
     assert next(line for line in lines if line.startswith("licensed ")).split()[1:] == ["0", "-", "0", "-", "0", "-"]
-    assert f"  r2  {HALF}:15: rules[2]: open/mixed, open/pooled, open/permissive/bsd; progress [0, 0.3334): weight 0" in lines
+    assert (
+        f"  r2  {HALF}:15: rules[2]: open/mixed, open/pooled, open/permissive/bsd; progress [0, 0.3334): weight 0"
+        in lines
+    )
     assert f"  {HALF}:12: rules: no rule names class personal; it trains nothing" in lines
 
 
