@@ -173,7 +173,9 @@ def _execute(loop: Loop, journal: Journal, checkpoint: Checkpoint | None, last: 
 def _genesis(ledger: Path, record: RunRecord) -> Genesis:
     """The first entry. Raises `LedgerError` unless it is that of this run."""
     if not ledger.exists():
-        raise RunError(f"run {record.run_id}: has no ledger: its recipe has no 'recorder'")
+        recorded = "recorder" in record.methods
+        why = "it was recorded, and is not here" if recorded else "its recipe has no 'recorder'"
+        raise RunError(f"run {record.run_id}: has no ledger: {why}")
     found = decode(next(LedgerDirectory(ledger).entries(0, 1)))
     if not isinstance(found, Genesis) or found.recipe != digest(record.identity):
         raise LedgerError(f"{ledger}: not the ledger of run {record.run_id}: its first entry names another recipe")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,8 +195,12 @@ def test_steps_that_are_not_there_are_refused(run: Path, steps: tuple[int, int])
 
 def test_what_has_no_ledger_of_its_own_is_refused(run: Path, tmp_path: Path) -> None:
     plain = write_run(tmp_path, tiny_run(tiny_recipe()))
-    with pytest.raises(RunError, match="has no ledger"):
+    with pytest.raises(RunError, match="has no ledger: its recipe has no 'recorder'"):
         replay(plain)
+    left = copied(run, tmp_path / "left")
+    shutil.rmtree(left / rundir.LEDGER)
+    with pytest.raises(RunError, match="has no ledger: it was recorded, and is not here"):
+        replay(left)
     (plain / rundir.LEDGER).symlink_to(run / rundir.LEDGER)
     with pytest.raises(LedgerError, match="not the ledger of run"):
         replay(plain)
