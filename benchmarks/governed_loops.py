@@ -194,6 +194,7 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
         taxonomy=taxonomy.digest,
         policy=routing.digest,
         trust=found.trust.digest,
+        judged=found.judged,
         strategy="microbatch",
         seed=0,
         initial=none,

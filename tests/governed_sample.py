@@ -203,6 +203,7 @@ def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.n
         taxonomy=sample.taxonomy.digest,
         policy=sample.policy.digest,
         trust=sample.trust.digest,
+        judged=NOW,
         strategy="microbatch",
         seed=0,
         initial="e" * 64,

@@ -48,11 +48,17 @@ class Routable:
         self._known = {str(phase): phase.conditions for phase in phases(routing.policy)}
         layers = [Layer(name, depths[base]) for name, base in zip(run.genesis.layers, shared, strict=True)]
         self._tables = Admissions(routing, classes=run.genesis.classes, layers=layers)
-        self._activations = [
-            placed.entry.step
-            for placed in run.read(run.outline.decisions, Decision)
-            if placed.entry.action == "activation" and placed.index not in run.outline.superseded
-        ]
+        self._activations = dict[str, int]()  # condition -> the step from which it is on
+        for placed in run.read(run.outline.decisions, Decision):
+            if placed.entry.action == "activation" and placed.index not in run.outline.superseded:
+                self._activation(placed)
+
+    def _activation(self, placed: Placed[Decision]) -> None:
+        """A decision that switches a condition on says which, and by whose numbers."""
+        if placed.entry.condition is None or not placed.entry.evidence:
+            self._judgement.contradict(placed.index, "an activation that names no condition, or no numbers behind it")
+            return
+        self._activations.setdefault(placed.entry.condition, placed.entry.step)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge the steps of a segment."""
@@ -82,9 +88,9 @@ class Routable:
             self._judgement.contradict(placed.index, "a phase that the policy does not have", found=step.phase)
             return None
         on = self._known[step.phase]
-        if len(on) > sum(at <= step.step for at in self._activations):
-            conditions = ", ".join(sorted(on))
-            self._judgement.contradict(placed.index, f"{conditions}: on, and no decision has switched so many on")
+        for condition in sorted(on):
+            if self._activations.get(condition, step.step + 1) > step.step:
+                self._judgement.contradict(placed.index, f"{condition}: on, and no decision has switched it on")
         try:
             expected = self._tables.at(step.step / self._total, on)
         except ExplorerError as error:

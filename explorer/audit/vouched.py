@@ -8,16 +8,15 @@ consistent with itself. The genesis of its ledger names all of them by digest.
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer import rundir, schema
+from explorer import rundir
 from explorer.entries.run import Genesis
-from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.attestation import VerifiedTags, read_attestation, weigh_tags
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.routing import Routing, bind, policy_for
 from explorer.provenance.signed import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Authority, Trust, read_trust
-from explorer.schema import record
 
 TRUST = "trust.json"
 TAXONOMY_FILE = "taxonomy.json"
@@ -25,14 +24,6 @@ POLICY = "policy.json"
 TABLE = "tags.parquet"
 ATTESTATION = "tags.json"
 SOURCE = "source.json"
-
-
-@record
-class Source:
-    """`source.json`: where the private documents were, and when the others were judged."""
-
-    private: str
-    judged: int  # seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +54,7 @@ def read_basis(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> Ba
     directory = run / rundir.GOVERNANCE
     own = read_trust(directory / TRUST)
     _same("trust file", own.digest, genesis.trust)
-    believed, judged = trust or own, _source(directory).judged
+    believed, judged = trust or own, genesis.judged or 0
     taxonomy = _open(directory / TAXONOMY_FILE, TAXONOMY, believed, judged)
     _same("taxonomy", taxonomy.value.digest, genesis.taxonomy)
     return Basis(
@@ -111,8 +102,3 @@ def _open(path: Path, kind: Kind, trust: Trust, now: int) -> Signed:
 def _same(what: str, found: str, expected: str | None) -> None:
     if found != expected:
         raise LedgerError(f"entry 0: the {what} of the run has digest {found}; the genesis names {expected}")
-
-
-def _source(directory: Path) -> Source:
-    path = directory / SOURCE
-    return schema.from_json(Source, rundir.read_json(path), where=str(path), error=RunError)

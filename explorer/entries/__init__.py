@@ -3,7 +3,7 @@
 A ledger carries bytes. Here those bytes are one JSON object in RFC 8785 form, at most 65,535 of them. This is one, here
 in two lines:
 
-    {"action":"re-execution","blobs":{},"evidence":{},"kind":"decision","layers":[],"parameters":{},
+    {"action":"re-execution","blobs":{},"condition":null,"evidence":{},"kind":"decision","layers":[],"parameters":{},
     "rule":"other-bits","step":40,"subjects":[],"version":1}
 
 Three keys are in every kind:
@@ -13,8 +13,8 @@ Three keys are in every kind:
 
 There are no fractions: a floating-point number is written exactly, as `float.hex()` text ("0x1.8000000000000p+1",
 "nan", "inf"). Keys are ASCII, whole numbers stay below 2**53, and nothing is a wall clock: time comes from
-cosignatures. A kind or version that is not known here is kept and reported, never dropped; its blobs can be checked
-all the same.
+cosignatures. (The moment for which a run's documents were judged, in its genesis, is an input like its seed.) A kind or
+version that is not known here is kept and reported, never dropped; its blobs can be checked all the same.
 
     genesis, step, profile, state, decision, end     in the ledger of a run        (run.py, in the order of sequence.py)
     access, deletion, observation                    in the ledger of a project    (project.py)

@@ -49,6 +49,7 @@ class Genesis:
     taxonomy: Digest | None  # None, like the next two: the run is not governed
     policy: Digest | None
     trust: Digest | None
+    judged: Whole | None  # the moment for which documents and keys were judged, in seconds since 1970: an input
     strategy: Literal["plain", "microbatch", "fused"]
     seed: Whole
     initial: Digest  # the parameters before the first step
@@ -133,6 +134,7 @@ class Decision:
     action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution"]
     rule: Name
     parameters: ByName[Float]  # of the rule: its thresholds
+    condition: Name | None  # of the policy, that an activation switches on; None: nothing is switched
     subjects: tuple[ClassPath, ...]  # the classes that it is about; none: all
     layers: tuple[Line, ...]  # that it is about; none: all
     evidence: ByClass[Digest]  # commitments to the numbers that decided: every class here influences the subjects

@@ -47,6 +47,7 @@ class Credentials:
     """What a run may believe about its training examples, and what it may do with them."""
 
     trust: Trust
+    judged: int  # seconds since 1970: the moment for which everything was judged
     tags: VerifiedTags
     routing: Routing | None  # None: the recipe routes nothing
     codes: np.ndarray  # N, int64: the taxonomy's number of each example's class; 0: quarantine
@@ -132,7 +133,7 @@ def check(documents: Documents, examples: Split, *, absent: frozenset[str] = fro
     if len(reasons) == len(examples):
         counted = ", ".join(f"{len(numbers)} {reason}" for reason, numbers in quarantine.items())
         raise ProvenanceError(f"{where}: every training example is in quarantine ({counted}): nothing is left to train")
-    return Credentials(trust=trust, tags=tags, routing=routing, codes=codes, quarantine=quarantine)
+    return Credentials(trust=trust, judged=now, tags=tags, routing=routing, codes=codes, quarantine=quarantine)
 
 
 def _routing(documents: Documents, taxonomy: Taxonomy, trust: Trust) -> Routing | None:

@@ -90,6 +90,7 @@ class EntropyGate(Method):
             subjects=tuple(path for path in session.classes if any(rule.holds_class(path) for rule in rules)),
             layers=self._layers(state),
             evidence={self.of: np.array(rank, "<f8").tobytes()},
+            condition=self.condition,
         )
 
     def _layers(self, state: State) -> tuple[str, ...]:

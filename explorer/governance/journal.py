@@ -169,6 +169,7 @@ class Journal:
         subjects: Sequence[str],
         layers: Sequence[str],
         evidence: Mapping[str, bytes],
+        condition: str | None = None,
     ) -> None:
         """What was decided, and by class the canonical bytes of the numbers that decided it."""
         commitments = {
@@ -180,6 +181,7 @@ class Journal:
             action=action,  # pyright: ignore[reportArgumentType]  (checked when the entry is encoded)
             rule=rule,
             parameters={name: write_float(value) for name, value in parameters.items()},
+            condition=condition,
             subjects=tuple(subjects),
             layers=tuple(layers),
             evidence=commitments,

@@ -152,6 +152,7 @@ def _record_notes(
             subjects=note.subjects,
             layers=note.layers,
             evidence=note.evidence,
+            condition=note.condition,
         )
 
 

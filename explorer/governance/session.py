@@ -27,6 +27,7 @@ class DecisionNote:
     subjects: tuple[str, ...]  # class paths; none: all
     layers: tuple[str, ...]  # none: all
     evidence: Mapping[str, bytes]  # class path -> the canonical bytes of the numbers that decided
+    condition: str | None = None  # of the policy, that is switched on
 
 
 @dataclass(slots=True, kw_only=True)

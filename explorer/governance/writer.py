@@ -106,6 +106,7 @@ class Writer:
             action="re-execution",
             rule="other-bits",
             parameters={},
+            condition=None,
             subjects=(),
             layers=(),
             evidence={},

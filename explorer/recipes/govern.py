@@ -112,6 +112,7 @@ def _genesis(
         taxonomy=found.tags.table.taxonomy,
         policy=None if found.routing is None else found.routing.policy.digest,
         trust=found.trust.digest,
+        judged=found.judged,
         strategy="microbatch",
         seed=state.seed,
         initial=training_state(state, step=0).parameters,

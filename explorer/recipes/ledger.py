@@ -139,6 +139,7 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Ge
         taxonomy=found.tags.table.taxonomy,
         policy=None if found.routing is None else found.routing.policy.digest,
         trust=found.trust.digest,
+        judged=found.judged,
         strategy="microbatch",
         seed=record.seed,
         initial=training_state(loop.state, step=0).parameters,

@@ -158,6 +158,7 @@ def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarr
         taxonomy=TAXONOMY.digest,
         policy=policy.digest,
         trust=believed.digest,
+        judged=NOW,
         strategy="microbatch",
         seed=1,
         initial=some,
@@ -195,8 +196,8 @@ def write_governed_run(
                 journal.profile(profile_of(step, len(layers)))
                 decide(journal, step)
             switched = [name for name, at in (on or {}).items() if at <= step]
-            if step in (on or {}).values():
-                decide(journal, step, action="activation")
+            for condition in (name for name, at in (on or {}).items() if at == step):
+                decide(journal, step, action="activation", condition=condition)
             if losses and step in losses:
                 choose(journal, step, MIT, losses[step])
             admission, rows = tables_.at(step / steps, switched), rows_of(step)
@@ -242,7 +243,7 @@ def choose(journal: Journal, step: int, path: str, losses: Floats) -> None:
     )
 
 
-def decide(journal: Journal, step: int, *, action: str = "freeze") -> None:
+def decide(journal: Journal, step: int, *, action: str = "freeze", condition: str | None = None) -> None:
     journal.decision(
         step,
         action=action,
@@ -251,6 +252,7 @@ def decide(journal: Journal, step: int, *, action: str = "freeze") -> None:
         subjects=(NEWS,),
         layers=("head",),
         evidence={NEWS: b"%d" % step},
+        condition=condition,
     )
 
 

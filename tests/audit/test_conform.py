@@ -233,8 +233,22 @@ def test_conditions_follow_the_decisions_that_switch_them_on(tmp_path: Path) -> 
     policy = runs.policy(waiting, Rule(classes=("open",), weight=1.0), conditions=("settled",))
     run = write_governed_run(tmp_path, policy=policy, on={"settled": 6})
     assert broken(run)[0] == []
-    sign_again(run, lambda i, e: None if isinstance(e, Decision) and e.action == "activation" else e)
-    assert broken(run) == (["routable"], "settled: on, and no decision has switched so many on")
+    kept = tmp_path / "kept"
+    shutil.copytree(run, kept / run.name)
+
+    def activations(change: Callable[[Decision], Decision | None]) -> tuple[list[str], str]:
+        """What is found where these are otherwise."""
+        shutil.rmtree(run)
+        shutil.copytree(kept / run.name, run)
+        sign_again(run, lambda i, e: change(e) if isinstance(e, Decision) and e.action == "activation" else e)
+        return broken(run)
+
+    assert activations(lambda e: None) == (["routable"], "settled: on, and no decision has switched it on")
+    nameless = "an activation that names no condition, or no numbers behind it"
+    assert activations(lambda e: replace(e, condition=None)) == (["routable"], nameless)
+    assert activations(lambda e: replace(e, evidence={}, blobs={})) == (["routable"], nameless)
+    other = activations(lambda e: replace(e, condition="ready"))
+    assert other == (["routable"], "settled: on, and no decision has switched it on")
 
 
 # What was typed otherwise.
@@ -421,3 +435,15 @@ def test_an_average_may_take_the_place_of_the_weights_at_the_end(tmp_path: Path)
     assert end.entry.state.parameters != last.entry.state.parameters
     found = conform(ledger, trust=None, now=desk.NOW)
     assert all(condition.holds for condition in found.conditions), found
+
+
+def test_when_documents_were_judged_is_for_the_ledger_to_say(run: Path) -> None:
+    """Documents that had expired by then are not believed, whatever lies beside the ledger says."""
+    assert broken(run)[0] == []
+    source = run / "governance" / "source.json"
+    if source.exists():
+        source.write_text(source.read_text().replace(str(NOW), str(NOW - 10**8)))
+    assert broken(run)[0] == []
+    sign_again(run, lambda i, e: replace(e, judged=NOW + 10**8) if isinstance(e, Genesis) else e)
+    names, first = broken(run)
+    assert names and "expired" in first

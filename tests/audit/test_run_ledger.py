@@ -36,6 +36,7 @@ def again(step: int) -> bytes:
             action="re-execution",
             rule="other-bits",
             parameters={},
+            condition=None,
             subjects=(),
             layers=(),
             evidence={},

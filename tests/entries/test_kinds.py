@@ -152,6 +152,7 @@ def test_the_example_of_the_package() -> None:
         action="re-execution",
         rule="other-bits",
         parameters={},
+        condition=None,
         subjects=(),
         layers=(),
         evidence={},

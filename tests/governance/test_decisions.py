@@ -75,6 +75,7 @@ def test_every_decision_is_an_entry_of_a_ledger_that_verifies(whole: Path) -> No
     assert {entry.action for entry in found} == {"activation", "freeze", "override", "selection"}
     (activation,) = [entry for entry in found if entry.action == "activation"]
     assert (activation.step, activation.subjects, list(activation.evidence)) == (0, (NEWS,), [MIT])
+    assert activation.condition == "ready"
 
 
 def test_decisions_stand_before_the_steps_that_they_are_about(whole: Path) -> None:

@@ -223,7 +223,7 @@ class Opening(Method):
     def after_update(self, state: TrainingSoFar) -> None:
         if state.step == self.at:
             state.resource(Session).conditions.add("ready")
-            state.resource(Session).notes.decisions.append(replace(NOTE, action="activation"))
+            state.resource(Session).notes.decisions.append(replace(NOTE, action="activation", condition="ready"))
 
 
 def test_a_checkpoint_stays_before_an_admission_that_was_decided_on_the_way(tmp_path: Path) -> None:

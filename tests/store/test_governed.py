@@ -85,7 +85,15 @@ def test_an_ungoverned_run_costs_a_look_at_its_directory(tmp_path: Path, monkeyp
 def test_what_was_executed_again_supersedes(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path, finished=False)
     again = Decision(
-        step=5, action="re-execution", rule="other-bits", parameters={}, subjects=(), layers=(), evidence={}, blobs={}
+        step=5,
+        action="re-execution",
+        rule="other-bits",
+        parameters={},
+        condition=None,
+        subjects=(),
+        layers=(),
+        evidence={},
+        blobs={},
     )
     with Log.open(run / rundir.LEDGER, signer=signer(run)) as log:
         log.append([encode(again)])
