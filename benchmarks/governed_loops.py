@@ -236,7 +236,7 @@ def mixed_graph(work: Work, classes: int) -> Callable[[], None]:
 
 
 def single_examples(work: Work, classes: int, *, microbatch: int) -> Callable[[], None]:
-    """The gradient of every example by Opacus, summed class by class."""
+    """The gradient of every example by Opacus, summed class by class."""  # pyright: ignore[reportMissingImports]  (extra bench)
     from opacus import GradSampleModule
 
     model, optimizer, inputs, _ = by_hand(work, classes)
