@@ -1,11 +1,12 @@
 """The steps that `governed_step.py` compares: plain, governed, and two other ways to the gradients of classes."""
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -236,12 +237,12 @@ def mixed_graph(work: Work, classes: int) -> Callable[[], None]:
 
 
 def single_examples(work: Work, classes: int, *, microbatch: int) -> Callable[[], None]:
-    """The gradient of every example by Opacus, summed class by class."""  # pyright: ignore[reportMissingImports]  (extra bench)
-    from opacus import GradSampleModule
+    """The gradient of every example by Opacus, summed class by class."""
+    opacus: Any = importlib.import_module("opacus")  # of the extra `bench`, which a type checker may not have
 
     model, optimizer, inputs, _ = by_hand(work, classes)
     labels = torch.arange(BATCH) % 10
-    wrapped, parameters = GradSampleModule(model, loss_reduction="sum"), list(model.parameters())
+    wrapped, parameters = opacus.GradSampleModule(model, loss_reduction="sum"), list(model.parameters())
 
     def step() -> None:
         total = [torch.zeros(classes, parameter.numel()) for parameter in parameters]
