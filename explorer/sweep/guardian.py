@@ -17,6 +17,7 @@ from pathlib import Path
 import explorer
 
 PARENT = "EXPLORER_PARENT"
+REMOVALS = 20  # attempts
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -40,8 +41,17 @@ def die_with_parent(environment: Mapping[str, str], *, remove: Path | None = Non
 def _watch(parent: int, remove: Path | None) -> None:
     _wait_for_end(parent)
     if remove is not None:
-        shutil.rmtree(remove, ignore_errors=True)
+        _remove(remove)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _remove(directory: Path) -> None:
+    """Remove it, more than once if need be: the rest of this process may be writing into it still."""
+    for _ in range(REMOVALS):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            return
+        time.sleep(0.05)
 
 
 def _wait_for_end(parent: int) -> None:
