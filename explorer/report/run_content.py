@@ -178,8 +178,15 @@ def _sentence(lines: tuple[ClassLine, ...], *, measured: bool) -> str:
     if measured:
         words = "What moved this model was measured, and the sums are not beside the ledger"
     if moved:
-        words = f"What moved this model: {', '.join(f'{line.path} {line.share:.0%}' for line in moved[:MOST])}"
+        named = [f"{line.path} {_rounded(line.share or 0)}" for line in moved[:MOST]]
+        named += [f"{len(moved) - MOST} more"] if len(moved) > MOST else []
+        words = f"What moved this model: {', '.join(named)}"
     return f"{words}; denied everywhere: {', '.join(kept)}." if kept else f"{words}."
+
+
+def _rounded(share: float) -> str:
+    """A share in a headline: one that is not zero is never called zero."""
+    return "under 1%" if 0 < abs(share) < 0.01 else f"{share:.0%}"
 
 
 def _facts(run: RunLedger, directory: Path, opened: OpenRun) -> dict[str, str]:

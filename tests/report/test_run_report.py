@@ -19,7 +19,7 @@ from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
 from explorer.report.run_classes import class_lines, parts
-from explorer.report.run_content import LIMITS, gather
+from explorer.report.run_content import LIMITS, _rounded, gather
 from explorer.report.run_html import _share
 from explorer.report.run_references import MAX_LISTED, Reference, list_entries
 from explorer.report.run_report import write_run_report
@@ -272,3 +272,13 @@ def test_bad_input_is_one_clear_error(run: Path, tmp_path: Path) -> None:
     done = explorer("report", "single", "--runs", run.parents[1], "--trust", trust_of(run))
     assert done.returncode == 1 and "--trust is for the report of a governed run" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_headline_calls_no_share_zero_that_is_not() -> None:
+    assert [_rounded(share) for share in (0.27, 0.01, 0.002, -0.004, 0.0)] == [
+        "27%",
+        "1%",
+        "under 1%",
+        "under 1%",
+        "0%",
+    ]
