@@ -22,7 +22,20 @@ ROOT = Path(explorer.__file__).parents[1]
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(cache_dir=None))"
 COMMON = ("errors", "canonical", "note", "merkle", "document", "schema", "rundir", "costing", "records", "entries")
 GOVERNING = ("provenance", "ledger")
-READING = (*COMMON, *GOVERNING, "store", "analysis", "audit", "views", "report")
+READING = (
+    *COMMON,
+    *GOVERNING,
+    "recorded",
+    "project",
+    "store",
+    "analysis",
+    "audit",
+    "deletion",
+    "disclosure",
+    "release",
+    "views",
+    "report",
+)
 HEAVY = ("torch", "numpy", "pandas", "duckdb", "altair", "pydantic", "papermill", "ipywidgets", "sklearn")
 
 

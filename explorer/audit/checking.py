@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.audit.run_ledger import RunLedger, Segment
-from explorer.audit.segments import read_numbers
 from explorer.entries.numbers import share_terms
+from explorer.recorded.run_ledger import RunLedger, Segment
+from explorer.recorded.segments import read_numbers
 from explorer.store.spool import segment_sums
 
 COLUMNS = ("steps", "examples", "share_num", "share_den", "update_num", "update_sq", "exact_num")

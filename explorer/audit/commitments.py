@@ -6,11 +6,11 @@ Those of steps stand a segment at a time and are opened in `segments`.
 from collections.abc import Iterator
 from typing import Any
 
-from explorer.audit.run_ledger import Placed, RunLedger
-from explorer.audit.segments import JOINT
 from explorer.entries.run import Decision, Profile
 from explorer.provenance.commitments import commit, derived_salt
 from explorer.provenance.salts import Salts
+from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.recorded.segments import JOINT
 
 MAX_BYTES = 2**24
 

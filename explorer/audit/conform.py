@@ -16,13 +16,13 @@ from explorer.audit.conditions import Condition, Judgement
 from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
 from explorer.audit.routable import Routable
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.segments import read_numbers
 from explorer.audit.typed import Typed
 from explorer.audit.vouched import Rules, read_basis, read_rules, read_tags
 from explorer.errors import ExplorerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.segments import read_numbers
 from explorer.records import RunRecord
 
 

@@ -18,10 +18,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.anchor import anchor_of_trust
 from explorer.audit.profiles import DepthProfile as DepthProfile
 from explorer.audit.profiles import depth_profiles as depth_profiles
-from explorer.audit.run_ledger import RunLedger
 from explorer.audit.vouched import Basis, Rules, read_basis, read_rules, read_tags
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
@@ -31,6 +29,8 @@ from explorer.ledger.proof import Proof, make_proof
 from explorer.ledger.verify import verify
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
+from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.run_ledger import RunLedger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

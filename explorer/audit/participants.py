@@ -9,9 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer import rundir
-from explorer.audit.run_ledger import RunLedger, Segment
-from explorer.audit.segments import SegmentNumbers, read_numbers, read_rows
-from explorer.audit.tables import InForce, tables
 from explorer.audit.trace import Participants, Trace
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.vouched import TABLE, read_basis, read_tags
@@ -20,6 +17,9 @@ from explorer.entries.run import Decision
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.tags_parquet import TagFile
+from explorer.recorded.run_ledger import RunLedger, Segment
+from explorer.recorded.segments import SegmentNumbers, read_numbers, read_rows
+from explorer.recorded.tables import InForce, tables
 
 MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from explorer.audit.run_ledger import Placed, RunLedger
 from explorer.entries.profiles import Doubles, decode_class, decode_joint
 from explorer.entries.run import Profile
 from explorer.provenance.layers import ADAPTER
+from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.store.spool import ALL
 
 MAX_BYTES = 2**24

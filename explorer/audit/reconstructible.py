@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from explorer.audit.commitments import open_entries
 from explorer.audit.conditions import Judgement
 from explorer.audit.geometry import impossible
-from explorer.audit.run_ledger import RunLedger, Segment
-from explorer.audit.segments import JOINT, SegmentNumbers, open_commitments, read_secrets
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.run import End, State
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path, read_blob
+from explorer.recorded.run_ledger import RunLedger, Segment
+from explorer.recorded.segments import JOINT, SegmentNumbers, open_commitments, read_secrets
 
 NAME = "reconstructible"
 SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"

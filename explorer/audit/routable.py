@@ -9,8 +9,6 @@ took no gradient.
 import numpy as np
 
 from explorer.audit.conditions import Judgement
-from explorer.audit.run_ledger import Placed, RunLedger, Segment
-from explorer.audit.segments import SegmentNumbers
 from explorer.audit.vouched import Rules
 from explorer.entries.numbers import Floats, split_joint
 from explorer.entries.run import Decision, Step
@@ -19,6 +17,8 @@ from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.layers import ADAPTER, Layer, depths_of
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
+from explorer.recorded.run_ledger import Placed, RunLedger, Segment
+from explorer.recorded.segments import SegmentNumbers
 
 NAME = "routable"
 SAYS = "every gradient was routable by depth and provenance: what a class may not train, it did not"

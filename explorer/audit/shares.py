@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.run_ledger import RunLedger
 from explorer.errors import StoreError
+from explorer.recorded.run_ledger import RunLedger
 from explorer.store.spool import binned_sums, binned_updates
 
 Numbers = NDArray[np.float64]

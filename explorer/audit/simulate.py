@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.segments import read_numbers
 from explorer.entries.numbers import StepNumbers
 from explorer.errors import LedgerError
 from explorer.provenance.admission import Admissions
 from explorer.provenance.layers import ADAPTER, Layer, depths_of
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.segments import read_numbers
 
 LIMITS = (
     "First order, one step at a time: each step is the recorded one with other weights, from the parameters that the "

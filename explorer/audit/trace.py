@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from explorer import records, rundir
 from explorer.audit.checking import Check, check_sums
 from explorer.audit.profiles import DepthProfile, depth_profiles
-from explorer.audit.run_ledger import RunLedger
 from explorer.audit.shares import Shares, sums
-from explorer.audit.tables import first_admitted
 from explorer.errors import LedgerError, unknown
 from explorer.provenance.layers import ADAPTER
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.tables import first_admitted
 from explorer.records import ResultRecord
 from explorer.store.spool import ALL
 

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.audit.conditions import Judgement
-from explorer.audit.run_ledger import Placed, RunLedger, Segment
-from explorer.audit.segments import SegmentNumbers, read_rows
 from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
@@ -19,6 +17,8 @@ from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tag_table import MAX_ROWS
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
+from explorer.recorded.run_ledger import Placed, RunLedger, Segment
+from explorer.recorded.segments import SegmentNumbers, read_rows
 from explorer.schema import parse_json
 
 NAME = "typed"

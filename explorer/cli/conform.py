@@ -36,9 +36,9 @@ def conform(
     The exit status is 0 only if all of them hold and the ledger is signed by those whom the trust file names.
     """
     from explorer.audit.conform import conform as judge
-    from explorer.audit.run_ledger import RunLedger
     from explorer.cli.credentials import clock
     from explorer.provenance.trust import read_trust
+    from explorer.recorded.run_ledger import RunLedger
 
     believed = None if trust is None else read_trust(trust)
     found = judge(RunLedger(run), trust=believed, now=clock())

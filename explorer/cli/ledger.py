@@ -217,9 +217,9 @@ def _anchor(
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
         raise LedgerError("say whom to believe in one way: --trust, --policy or --vkey")
     if trust is not None:
-        from explorer.audit.anchor import anchor_of_trust
         from explorer.ledger.verify import read_checkpoint
         from explorer.provenance.trust import read_trust
+        from explorer.recorded.anchor import anchor_of_trust
 
         named = read_checkpoint(origin_of)[1].origin if origin_of else origin
         return anchor_of_trust(read_trust(trust), origin=named)

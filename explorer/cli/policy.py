@@ -91,13 +91,13 @@ def simulate(
     from dataclasses import asdict
 
     from explorer.audit.conform import total_steps
-    from explorer.audit.run_ledger import RunLedger
     from explorer.audit.simulate import LIMITS
     from explorer.audit.simulate import simulate as ask
     from explorer.audit.vouched import read_basis, read_rules
     from explorer.cli.simulation import print_outcomes
     from explorer.provenance.routing import bind, policy_for
     from explorer.provenance.trust import read_trust
+    from explorer.recorded.run_ledger import RunLedger
 
     found = RunLedger(run)
     basis = read_basis(run, found.genesis, trust=None if trust is None else read_trust(trust))

@@ -10,8 +10,8 @@ from explorer.cli.settings import Json
 from explorer.errors import LedgerError
 
 if TYPE_CHECKING:
-    from explorer.audit.run_ledger import RunLedger
     from explorer.audit.trace import Trace
+    from explorer.recorded.run_ledger import RunLedger
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
 Steps = Annotated[
@@ -48,8 +48,8 @@ def trace(
     json: Json = False,
 ) -> None:
     """Which classes and which examples took part in updates, how strongly, since when; with proofs."""
-    from explorer.audit.run_ledger import RunLedger
     from explorer.audit.trace import trace as ask
+    from explorer.recorded.run_ledger import RunLedger
 
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")

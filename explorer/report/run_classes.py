@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 
 from explorer.audit.history import Decided
-from explorer.audit.run_ledger import RunLedger
 from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.routing import Routing
 from explorer.provenance.sealed import region_of
+from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_references import Reference, refer
 from explorer.store.spool import binned_sums
 from explorer.views.ledger_steps import Steps

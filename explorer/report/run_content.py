@@ -13,11 +13,11 @@ from explorer.audit.checking import check_sums
 from explorer.audit.conditions import Condition
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Decided, Vouchers, vouchers
-from explorer.audit.run_ledger import RunLedger
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
 from explorer.errors import ExplorerError, RunError
 from explorer.provenance.trust import read_trust
+from explorer.recorded.run_ledger import RunLedger
 from explorer.records import METRICS, RunRecord
 from explorer.report.run_classes import ClassLine, class_lines
 from explorer.report.run_policy import PolicyWords, policy_words

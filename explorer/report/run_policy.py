@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.audit.history import Vouchers
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.tables import InForce, tables
 from explorer.provenance.intervals import exact
 from explorer.provenance.words import QUARANTINE, region_words, rule_words
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.tables import InForce, tables
 from explorer.report.run_references import Reference
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from explorer.audit.run_ledger import RunLedger
 from explorer.entries.envelope import read_head
 from explorer.merkle import leaf_hash
+from explorer.recorded.run_ledger import RunLedger
 
 MAX_LISTED = 300
 

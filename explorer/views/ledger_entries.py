@@ -9,12 +9,12 @@ from pathlib import Path
 from markupsafe import Markup
 
 from explorer import rundir
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.segments import open_commitments, read_numbers, read_secrets
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.merkle import leaf_hash
 from explorer.provenance.salts import Salts
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.segments import open_commitments, read_numbers, read_secrets
 from explorer.views import text
 from explorer.views.ledger_steps import Steps
 from explorer.views.tables import Column, Row, table

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.audit.history import Badge, Decided, DepthProfile, badge, decisions, depth_profiles
-from explorer.audit.run_ledger import RunLedger
 from explorer.errors import RunError, unknown
 from explorer.provenance.trust import read_trust
+from explorer.recorded.run_ledger import RunLedger
 from explorer.store.examine import candidates, sweeps
 from explorer.views.ledger_steps import Steps, read_all_steps
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.tables import InForce, tables
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.tables import InForce, tables
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

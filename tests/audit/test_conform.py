@@ -11,7 +11,6 @@ import pytest
 
 from explorer import rundir
 from explorer.audit.conform import Conformance, conform
-from explorer.audit.run_ledger import RunLedger
 from explorer.canonical import canonical
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
@@ -28,6 +27,7 @@ from explorer.provenance.signed import sign_document
 from explorer.provenance.tags import read_tags
 from explorer.provenance.tags_parquet import TagFile
 from explorer.recipes.run import execute
+from explorer.recorded.run_ledger import RunLedger
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, sign_again, trust, with_blob, write_governed_run
 from tests.governance import desk

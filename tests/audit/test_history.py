@@ -11,15 +11,15 @@ import pytest
 
 from explorer import rundir
 from explorer.audit import history
-from explorer.audit.anchor import anchor_of_trust
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.segments import read_numbers
 from explorer.audit.shares import shares
 from explorer.entries.numbers import share_terms
 from explorer.entries.run import Profile
 from explorer.errors import LedgerError, ProvenanceError, StoreError
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import check_proof
+from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.segments import read_numbers
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, OPEN, STEPS, sign_again, trust, write_governed_run
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK

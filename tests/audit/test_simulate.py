@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.audit.run_ledger import RunLedger
 from explorer.audit.simulate import simulate
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
 from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import Rule
+from explorer.recorded.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, counts_of, routing, rows_of, write_governed_run
 
 

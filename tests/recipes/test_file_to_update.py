@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from explorer.audit.participants import with_examples
-from explorer.audit.run_ledger import RunLedger
 from explorer.audit.trace import trace
 from explorer.cli.notebooks import notebook_directory
 from explorer.data.source import Source
@@ -23,6 +22,7 @@ from explorer.recipes.demonstration import demonstrate
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
 from explorer.recipes.run import build_loop, execute
+from explorer.recorded.run_ledger import RunLedger
 from explorer.records import RunRecord
 from tests.data.site import fill
 from tests.recipes_for_tests import write_run

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from explorer import records, rundir
-from explorer.audit.anchor import anchor_of_trust
 from explorer.canonical import digest
 from explorer.entries.kinds import decode
 from explorer.entries.run import End, Genesis, Step
@@ -27,6 +26,7 @@ from explorer.provenance.trust import Quorum, Trust, read_trust
 from explorer.recipes import demonstration, machine
 from explorer.recipes.replay import replay
 from explorer.recipes.run import build_loop, execute
+from explorer.recorded.anchor import anchor_of_trust
 from explorer.records import RunRecord
 from tests.recipes.governed_for_tests import METHODS, begun, documents, planned, recipe
 

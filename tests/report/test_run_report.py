@@ -12,12 +12,12 @@ from markupsafe import escape
 
 from explorer import rundir
 from explorer.audit.history import decisions
-from explorer.audit.run_ledger import RunLedger
 from explorer.entries.run import Profile
 from explorer.errors import RunError, StoreError
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
+from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_classes import class_lines, parts
 from explorer.report.run_content import LIMITS, _rounded, gather
 from explorer.report.run_html import _share

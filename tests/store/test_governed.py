@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer import rundir
-from explorer.audit.run_ledger import RunLedger
 from explorer.audit.shares import shares
 from explorer.entries.kinds import encode
 from explorer.entries.run import Decision
 from explorer.errors import StoreError
 from explorer.ledger.log import Log
+from explorer.recorded.run_ledger import RunLedger
 from explorer.store import frames, governed, queries, spool
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database

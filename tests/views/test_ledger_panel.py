@@ -6,9 +6,9 @@ import pytest
 
 from explorer import rundir
 from explorer.audit.history import badge
-from explorer.audit.run_ledger import RunLedger
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
+from explorer.recorded.run_ledger import RunLedger
 from explorer.views.ledger_badge import badge_words
 from explorer.views.ledger_entries import entry_lines
 from explorer.views.ledger_panel import Ledger, ledger

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from explorer import rundir
-from explorer.audit.run_ledger import RunLedger
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path
+from explorer.recorded.run_ledger import RunLedger
 from explorer.views.ledger_steps import read_all_steps
 from tests.governed_sample import CLASSES, STEPS, Sample
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.audit.run_ledger import RunLedger
-from explorer.audit.tables import first_admitted, tables
 from explorer.entries.run import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
 from explorer.provenance.layers import depths_of
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.tables import first_admitted, tables
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, routing, sign_again, with_blob, write_governed_run
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.audit.run_ledger import RunLedger
 from explorer.entries.kinds import encode
 from explorer.entries.run import Decision, State
 from explorer.errors import LedgerError, RunError
 from explorer.ledger.log import Log
 from explorer.note import Signer
+from explorer.recorded.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, sign_again, signer, write_governed_run
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer import rundir
-from explorer.audit.run_ledger import Placed, RunLedger, Segment
 from explorer.entries.numbers import (
     Floats,
     StepNumbers,
@@ -27,6 +26,7 @@ from explorer.entries.slots import decode_slots
 from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit, derived_salt
 from explorer.provenance.salts import Salts, read_salts
+from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 
 JOINT = "*"  # stands where a class path would: numbers over several classes
 

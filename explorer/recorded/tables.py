@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.run_ledger import RunLedger
 from explorer.entries.fields import read_float
 from explorer.entries.run import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import FORMAT
+from explorer.recorded.run_ledger import RunLedger
 
 MAX_BYTES = 2**24
 
