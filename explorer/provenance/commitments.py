@@ -38,7 +38,7 @@ def new_salt() -> bytes:
 
 def commit(salt: bytes, content: bytes) -> bytes:
     """The commitment to `content`, 32 bytes. Raises `ProvenanceError` for what is no salt."""
-    return hashlib.sha256(_sound(salt) + content).digest()
+    return hashlib.sha256(sound_salt(salt) + content).digest()
 
 
 def check_commitment(commitment: bytes, *, salt: bytes, content: bytes, where: str) -> None:
@@ -56,10 +56,11 @@ def derived_salt(secret: bytes, *, kind: str, class_path: str, step: int) -> byt
     if not 0 <= step < 2**63:
         raise ProvenanceError(f"no salt for step {step}: steps are counted from 0")
     parts = (_PURPOSE, kind.encode(), class_path.encode(), struct.pack(">Q", step))
-    return HKDFExpand(algorithm=SHA256(), length=SALT_BYTES, info=b"\x00".join(parts)).derive(_sound(secret))
+    return HKDFExpand(algorithm=SHA256(), length=SALT_BYTES, info=b"\x00".join(parts)).derive(sound_salt(secret))
 
 
-def _sound(salt: bytes) -> bytes:
+def sound_salt(salt: bytes) -> bytes:
+    """The salt or secret itself. Raises `ProvenanceError` for what is none, or none any more."""
     if len(salt) != SALT_BYTES:
         raise ProvenanceError(f"a salt has {SALT_BYTES} bytes, found {len(salt)}")
     if salt == DESTROYED:
