@@ -201,6 +201,8 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
         initial=none,
         classes=found.classes,
         layers=tuple(layer.name for layer in session.layers),
+        begins=0,
+        start=None,
         parents=(),
         blobs={},
     )

@@ -16,6 +16,9 @@ This is the seam between training and reading. Layout:
                           contributions/ segment-<first step>.parquet: which class moved which layer, step by step
                           entropy/       step-<step>.parquet: the profiles of the layers
                           admission/     checkpoints that stay: each before the first step that some class may train in
+                          model/         of a recorded run: what it trained, and what vouches for it
+                          grants/        keys of numbers, each wrapped for one reader
+                          origin.json    of a run that a deletion made: what it goes on from
                           failure.json   why the last attempt failed; gone when a later one succeeds
                           result.json    written last: without it the run is not done
                           .lock          held while the run trains
@@ -49,6 +52,9 @@ PRIVATE = "private"
 SECRETS = "private/secrets"
 CONTRIBUTIONS = "contributions"
 ENTROPY = "entropy"
+MODEL = "model"
+GRANTS = "grants"
+ORIGIN = "origin.json"
 PROFILES = "_profiles"
 SWEEP = "sweep.json"
 LOCK = ".lock"

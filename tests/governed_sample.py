@@ -13,7 +13,7 @@ import numpy as np
 from explorer import records, rundir
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles
-from explorer.entries.run import Genesis, Sources, TrainingState
+from explorer.entries.run import Genesis, Sources
 from explorer.governance.journal import Journal
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
@@ -33,6 +33,7 @@ from tests.builders import run_record
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, YEAR_BEGINS, YEAR_ENDS, private
 from tests.provenance.tables import DESCRIPTION, commitment
+from tests.tensors_for_tests import state, tensors, write_model
 
 TRAINER = "example.com/trainer"
 CLASSES = ("open/apache", "open/bsd", "open/mit", "personal/customer", "withheld")
@@ -124,15 +125,17 @@ def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | No
     genesis, leaves = _govern(directory, sample, record.run_id)
     signer = Signer(name=f"example.com/{record.run_id}", algorithm=Algorithm.ED25519, private_key=private(TRAINER))
     with Journal.open(directory, genesis=genesis, signer=signer, leaves=leaves) as journal:
-        journal.begin(0, _state(0))
+        names = [layer.name for layer in sample.layers]
+        journal.begin(0, state(names, 0))
         for step in range(steps):
             _record_step(journal, sample, step)
         if not journal.settled or not steps:
-            journal.segment(steps, _state(steps))
+            journal.segment(steps, state(names, steps))
         if steps == STEPS:
             journal.profile(sample.profile(steps))
-            journal.segment(steps, _state(steps))
-            journal.end(steps, _state(steps), metrics={"bits_per_byte": 2.75})
+            journal.segment(steps, state(names, steps))
+            journal.end(steps, state(names, steps), tensors=tensors(names, steps), metrics={"bits_per_byte": 2.75})
+            write_model(directory, names, steps, sealed=sample.policy.sealed)
     return directory
 
 
@@ -161,7 +164,7 @@ def _record_step(journal: Journal, sample: Sample, step: int) -> None:
         sketches=sketches,
     )
     if (step + 1) % EVERY == 0:
-        journal.segment(step + 1, _state(step + 1))
+        journal.segment(step + 1, state([layer.name for layer in sample.layers], step + 1))
 
 
 def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.ndarray]:
@@ -209,15 +212,12 @@ def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.n
         initial="e" * 64,
         classes=sample.classes,
         layers=tuple(layer.name for layer in sample.layers),
+        begins=0,
+        start=None,
         parents=(),
         blobs={},
     )
     return genesis, tags.tags.leaves
-
-
-def _state(step: int) -> TrainingState:
-    digest = f"{step:064x}"
-    return TrainingState(parameters=digest, buffers=digest, optimizer=digest, random=digest)
 
 
 def _taxonomy(classes: tuple[str, ...]) -> Taxonomy:

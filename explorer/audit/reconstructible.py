@@ -74,7 +74,8 @@ class Reconstructible:
     def _ends(self) -> None:
         """The end, and a state behind the last step."""
         run, last = self._run, self._run.outline.states[-1:]
-        if not last or last[0][0] != run.steps:
+        begun_there = run.genesis.start is not None and run.begins == run.steps  # no step of its own: nothing to close
+        if not begun_there and (not last or last[0][0] != run.steps):
             found = f"the last one is after {last[0][0]}" if last else "there is none"
             self._judgement.contradict(None, f"no state after {run.steps} steps: {found}")
         if run.outline.end is None:

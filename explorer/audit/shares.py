@@ -74,7 +74,7 @@ class Sums:
 
 def shares(run: RunLedger, steps: range | None = None, *, bins: int = 1) -> Shares:
     """Who moved which layer. Raises `StoreError` for a spool that is damaged or not this run's."""
-    return sums(run, range(run.steps) if steps is None else steps, bins=bins).shares()
+    return sums(run, range(run.begins, run.steps) if steps is None else steps, bins=bins).shares()
 
 
 def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -> Sums:

@@ -34,6 +34,31 @@ class Sources:
 
 
 @record
+class TrainingState:
+    """The state of training, each part as a Merkle root over its tensors in the order of their names.
+
+    A leaf is SHA-256(0x00 || name | type | shape in brackets \\n || the values, little-endian, in row order), such as
+    `conv.weight|torch.float32|(8, 2, 3, 3)`.
+    """
+
+    parameters: Digest
+    buffers: Digest
+    optimizer: Digest  # what optimisers and methods remember
+    random: Digest  # SHA-256 of {"seed", "step"} in RFC 8785 form: every stream of random numbers follows from them
+
+
+@record
+class Parent:
+    """A run that this one goes on from, as its ledger was then."""
+
+    kind: Literal["deletion", "model"]  # the same run without some of its examples; or one that begins with its model
+    ledger: LedgerState
+    model: Digest | None  # SHA-256 of the safetensors file that this run begins with; None: a deletion
+    attestation: Digest | None  # of the payload that vouches for that file
+    admitted: ByClass[Float]  # with which weight each class of the model is let in; empty: a deletion
+
+
+@record
 class Genesis:
     """The first entry: everything that determines the run, by digest."""
 
@@ -52,10 +77,12 @@ class Genesis:
     judged: Whole | None  # the moment for which documents and keys were judged, in seconds since 1970: an input
     strategy: Literal["plain", "microbatch", "fused"]
     seed: Whole
-    initial: Digest  # the parameters before the first step
+    initial: Digest  # the parameters before step 0
+    begins: Whole  # steps done before the first one here: 0, or those of the run that a deletion goes on from
+    start: TrainingState | None  # the state then; None: `begins` is 0
     classes: tuple[ClassPath, ...]  # in the order in which their gradients are summed
     layers: tuple[Line, ...]  # in the order of every `updated`
-    parents: tuple[LedgerState, ...]  # ledgers of the models that this one starts from
+    parents: tuple[Parent, ...]  # runs whose state or model this one goes on from
     blobs: Blobs
 
 
@@ -95,20 +122,6 @@ class Profile:
     classes: ByClass[Digest]  # commitment to the class's numbers, layer by layer
     joint: Digest  # commitment to the numbers over all classes: with all classes but one they give the last one away
     blobs: Blobs
-
-
-@record
-class TrainingState:
-    """The state of training, each part as a Merkle root over its tensors in the order of their names.
-
-    A leaf is SHA-256(0x00 || name | type | shape in brackets \\n || the values, little-endian, in row order), such as
-    `conv.weight|torch.float32|(8, 2, 3, 3)`.
-    """
-
-    parameters: Digest
-    buffers: Digest
-    optimizer: Digest  # what optimisers and methods remember
-    random: Digest  # SHA-256 of {"seed", "step"} in RFC 8785 form: every stream of random numbers follows from them
 
 
 @record
@@ -155,4 +168,4 @@ class End:
     outcome: Literal["finished", "stopped"]
     state: TrainingState
     metrics: ByName[Float]  # of the last evaluation
-    blobs: Blobs
+    blobs: Blobs  # `tensors`: the leaf of every tensor, by name (recorded/tensors.py)

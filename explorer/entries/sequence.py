@@ -8,7 +8,7 @@ from explorer.entries.envelope import Head
 from explorer.errors import LedgerError
 
 RUN = frozenset({"genesis", "step", "profile", "state", "decision", "end"})
-PROJECT = frozenset({"access", "deletion", "observation"})
+PROJECT = frozenset({"access", "deletion", "grant", "observation"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,11 +24,11 @@ class Order:
 def check_sequence(heads: Iterable[Head]) -> Order:
     """Read the entries of one ledger; raise `LedgerError` at the first that cannot stand where it does.
 
-    A run's ledger begins with its one `genesis` and has nothing after `end`. Its clock is the number of steps done:
-    every entry carries it, a `step` moves it by one, and only a `decision` to re-execute sets it back, so that no step
-    can be missing. A project's ledger has no order of its own. The two do not mix. What is not known here may stand
-    anywhere but before the genesis and after the end; where the version of a run's kind is not known, the next entry
-    sets the clock.
+    A run's ledger begins with its one `genesis` and has nothing after `end`. Its clock is the number of steps done,
+    which begins with those that the genesis says: every entry carries it, a `step` moves it by one, and only a
+    `decision` to re-execute sets it back, so that no step can be missing. A project's ledger has no order of its own.
+    The two do not mix. What is not known here may stand anywhere but before the genesis and after the end; where the
+    version of a run's kind is not known, the next entry sets the clock.
     """
     index, unknown, run, ended = -1, 0, False, False
     clock: int | None = 0
@@ -55,11 +55,12 @@ def _check_place(index: int, kind: str, *, run: bool) -> None:
 
 def _tick(index: int, head: Head, clock: int | None) -> int:
     """The number of steps done after this entry."""
-    if head.kind == "genesis":
-        return 0
-    step: Any = head.fields.get("step")
+    name = "begins" if head.kind == "genesis" else "step"
+    step: Any = head.fields.get(name)
     if type(step) is not int or step < 0:
-        raise LedgerError(f"entry {index}: {head.kind}: step: expected a whole number from 0, found {step!r:.80}")
+        raise LedgerError(f"entry {index}: {head.kind}: {name}: expected a whole number from 0, found {step!r:.80}")
+    if head.kind == "genesis":
+        return step
     again = head.kind == "decision" and head.fields.get("action") == "re-execution"
     if clock is not None and again and step > clock:
         raise LedgerError(f"entry {index}: re-execution from step {step}, and only {clock} were done")

@@ -1,6 +1,5 @@
-"""The state of training as the ledger names it: Merkle roots over tensors by name (`entries.run.TrainingState`)."""
+"""The state of training as the ledger names it: every tensor by name and leaf, and the roots over them."""
 
-import hashlib
 from collections.abc import Mapping
 
 import torch
@@ -9,34 +8,45 @@ from torch import Tensor
 from explorer.canonical import digest
 from explorer.engine.state import State
 from explorer.entries.run import TrainingState
-from explorer.merkle import root_of
+from explorer.recorded.tensors import OPTIMIZER, Tensors
+from explorer.recorded.tensors import tensor_leaf as leaf_of_values
 
 
-def tensor_leaf(name: str, tensor: Tensor) -> bytes:
-    """The leaf of one tensor: its name, type, shape and values in row order."""
+def tensor_leaf(name: str, tensor: Tensor) -> str:
+    """The leaf of one tensor (recorded/tensors.py)."""
     plain = tensor.detach().cpu().contiguous()
-    total = hashlib.sha256(b"\x00" + f"{name}|{plain.dtype}|{tuple(plain.shape)}\n".encode())
-    total.update(plain.flatten().view(torch.uint8).numpy().data)
-    return total.digest()
+    values = plain.flatten().view(torch.uint8).numpy().data
+    return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=values)
 
 
-def tensors_root(tensors: Mapping[str, Tensor]) -> str:
-    """The root over tensors in the order of their names, in hexadecimal."""
-    return root_of(tensor_leaf(name, tensors[name]) for name in sorted(tensors)).hex()
+def leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """The leaf of each tensor."""
+    return {name: tensor_leaf(name, tensor) for name, tensor in tensors.items()}
 
 
-def training_state(state: State, *, step: int) -> TrainingState:
-    """What training has come to after so many steps. What methods remember counts as the optimiser's."""
+def tensors_of(state: State) -> Tensors:
+    """Every tensor of training. What methods remember counts as the optimiser's."""
     remembered = {f"{name}/{key}": tensor for name, memory in state.memory.items() for key, tensor in memory.items()}
     for region in state.regions.values():
         for index, optimizer in enumerate(region.optimizers):
             for name, parameter in region.parameters.items():
                 values = optimizer.state.get(parameter, {})
-                prefix = f"optimizer/{region.name}/{index}/{name}"
+                prefix = f"{OPTIMIZER}/{region.name}/{index}/{name}"
                 remembered |= {f"{prefix}/{key}": value for key, value in values.items() if isinstance(value, Tensor)}
-    return TrainingState(
-        parameters=tensors_root(dict(state.model.named_parameters())),
-        buffers=tensors_root(dict(state.model.named_buffers())),
-        optimizer=tensors_root(remembered),
-        random=digest({"seed": state.seed, "step": step}),
+    return Tensors(
+        parameters=leaves_of(dict(state.model.named_parameters())),
+        buffers=leaves_of(dict(state.model.named_buffers())),
+        optimizer=leaves_of(remembered),
     )
+
+
+def state_of(tensors: Tensors, state: State, *, step: int) -> TrainingState:
+    """What these tensors of training come to, after so many steps."""
+    parameters, buffers, optimizer = tensors.roots
+    random = digest({"seed": state.seed, "step": step})
+    return TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=random)
+
+
+def training_state(state: State, *, step: int) -> TrainingState:
+    """What training has come to after so many steps."""
+    return state_of(tensors_of(state), state, step=step)

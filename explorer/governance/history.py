@@ -19,8 +19,8 @@ class Recorded(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The number of steps done; 0 in the genesis. Raises `LedgerError` where the entry has none."""
-        step: Any = self.head.fields.get("step", 0 if self.head.kind == "genesis" else None)
+        """The number of steps done. Raises `LedgerError` where the entry has none."""
+        step: Any = self.head.fields.get("begins" if self.head.kind == "genesis" else "step")
         if type(step) is not int:
             raise LedgerError(
                 f"entry {self.number}: {self.head.kind}: step: expected a whole number, found {step!r:.80}"
@@ -57,10 +57,10 @@ class History:
                 yield each
 
     def state(self, step: int) -> tuple[Recorded, Iterator[Recorded]]:
-        """The `state` entry of that step, or the genesis for step 0, and all entries behind it."""
+        """The `state` entry of that step, or the genesis that begins there, and all entries behind it."""
         entries = self.entries()
         for each in entries:
-            if each.head.kind == ("state" if step else "genesis") and each.step == step:
+            if each.head.kind in ("state", "genesis") and each.step == step:
                 return each, entries
         raise LedgerError(
             f"{self.ledger.path}: records no state after {step} steps: it is another run's, or was rolled back"

@@ -39,6 +39,8 @@ from explorer.note import Signer
 from explorer.provenance.admission import Admission
 from explorer.provenance.commitments import commit, derived_salt
 from explorer.provenance.salts import Salts
+from explorer.recorded.tensors import BLOB as TENSORS
+from explorer.recorded.tensors import Tensors
 
 EVIDENCE = "evidence"  # blobs of a decision: evidence/<class>
 WHOLE = "progress [0, 1]"  # the phase of a run without a policy
@@ -49,7 +51,7 @@ class Book(Protocol):
 
     @property
     def directory(self) -> Path: ...
-    def begin(self, step: int) -> State | None: ...
+    def begin(self, step: int) -> TrainingState | None: ...
     def write_blob(self, content: bytes) -> str: ...
     def put(self, leaf: bytes, *, step: int) -> None: ...
     def commit(self) -> None: ...
@@ -103,10 +105,10 @@ class Journal:
         """Go on after so many steps. Raises `LedgerError` if the ledger does not know this state at that step."""
         self._segment = Segment(self.genesis.classes)
         recorded = self._book.begin(step)
-        if recorded is not None and recorded.state != state:
+        if recorded is not None and recorded != state:
             raise LedgerError(
                 f"step {step}: training goes on from another state than the ledger records: found {state}, "
-                f"expected {recorded.state}; delete the checkpoint to go on from an earlier one"
+                f"expected {recorded}; delete the checkpoint to go on from an earlier one"
             )
 
     def step(
@@ -197,12 +199,21 @@ class Journal:
         self._segment = Segment(self.genesis.classes)
         self._book.commit()
 
-    def end(self, step: int, state: TrainingState, *, metrics: Mapping[str, float], outcome: str = "finished") -> None:
+    def end(
+        self,
+        step: int,
+        state: TrainingState,
+        *,
+        tensors: Tensors,
+        metrics: Mapping[str, float],
+        outcome: str = "finished",
+    ) -> None:
         """The run is done. Steps that stand in no segment yet raise `LedgerError`: close it first."""
         if not self.settled:
             raise LedgerError(f"the end after {step} steps: {len(self._segment.steps)} of them have no state entry yet")
         numbers = {name: write_float(value) for name, value in metrics.items()}
-        entry = End(step=step, outcome=outcome, state=state, metrics=numbers, blobs={})  # pyright: ignore
+        blobs = self._blobs({TENSORS: tensors.content})
+        entry = End(step=step, outcome=outcome, state=state, metrics=numbers, blobs=blobs)  # pyright: ignore
         self._put(entry, step)
         self._book.commit()
 

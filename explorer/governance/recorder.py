@@ -20,7 +20,7 @@ from explorer.engine.method import Kind, Method, Saving
 from explorer.engine.state import State
 from explorer.entries.profiles import LayerProfiles
 from explorer.errors import RecipeError
-from explorer.governance.digests import training_state
+from explorer.governance.digests import state_of, tensors_of, training_state
 from explorer.governance.history import ledger_bytes
 from explorer.governance.journal import Journal
 from explorer.governance.layers import GovernedLayer, governed_layers
@@ -85,11 +85,12 @@ class Recorder(Method):
                 _journal(state).segment(done, training_state(state, step=done))
 
     def after_run(self, state: State) -> None:
-        journal, reached = _journal(state), training_state(state, step=state.step)
+        journal, tensors = _journal(state), tensors_of(state)
+        reached = state_of(tensors, state, step=state.step)
         if not journal.settled:  # a loop of one's own that ends before it had announced to
             journal.segment(state.step, reached)
         outcome = "finished" if state.step == state.total_steps else "stopped"
-        journal.end(state.step, reached, metrics=state.metrics, outcome=outcome)
+        journal.end(state.step, reached, tensors=tensors, metrics=state.metrics, outcome=outcome)
 
     def saving(self, state: State) -> Saving:
         if not _journal(state).settled:
@@ -122,7 +123,7 @@ def _admitted(admission: Admission) -> Tensor:
 def _record(journal: Journal, state: State, notes: Notes, recording: Recording) -> None:
     """The entries of one step: what was measured and decided before its update, the step, and what was after it."""
     step, decided = state.step, recording.decided
-    counts = {share.name: len(share.slots) for share in state.shares}
+    counts = notes.examples or {share.name: len(share.slots) for share in state.shares}
     _record_notes(journal, step, [each for each in notes.profiles if each.step == step], notes.decisions[:decided])
     journal.step(
         step,

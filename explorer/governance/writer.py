@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from explorer.entries.kinds import decode, encode
-from explorer.entries.run import Decision, Genesis, State
+from explorer.entries.run import Decision, Genesis, State, TrainingState
 from explorer.errors import LedgerError
 from explorer.governance.history import History, Recorded
 from explorer.ledger.log import Log
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 class Writer:
     """A ledger of one run, held by this process until it is closed."""
 
-    def __init__(self, directory: Path, ledger: Log) -> None:
+    def __init__(self, directory: Path, ledger: Log, genesis: Genesis) -> None:
         """Use `open`."""
-        self.directory, self._log = directory, ledger
+        self.directory, self._log, self._genesis = directory, ledger, genesis
         self._ahead: Iterator[Recorded] | None = None  # what is on record behind the present place
         self._same: list[tuple[int, bytes]] = []  # what is on record of the present step and was found equal
 
@@ -45,26 +45,26 @@ class Writer:
         except BaseException:
             ledger.close()
             raise
-        return cls(directory, ledger)
+        return cls(directory, ledger, genesis)
 
     @property
     def size(self) -> int:
         """How many entries there are."""
         return self._log.size
 
-    def begin(self, step: int) -> State | None:
+    def begin(self, step: int) -> TrainingState | None:
         """Take the place behind the state of that step, and return what is on record of it; None for step 0.
 
         Raises `LedgerError` if nothing is: a ledger that knows less than a checkpoint was rolled back.
         """
-        if self._log.checkpoint.size == 0 and step == 0:
-            return None
+        if self._log.checkpoint.size == 0 and step == self._genesis.begins:
+            return self._genesis.start
         found, self._ahead = History(self.directory).state(step)
         state = decode(found.leaf)
         if not isinstance(state, State):
-            return None  # the genesis
+            return self._genesis.start
         self._same = [(step, found.leaf)]
-        return state
+        return state.state
 
     def write_blob(self, content: bytes) -> str:
         """Store a blob and return its digest."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import decode
-from explorer.entries.run import Genesis, State
+from explorer.entries.run import Genesis, State, TrainingState
 from explorer.errors import LedgerError
 from explorer.governance.history import History, Recorded
 from explorer.governance.spool import ALL
@@ -44,10 +44,12 @@ class Comparison:
     counts: dict[str, int] = field(default_factory=dict)  # of entries found equal, by kind; of blobs
     _recorded: Iterator[Recorded] = field(default_factory=lambda: iter(()))
 
-    def begin(self, step: int) -> State | None:
+    def begin(self, step: int) -> TrainingState | None:
         found, self._recorded = History(self.directory).state(step)
         state = decode(found.leaf)
-        return state if isinstance(state, State) else None
+        if isinstance(state, Genesis):
+            return state.start
+        return state.state if isinstance(state, State) else None
 
     def write_blob(self, content: bytes) -> str:
         return hashlib.sha256(content).hexdigest()

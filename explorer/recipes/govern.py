@@ -80,7 +80,7 @@ def govern(
     return Governed(
         model,
         optimizer,
-        session=session_of(found, absent=frozenset()),
+        session=session_of(found),
         codes=found.codes,
         methods=everything,
         steps=steps,
@@ -118,6 +118,8 @@ def _genesis(
         initial=training_state(state, step=0).parameters,
         classes=found.classes,
         layers=tuple(layer.name for layer in state.resource(Session).layers),
+        begins=0,
+        start=None,
         parents=(),
         blobs={},
     )

@@ -145,6 +145,8 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Ge
         initial=training_state(loop.state, step=0).parameters,
         classes=found.classes,
         layers=tuple(layer.name for layer in session.layers),
+        begins=0,
+        start=None,
         parents=(),
         blobs={},
     )

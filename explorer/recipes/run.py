@@ -27,6 +27,7 @@ from explorer.engine.task import TASKS
 from explorer.errors import RunError
 from explorer.governance.documents import Documents, read_copies
 from explorer.recipes import machine
+from explorer.recipes.finished import write_finished
 from explorer.recipes.governed import credentials, given
 from explorer.recipes.ledger import is_recorded, keep_environment, recording
 from explorer.recipes.plan import plan_run, total_steps
@@ -120,6 +121,8 @@ def execute(
                     stop=stop,
                 ),
             )
+            if is_recorded(recipe):
+                write_finished(directory, loop, recipe, record)
             result = _result(directory, record, fitted, contended=contended)
             records.write(directory / rundir.RESULT, result)
             _clear(directory)

@@ -54,7 +54,7 @@ class Segment:
 class Outline:
     """Where everything is, by the number of its entry."""
 
-    steps: Sequence[int]  # the latest execution of each step, by step
+    steps: Sequence[int]  # the latest execution of each step, by step; -1 for those before the genesis begins
     states: tuple[tuple[int, int], ...]  # steps done, entry; ascending
     tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force becomes another one
     profiles: tuple[int, ...]
@@ -73,11 +73,16 @@ class RunLedger:
             raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it")
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
-        self.outline = _outline(self.ledger)
+        self.outline = _outline(self.ledger, begins=self.genesis.begins)
+
+    @property
+    def begins(self) -> int:
+        """How many steps were done before the first one here: a deletion goes on from another run's state."""
+        return self.genesis.begins
 
     @property
     def steps(self) -> int:
-        """How many steps are done."""
+        """How many steps are done, those included."""
         return len(self.outline.steps)
 
     def layer(self, name: str) -> int:
@@ -90,9 +95,9 @@ class RunLedger:
 
     def range_of(self, first: int | None, stop: int | None) -> range:
         """The steps [first, stop), all of them where nothing is said. Raises `LedgerError` for steps not done."""
-        found = range(first or 0, self.steps if stop is None else stop)
-        if not 0 <= found.start < found.stop <= self.steps:
-            raise LedgerError(f"no steps {found.start}:{found.stop}: {self.steps} were done, 0:{self.steps}")
+        found = range(self.begins if first is None else first, self.steps if stop is None else stop)
+        if not self.begins <= found.start < found.stop <= self.steps:
+            raise LedgerError(f"no steps {found.start}:{found.stop}: on record are {self.begins}:{self.steps}")
         return found
 
     def read(self, indices: Iterable[int], kind: type[Kind]) -> Iterator[Placed[Kind]]:
@@ -137,7 +142,7 @@ class RunLedger:
 
     def _spans(self, steps: range | None) -> Iterator[tuple[range, int]]:
         """Spans, and the entries of the states that close them."""
-        wanted, first = range(self.steps) if steps is None else steps, 0
+        wanted, first = range(self.steps) if steps is None else steps, self.begins
         for stop, index in self.outline.states:
             if first < stop and first < wanted.stop and wanted.start < stop:
                 yield range(first, stop), index
@@ -163,10 +168,10 @@ class RunLedger:
             )
 
 
-def _outline(ledger: LedgerDirectory) -> Outline:
+def _outline(ledger: LedgerDirectory, *, begins: int) -> Outline:
     """One pass over the bytes of all entries. A re-execution takes back its step and all that was recorded since then;
     the state that it begins with stays."""
-    steps, end = array("q"), None
+    steps, end = array("q", [-1]) * begins, None
     states: list[tuple[int, int]] = []
     tables: list[tuple[int, int, bytes]] = []
     profiles: list[tuple[int, int]] = []

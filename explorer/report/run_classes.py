@@ -65,7 +65,7 @@ def class_lines(
     stretches = range(len(parts(run.steps)))
     shared = np.array([band != SEALED for band in bands.values()])
     everywhere = np.ones(len(shared), bool)
-    weights, places = recorded.weights(range(run.steps)), np.array(list(bands.values()))
+    weights, places = recorded.weights(range(run.begins, run.steps)), np.array(list(bands.values()))
     lines = []
     for index, path in enumerate(run.genesis.classes):
         admitted = recorded.first_admitted(index, everywhere)
@@ -112,7 +112,7 @@ def _sums(run: RunLedger, bands: dict[str, str]) -> Sums:
     """Those of all classes add up to the denominator of a share."""
     found: Sums = {}
     for part, layer, class_, _, _, _, numerator, *_ in binned_sums(
-        run.run, range(run.steps), bins=len(parts(run.steps))
+        run.run, range(run.begins, run.steps), bins=len(parts(run.steps))
     ):
         key = part, class_, bands[layer]
         found[key] = found.get(key, 0.0) + (np.nan if numerator is None else numerator)

@@ -91,7 +91,7 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     """Gather the content; `now` is in seconds since 1970. Raises `ExplorerError` where the ledger cannot be read."""
     opened = open_run(run_directory, trust=trust, now=now)
     run, recorded = opened.ledger, opened.recorded
-    if not run.steps:
+    if run.begins == run.steps:
         raise RunError(f"{run_directory}: no step is on record yet: there is nothing to report")
     believed = None if trust is None else read_trust(trust)
     judged = conform(run, trust=believed, now=now)
@@ -202,7 +202,8 @@ def _facts(run: RunLedger, directory: Path, opened: OpenRun) -> dict[str, str]:
         "Code": genesis.code,
         "Environment": genesis.environment,
         "Data": genesis.data,
-        "Starts from": ", ".join(parent.origin for parent in genesis.parents) or "nothing that was trained before",
+        "Starts from": ", ".join(parent.ledger.origin for parent in genesis.parents)
+        or "nothing that was trained before",
     }
     if not (directory / rundir.RUN).exists():
         return facts

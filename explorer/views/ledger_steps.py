@@ -52,8 +52,8 @@ def read_all_steps(run: RunLedger) -> Steps:
     count, classes = run.steps, len(run.genesis.classes)
     examples, quarantined = np.zeros((count, classes), np.int64), np.zeros(count, np.int64)
     numbers = np.zeros((count, classes), bool)
-    for at, placed in enumerate(run.read_steps(range(count))):
-        step = placed.entry
+    for placed in run.read_steps(range(run.begins, count)):
+        step, at = placed.entry, placed.entry.step
         examples[at], quarantined[at] = step.examples, step.quarantined
         numbers[at] = [committed is not None for committed in step.numbers]
     return Steps(

@@ -6,7 +6,7 @@ follow from the step; whoever wants a liar changes entries and blobs, and signs 
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from explorer.provenance.routing import Routing, bind
 from explorer.provenance.signed import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Trust, write_trust
+from tests import tensors_for_tests as models
 from tests.builders import run_record, write_run
 from tests.provenance import people, tables
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, private, public
@@ -87,9 +88,8 @@ def routing(*rules: Rule) -> Routing:
 USUAL = policy()
 
 
-def state(step: int) -> TrainingState:
-    digest = f"{step:064x}"
-    return TrainingState(parameters=digest, buffers=digest, optimizer=digest, random=digest)
+def state(step: int, layers: Sequence[str] = LAYERS) -> TrainingState:
+    return models.state(layers, step)
 
 
 def rows_of(step: int) -> np.ndarray:
@@ -164,6 +164,8 @@ def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarr
         initial=some,
         classes=CLASSES,
         layers=LAYERS,
+        begins=0,
+        start=None,
         parents=(),
         blobs={},
     )
@@ -190,7 +192,7 @@ def write_governed_run(
     genesis = replace(genesis, layers=layers)
     tables_ = Admissions(bind(policy, TAXONOMY, where="policy"), classes=CLASSES, layers=depths_of(layers))
     with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves) as journal:
-        journal.begin(0, state(0))
+        journal.begin(0, state(0, layers))
         for step in range(steps):
             if step % max(6, steps // 10) == 3:
                 journal.profile(profile_of(step, len(layers)))
@@ -214,11 +216,12 @@ def write_governed_run(
                 sketches=sketches_of(numbers),
             )
             if (step + 1) % every == 0:
-                journal.segment(step + 1, state(step + 1))
+                journal.segment(step + 1, state(step + 1, layers))
         if finished:
             if not journal.settled:
-                journal.segment(steps, state(steps))
-            journal.end(steps, state(steps), metrics={"accuracy": 0.5})
+                journal.segment(steps, state(steps, layers))
+            journal.end(steps, state(steps, layers), tensors=models.tensors(layers, steps), metrics={"accuracy": 0.5})
+            models.write_model(run, layers, steps)
     return run
 
 

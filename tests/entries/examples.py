@@ -4,11 +4,12 @@ from typing import Any
 
 from explorer.entries.fields import Blob, LedgerState, write_float
 from explorer.entries.kinds import Entry
-from explorer.entries.project import Access, Deletion, Observation
+from explorer.entries.project import Access, Deletion, GrantUse, Observation
 from explorer.entries.run import (
     Decision,
     End,
     Genesis,
+    Parent,
     Profile,
     Sources,
     State,
@@ -38,7 +39,9 @@ EXAMPLES: tuple[Entry, ...] = (
         initial=A,
         classes=("open/mit", "personal/customer"),
         layers=("conv1", "block1.conv1"),
-        parents=(LEDGER,),
+        begins=0,
+        start=None,
+        parents=(Parent(kind="model", ledger=LEDGER, model=A, attestation=B, admitted={"open/mit": write_float(0.5)}),),
         blobs={"recipe": Blob(sha256=A, size=812)},
     ),
     Step(
@@ -71,6 +74,7 @@ EXAMPLES: tuple[Entry, ...] = (
     Deletion(
         ledger=LEDGER, request=A, subject="personal/customer", level="G2", evidence={"counterfactual": B}, blobs={}
     ),
+    GrantUse(action="wrapped", owner="example.com/data-governance", id="2026-0007", grant=A, ledger=LEDGER, blobs={}),
     Observation(
         ledger=LEDGER,
         model=A,

@@ -11,6 +11,7 @@ from explorer.entries.run import Genesis, TrainingState
 from explorer.governance.journal import Journal
 from explorer.provenance.admission import Admission
 from explorer.provenance.phases import Phase
+from explorer.recorded.tensors import Tensors
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import signer
 
@@ -25,6 +26,9 @@ EVERY = 3
 
 def open_journal(run: Path, *, genesis: Genesis = GENESIS, seed: int = 1) -> Journal:
     return Journal.open(run, genesis=genesis, signer=signer(seed), leaves=LEAVES)
+
+
+NO_TENSORS = Tensors(parameters={}, buffers={}, optimizer={})
 
 
 def state(step: int, salt: int = 0) -> TrainingState:
@@ -106,7 +110,7 @@ def record(journal: Journal, first: int, last: int, **change: tuple[int, int]) -
 def finish(journal: Journal, steps: int) -> None:
     if not journal.settled:
         journal.segment(steps, state(steps))
-    journal.end(steps, state(steps), metrics={"accuracy": 0.5})
+    journal.end(steps, state(steps), tensors=NO_TENSORS, metrics={"accuracy": 0.5})
 
 
 def recorded(run: Path, steps: int) -> Path:

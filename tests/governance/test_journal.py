@@ -26,6 +26,7 @@ from tests.governance.journals import (
     CLASSES,
     GENESIS,
     LEAVES,
+    NO_TENSORS,
     finish,
     numbers,
     open_journal,
@@ -111,7 +112,7 @@ def test_every_commitment_opens_to_the_numbers_of_its_step(calm: Path) -> None:
             case State():
                 blobs = {name: ledger.blob(blob.sha256) for name, blob in entry.blobs.items()}
                 for index, path in enumerate(CLASSES):
-                    contents = iter(split_class(blobs[f"numbers/{path}"], layers=2, exact=False))
+                    contents = iter(split_class(blobs[f"numbers/{path}"], layers=2))
                     for step in steps:
                         if (found := step.numbers[index]) is not None:
                             assert opened(index, path, next(contents), kind="step", step=step.step) == found
@@ -294,7 +295,7 @@ def test_an_end_needs_every_step_in_a_segment(tmp_path: Path) -> None:
         record(journal, 0, 4)
         assert not journal.settled
         with pytest.raises(LedgerError, match="1 of them have no state entry yet"):
-            journal.end(4, state(4), metrics={})
+            journal.end(4, state(4), tensors=NO_TENSORS, metrics={})
 
 
 def test_an_unknown_example_is_refused(tmp_path: Path) -> None:

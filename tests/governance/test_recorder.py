@@ -125,9 +125,9 @@ def test_a_layer_that_is_not_updated_has_the_same_bytes(norm: str, optimizer: Op
     loop = governed(norm=norm, optimizer=optimizer)
     layers = governed_layers(loop.state.model, loop.state.layers)
 
-    def content(names: tuple[str, ...], tensors: dict[str, Tensor]) -> bytes:
+    def content(names: tuple[str, ...], tensors: dict[str, Tensor]) -> str:
         owned = {name: t for name, t in tensors.items() if any(f"/{own}" in f"{name}/" for own in names)}
-        return b"".join(tensor_leaf(name, tensor) for name, tensor in sorted(owned.items()))
+        return "".join(tensor_leaf(name, tensor) for name, tensor in sorted(owned.items()))
 
     seen = set()
     with journal_of(tmp_path / "run", loop) as journal:

@@ -1,0 +1,208 @@
+"""A model's file, read without torch: safetensors (github.com/huggingface/safetensors), and how to build the model.
+
+    u64, little-endian: length of the header || header: JSON, {name: {"dtype", "shape", "data_offsets"}} || values
+
+The file's tensors are parameters and buffers under their names in the ledger, so that their leaves can be compared
+with those that a run ended with (tensors.py). Values are read in pieces: a model need not fit into memory.
+"""
+
+import hashlib
+import json
+import math
+import os
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from explorer import rundir
+from explorer.errors import RunError
+from explorer.provenance.sealed import SealedRegion
+from explorer.recorded.tensors import Leaves
+from explorer.schema import from_json, record, to_json
+
+MODEL = "model.safetensors"
+CARD = "model.json"
+MAX_HEADER = 2**26
+MAX_TENSORS = 1_000_000
+_LENGTH = struct.Struct("<Q")
+_PIECE = 2**20
+# Type in the file: bytes of a value, and its name in torch.
+TYPES = {
+    "F64": (8, "torch.float64"),
+    "F32": (4, "torch.float32"),
+    "F16": (2, "torch.float16"),
+    "BF16": (2, "torch.bfloat16"),
+    "I64": (8, "torch.int64"),
+    "I32": (4, "torch.int32"),
+    "I16": (2, "torch.int16"),
+    "I8": (1, "torch.int8"),
+    "U8": (1, "torch.uint8"),
+    "BOOL": (1, "torch.bool"),
+}
+
+
+@record
+class ModelCard:
+    """`model.json`: how to build the module that the file's tensors belong to. Nothing in it is code."""
+
+    format: Literal["explorer/model/v1"]
+    run: str
+    model: dict[str, Any]  # {name: parameters}, as in a recipe
+    methods: tuple[
+        dict[str, Any], ...
+    ]  # those of the recipe that change a model, in their order; routing is in `sealed`
+    example_shape: tuple[int, ...]  # of one input
+    classes: int  # of an output
+    dataset: str
+    sealed: tuple[SealedRegion, ...]  # whose parameters are in the file
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A tensor in the file."""
+
+    name: str
+    type: str  # a key of TYPES
+    shape: tuple[int, ...]
+    start: int  # of its values, in the file
+    stop: int
+
+
+class ModelFile:
+    """The header of a safetensors file, checked, and its values on request."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `RunError` for a file that is not one."""
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.entries = {each.name: each for each in _header(file, path)}
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def leaves(self) -> dict[str, str]:
+        """The leaf of every tensor, by name."""
+        found = {}
+        with self.path.open("rb") as file:
+            for each in self.entries.values():
+                total = hashlib.sha256(b"\x00" + f"{each.name}|{TYPES[each.type][1]}|{each.shape}\n".encode())
+                for piece in _pieces(file, each, self.path):
+                    total.update(piece)
+                found[each.name] = total.hexdigest()
+        return found
+
+    @property
+    def sha256(self) -> str:
+        """Of the file."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def write_without(self, names: Collection[str], to: Path) -> None:
+        """Write a file of the other tensors, whole or not at all; theirs are the same bytes."""
+        kept = [each for name, each in sorted(self.entries.items()) if name not in names]
+        temporary = to.with_name(f".{to.name}.{os.getpid()}.tmp")
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("rb") as source, temporary.open("wb") as file:
+                file.write(_written(kept))
+                for each in kept:
+                    file.writelines(_pieces(source, each, self.path))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(to)
+            rundir.flush_directory(to.parent)
+        except BaseException as error:
+            temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise RunError(f"cannot write {to}: {error.strerror or error}") from error
+            raise
+
+
+def differences(found: Leaves, expected: Leaves) -> Iterator[str]:
+    """In words, by name, how the tensors of a model are not those that were expected."""
+    for name in sorted(found.keys() | expected.keys()):
+        if name not in found:
+            yield f"{name}: missing"
+        elif name not in expected:
+            yield f"{name}: not one of the model's"
+        elif found[name] != expected[name]:
+            yield f"{name}: found {found[name]}, expected {expected[name]}"
+
+
+def read_card(path: Path) -> ModelCard:
+    """Read `model.json`. Raises `RunError` that names the fault."""
+    return from_json(ModelCard, rundir.read_json(path), where=str(path), error=RunError)
+
+
+def write_card(path: Path, card: ModelCard) -> None:
+    """Write `model.json` whole or not at all."""
+    rundir.write_json(path, to_json(card))
+
+
+def _header(file: BinaryIO, path: Path) -> list[Entry]:
+    """The tensors in the order of their values, which fill the rest of the file without a gap."""
+    size = os.fstat(file.fileno()).st_size
+    head = file.read(_LENGTH.size)
+    length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else -1
+    if not 0 < length <= min(MAX_HEADER, size - _LENGTH.size):
+        raise RunError(f"{path}: not a safetensors file: a header of {length} bytes in a file of {size}")
+    try:
+        value = json.loads(file.read(length), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path}: not a safetensors file: its header is no JSON ({error})") from error
+    if not isinstance(value, dict) or len(value) > MAX_TENSORS:
+        raise RunError(f"{path}: not a safetensors file: expected a header of at most {MAX_TENSORS} tensors")
+    begins = _LENGTH.size + length
+    found = [_entry(name, each, begins, path) for name, each in value.items() if name != "__metadata__"]
+    found.sort(key=lambda each: (each.start, each.stop))
+    at = begins
+    for each in found:
+        if each.start != at:
+            raise RunError(f"{path}: {each.name}: its values begin at byte {each.start}; expected {at}")
+        at = each.stop
+    if at != size:
+        raise RunError(f"{path}: {size} bytes; its header speaks of {at}")
+    return found
+
+
+def _entry(name: str, value: Any, begins: int, path: Path) -> Entry:
+    match value:
+        case {"dtype": str(kind), "shape": list(shape), "data_offsets": [int(start), int(stop)]} if (
+            kind in TYPES and all(type(each) is int and each >= 0 for each in shape) and 0 <= start <= stop
+        ):
+            if stop - start == math.prod(shape) * TYPES[kind][0]:
+                return Entry(name=name, type=kind, shape=tuple(shape), start=begins + start, stop=begins + stop)
+    raise RunError(f"{path}: {name:.80}: not a tensor of a known type and shape: {value!r:.200}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _pieces(file: BinaryIO, entry: Entry, path: Path) -> Iterator[bytes]:
+    file.seek(entry.start)
+    left = entry.stop - entry.start
+    while left:
+        piece = file.read(min(left, _PIECE))
+        if not piece:
+            raise RunError(f"{path}: {entry.name}: cut short while it was read")
+        left -= len(piece)
+        yield piece
+
+
+def _written(entries: list[Entry]) -> bytes:
+    """The header of a file with the values of these tensors, one after the other; padded so that values are aligned."""
+    header: dict[str, Any] = {}
+    at = 0
+    for each in entries:
+        size = each.stop - each.start
+        header[each.name] = {"dtype": each.type, "shape": list(each.shape), "data_offsets": [at, at + size]}
+        at += size
+    content = json.dumps(header, separators=(",", ":")).encode()
+    content += b" " * (-len(content) % 8)
+    return _LENGTH.pack(len(content)) + content

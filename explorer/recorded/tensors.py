@@ -1,0 +1,146 @@
+"""The tensors that a run ended with, one by one: what the roots in its `end` entry are roots of.
+
+The blob `tensors` of the entry is canonical JSON (RFC 8785), names to leaves in hexadecimal; what a leaf is and how
+the three roots follow, `entries.run.TrainingState` says.
+
+    {"buffers":{"1.running_mean":"5f..."},"optimizer":{"optimizer/shared/0/0.weight/exp_avg":"91..."},
+     "parameters":{"0.weight":"e3..."}}
+
+(without the line break). So it can be shown, without the tensors and without torch, that a model is another one but for
+some of them: the roots of the two models follow from their lists, and the lists can be compared.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from explorer.canonical import canonical
+from explorer.entries.fields import Digest
+from explorer.entries.run import End, TrainingState
+from explorer.errors import LedgerError
+from explorer.merkle import root_of
+from explorer.provenance.layers import ADAPTER
+from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.schema import from_json, parse_json, record, to_json
+
+BLOB = "tensors"
+MAX_BYTES = 2**27  # a million tensors
+OPTIMIZER = "optimizer"  # the first part of the names of what an optimiser remembers; else it is a method's name
+
+# Methods that remember something about the classes, and nothing of the model. What they remember of a class that is
+# absent is another thing in every run without it, and no model has it.
+BOOKKEEPING = (
+    "routing",
+    "contributions",
+    "entropy",
+    "entropy_gate",
+    "governed_freezing",
+    "governed_selective_backprop",
+    "recorder",
+)
+
+Leaves = Mapping[str, str]  # name of a tensor -> its leaf, hexadecimal
+
+
+@record
+class Tensors:
+    """The leaf of every tensor, by name."""
+
+    parameters: dict[str, Digest]
+    buffers: dict[str, Digest]
+    optimizer: dict[str, Digest]  # what optimisers and methods remember
+
+    @property
+    def content(self) -> bytes:
+        """The blob."""
+        return canonical(to_json(self))
+
+    @property
+    def roots(self) -> tuple[str, str, str]:
+        """Of parameters, buffers and optimiser."""
+        return root(self.parameters), root(self.buffers), root(self.optimizer)
+
+    def kept(self, keep: Callable[[str], bool]) -> "Tensors":
+        """Those whose names are kept."""
+        return Tensors(
+            parameters={name: leaf for name, leaf in self.parameters.items() if keep(name)},
+            buffers={name: leaf for name, leaf in self.buffers.items() if keep(name)},
+            optimizer={name: leaf for name, leaf in self.optimizer.items() if keep(name)},
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """The end of a run and its tensors, which lead to its roots."""
+
+    end: Placed[End]
+    tensors: Tensors
+
+
+def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: "bytes | memoryview") -> str:
+    """The leaf of one tensor, whose values are little-endian and in row order. `dtype` as torch names it."""
+    total = hashlib.sha256(b"\x00" + f"{name}|{dtype}|{tuple(shape)}\n".encode())
+    total.update(values)
+    return total.hexdigest()
+
+
+def root(leaves: Leaves) -> str:
+    """The Merkle root over leaves in the order of their names, in hexadecimal."""
+    return root_of(bytes.fromhex(leaves[name]) for name in sorted(leaves)).hex()
+
+
+def parse_tensors(content: bytes, *, where: str) -> Tensors:
+    """Read the blob. Raises `LedgerError` for what is not one."""
+    value = parse_json(content, where=where, error=LedgerError, max_bytes=MAX_BYTES)
+    found = from_json(Tensors, value, where=where, error=LedgerError)
+    if found.content != content:
+        raise LedgerError(f"{where}: not in canonical form (RFC 8785)")
+    return found
+
+
+def read_ended(run: RunLedger) -> Ended:
+    """The end of a run. Raises `LedgerError` for a run without one, and for tensors that do not lead to its roots."""
+    if run.outline.end is None:
+        raise LedgerError(f"{run.run}: unfinished: its ledger has no end")
+    (end,) = run.read([run.outline.end], End)
+    content = run.blob(end, BLOB, max_bytes=MAX_BYTES)
+    if content is None:
+        raise LedgerError(f"{run.run}: which tensors it ended with is not here: no blob {BLOB!r} of entry {end.index}")
+    where = f"{run.run}: entry {end.index}: {BLOB}"
+    tensors = parse_tensors(content, where=where)
+    check_roots(tensors, end.entry.state, where=where)
+    return Ended(end=end, tensors=tensors)
+
+
+def check_roots(tensors: Tensors, state: TrainingState, *, where: str) -> None:
+    """Raise `LedgerError` unless these tensors lead to the roots of this state."""
+    roots = state.parameters, state.buffers, state.optimizer
+    for name, expected, found in zip(("parameters", "buffers", "optimizer"), roots, tensors.roots, strict=True):
+        if expected != found:
+            raise LedgerError(f"{where}: the {name} lead to the root {found}; recorded is {expected}")
+
+
+def owner_of(name: str, regions: Sequence[SealedRegion]) -> str | None:
+    """The sealed region that a tensor belongs to, by its name; None: it is everybody's.
+
+    >>> region = SealedRegion(name="news", branch="licensed/news", layers=("head*",), rank=2)
+    >>> owner_of("head.@news.up.weight", [region]), owner_of("ema/average/head.@news.up.weight", [region])
+    ('news', 'news')
+    >>> owner_of("optimizer/news/0/head.@news.up.weight/exp_avg", [region]), owner_of("head.weight", [region])
+    ('news', None)
+    """
+    first, _, rest = name.partition("/")
+    if first == OPTIMIZER and rest:
+        of = rest.partition("/")[0]
+        return of if any(region.name == of for region in regions) else None
+    tensor = name.rpartition("/")[2]
+    module, adapter, inner = tensor.partition(f".{ADAPTER}")
+    found = region_of(regions, f"{module}{ADAPTER}{inner.partition('.')[0]}" if adapter else module)
+    return None if found is None else found.name
+
+
+def is_bookkeeping(name: str) -> bool:
+    """Whether a tensor is what a governed method remembers about the classes, and not part of training's state."""
+    first, slash, _ = name.partition("/")
+    return bool(slash) and first in BOOKKEEPING
