@@ -1,1 +1,137 @@
-"""The project's ledger, `runs/_audit`: it goes on when the ledgers of runs are closed, and points to them."""
+"""The project's ledger, `runs/_audit`: it goes on when the ledgers of runs are closed, and points to them.
+
+What is in it: who was given the keys of which run and from whom they were taken back, every read through us, every
+deletion, every observation (`explorer.entries.project`). The trainer's key signs it under `<trainer>/_audit`, so that
+the trust file that anchors the runs anchors it too: `explorer ledger verify runs/_audit --trust FILE`. It is made when
+the first entry is appended. What was appended is on the disk when `append` returns.
+
+Many verbs append to it, for a moment each: whoever finds it in use waits. As every ledger it does not protect itself
+from being replaced by its own earlier state; whoever keeps one of its checkpoints sees that.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from explorer import merkle
+from explorer.entries.fields import Blob
+from explorer.entries.kinds import Unknown, decode, encode
+from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.errors import LedgerError
+from explorer.ledger.checkpoint import Checkpoint
+from explorer.ledger.log import Log
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.note import Algorithm, Signer
+
+AUDIT = "_audit"
+PATIENCE = 30.0  # seconds; an append takes milliseconds
+
+ProjectEntry = Access | Deletion | GrantUse | Observation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """An entry and its number; one whose kind or version is not known here is kept as it is."""
+
+    index: int
+    entry: ProjectEntry | Unknown
+
+
+class Project:
+    """The project's ledger, for this process alone until it is closed.
+
+    with Project.open(runs, key=key, name="example.com/trainer") as project:
+        project.append(entry)
+    """
+
+    @classmethod
+    def open(cls, runs: Path, *, key: Ed25519PrivateKey, name: str) -> Self:
+        """Go on with the ledger of the project whose runs stand in `runs`, or begin it; `name` is the trainer's.
+
+        Raises `LedgerError` for a ledger that another key has signed, for one that is damaged, and for one that stays
+        in use.
+        """
+        directory = runs / AUDIT
+        signer = Signer(name=f"{name}/{AUDIT}", algorithm=Algorithm.ED25519, private_key=key)
+        if not (directory / CHECKPOINT).exists():
+            try:
+                return cls(directory, Log.create(directory, origin=signer.name, signer=signer, patience=PATIENCE))
+            except LedgerError:
+                if not (directory / CHECKPOINT).exists():  # else another process has just begun it
+                    raise
+        return cls(directory, Log.open(directory, signer=signer, patience=PATIENCE))
+
+    def __init__(self, directory: Path, log: Log) -> None:
+        """Use `open`."""
+        self._directory, self._log = directory, log
+
+    def append(self, entry: ProjectEntry) -> int:
+        """Append an entry and return its number; it is on the disk when this returns. Raises `LedgerError`."""
+        index = self._log.size
+        self._log.append([encode(entry)])
+        self._log.commit()
+        return index
+
+    def write_blob(self, content: bytes) -> Blob:
+        """Store content for an entry to name; it is on the disk when this returns. Raises `LedgerError`."""
+        return Blob(sha256=self._log.write_blob(content), size=len(content))
+
+    def entries(self) -> tuple[Recorded, ...]:
+        """All entries so far, those that the checkpoint of this key covers. Raises `LedgerError` for any other."""
+        return tuple(_checked(self._directory, self._log.checkpoint))
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def runs_of(run: Path) -> Path:
+    """The directory of the project that a run belongs to: `runs` for `runs/<sweep>/<run id>`."""
+    return run.resolve().parent.parent
+
+
+def read_project(runs: Path) -> Iterator[Recorded]:
+    """The entries of a project's ledger, by number; none where it was never begun.
+
+    They are those of its checkpoint; who has signed that is for `explorer ledger verify` to say. Raises `LedgerError`
+    for entries that do not belong to it or are not a project's.
+    """
+    if (runs / AUDIT / CHECKPOINT).exists():
+        yield from _checked(runs / AUDIT, None)
+
+
+def _checked(directory: Path, signed: Checkpoint | None) -> list[Recorded]:
+    ledger = LedgerDirectory(directory)
+    expected = signed or ledger.checkpoint()
+    leaves = list(ledger.entries())
+    found = merkle.root_of(map(merkle.leaf_hash, leaves))
+    if found != expected.root:
+        raise LedgerError(
+            f"{directory}: its {len(leaves)} entries were changed: their root is {found.hex()}, signed is "
+            f"{expected.root.hex()}"
+        )
+    return [Recorded(index=index, entry=_decoded(index, leaf, directory)) for index, leaf in enumerate(leaves)]
+
+
+def _decoded(index: int, leaf: bytes, directory: Path) -> ProjectEntry | Unknown:
+    try:
+        entry = decode(leaf)
+    except LedgerError as error:
+        raise LedgerError(f"{directory}: entry {index}: {error}") from error
+    if not isinstance(entry, ProjectEntry | Unknown):
+        raise LedgerError(
+            f"{directory}: entry {index}: {entry.KIND} belongs to a run's ledger, and this is a project's"
+        )
+    return entry

@@ -17,7 +17,7 @@ cosignatures. (The moment for which a run's documents were judged, in its genesi
 version that is not known here is kept and reported, never dropped; its blobs can be checked all the same.
 
     genesis, step, profile, state, decision, end     in the ledger of a run        (run.py, in the order of sequence.py)
-    access, deletion, observation                    in the ledger of a project    (project.py)
+    access, deletion, grant, observation             in the ledger of a project    (project.py)
 
 The numbers of a class are never in an entry. A `step` carries, for each class, a commitment to that class's numbers:
 SHA-256(salt || content), with a salt that follows from a secret of the class and the step (provenance/commitments.py).

@@ -2,9 +2,24 @@
 
 from typing import ClassVar, Literal
 
-from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState
+from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line
 from explorer.provenance.branches import Path as ClassPath
 from explorer.schema import record
+
+
+@record
+class GrantUse:
+    """What was done with a grant: the keys of a run were wrapped for its grantee, or it opens nothing any more."""
+
+    KIND: ClassVar[str] = "grant"
+    VERSION: ClassVar[int] = 1
+
+    action: Literal["wrapped", "revoked"]
+    owner: Line  # the authority that granted
+    id: Line  # that the owner gave it
+    grant: Digest  # of its payload
+    ledger: LedgerState | None  # of the run whose keys were wrapped, as it was then; None: revoked, for every run
+    blobs: Blobs
 
 
 @record

@@ -20,12 +20,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer import rundir, schema
-from explorer.errors import ProvenanceError, RunError, unknown
+from explorer import rundir
+from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import MAX_BYTES as MAX_TRUST
+from explorer.recorded.source import SOURCE, TRAINER, Source, source_of
 from explorer.rundir import read_bytes
-from explorer.schema import record, to_json
+from explorer.schema import to_json
 
 TRUST = "trust.json"
 TAXONOMY = "taxonomy.json"
@@ -34,18 +35,8 @@ ATTESTATION = "tags.json"
 POLICIES = "policies"
 POLICY = "policy.json"
 SALTS = "salts"
-TRAINER = "trainer.pem"
-SOURCE = "source.json"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # of a policy: never a path
-
-
-@record
-class Source:
-    """`source.json`."""
-
-    private: str  # the directory of the salts and the trainer's key
-    judged: int  # seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +72,7 @@ def read_copies(run: Path) -> Documents:
     """The copies in a run's directory. Raises `ProvenanceError` for what is not there, `RunError` for a damaged
     `source.json`."""
     directory = run / rundir.GOVERNANCE
-    source = _source(directory)
+    source = source_of(run)
     policy = directory / POLICY
     found = policy if policy.exists() else None
     return _read(directory, found, private=Path(source.private), judged=source.judged)
@@ -96,7 +87,7 @@ def keep(documents: Documents, run: Path) -> None:
     directory = run / rundir.GOVERNANCE
     judged = documents.judged
     if (directory / SOURCE).exists():
-        judged = _source(directory).judged
+        judged = source_of(run).judged
     else:
         for name, content in (
             (TRUST, documents.trust),
@@ -132,11 +123,6 @@ def _policy_file(directory: Path, name: str | None) -> Path | None:
         known = (found.stem for found in (directory / POLICIES).glob("*.json"))
         raise ProvenanceError(f"{directory / POLICIES}: {unknown('policy', name[:80], known)}")
     return path
-
-
-def _source(directory: Path) -> Source:
-    where = directory / SOURCE
-    return schema.from_json(Source, rundir.read_json(where), where=str(where), error=RunError)
 
 
 def _copy(table: Path, to: Path) -> None:

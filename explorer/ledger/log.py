@@ -21,6 +21,7 @@ from explorer.note import Algorithm, Signer
 from explorer.rundir import locked, write_bytes
 
 INTERVAL = 65_536  # entries
+PATIENCE = 1.0  # seconds to wait for another process
 
 
 class Log:
@@ -39,13 +40,15 @@ class Log:
     """
 
     @classmethod
-    def create(cls, directory: Path, *, origin: str, signer: Signer, interval: int = INTERVAL) -> Self:
+    def create(
+        cls, directory: Path, *, origin: str, signer: Signer, interval: int = INTERVAL, patience: float = PATIENCE
+    ) -> Self:
         """Begin a ledger with a signed checkpoint of size 0. Raises `LedgerError` if there is one already."""
         if origin != signer.name:
             raise LedgerError(f"a ledger bears the name of its key: origin {origin!r}, the key is of {signer.name!r}")
         directory = directory.absolute()
         unnamed = _unnamed(directory)
-        with _lock(directory, signer=signer, interval=interval) as held:
+        with _lock(directory, signer=signer, interval=interval, patience=patience) as held:
             if present := {CHECKPOINT, "tile"} & set(list_names(directory, ".")):
                 raise LedgerError(
                     f"{directory}: there is a ledger already ({max(present)!r} exists); open it, or move it away"
@@ -56,15 +59,16 @@ class Log:
             return cls(directory, signer=signer, interval=interval, held=held)
 
     @classmethod
-    def open(cls, directory: Path, *, signer: Signer, interval: int = INTERVAL) -> Self:
+    def open(cls, directory: Path, *, signer: Signer, interval: int = INTERVAL, patience: float = PATIENCE) -> Self:
         """Go on with a ledger of this key.
 
-        Raises `LedgerError` if it is of another key, damaged at its edge, rolled back or in use by another process.
+        Raises `LedgerError` if it is of another key, damaged at its edge, rolled back, or still in use by another
+        process after `patience` seconds.
         """
         directory = directory.absolute()
         if CHECKPOINT not in list_names(directory, "."):  # before the lock, which would make the directory
             raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
-        with _lock(directory, signer=signer, interval=interval) as held:
+        with _lock(directory, signer=signer, interval=interval, patience=patience) as held:
             return cls(directory, signer=signer, interval=interval, held=held)
 
     def __init__(self, directory: Path, *, signer: Signer, interval: int, held: ExitStack) -> None:
@@ -196,7 +200,7 @@ class Log:
 
 
 @contextmanager
-def _lock(directory: Path, *, signer: Signer, interval: int) -> Iterator[ExitStack]:
+def _lock(directory: Path, *, signer: Signer, interval: int, patience: float) -> Iterator[ExitStack]:
     """The lock, released at the end of the block unless somebody has taken it over with `pop_all`."""
     if interval < 1:
         raise LedgerError(f"an interval of {interval} entries; at least 1 is needed")
@@ -204,7 +208,7 @@ def _lock(directory: Path, *, signer: Signer, interval: int) -> Iterator[ExitSta
         raise LedgerError(f"the key of {signer.name!r} cosigns; a ledger is signed with a plain Ed25519 key")
     with ExitStack() as held:
         try:
-            held.enter_context(locked(directory, what=f"the ledger {signer.name!r}"))
+            held.enter_context(locked(directory, what=f"the ledger {signer.name!r}", patience=patience))
         except RunError as error:
             raise LedgerError(str(error)) from error
         yield held
