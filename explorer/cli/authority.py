@@ -22,6 +22,7 @@ NEXT = {
     "model-risk": "explorer policy sign, explorer ledger cosign",
     "trainer": "the key signs the ledger of a run",
     "auditor": "explorer ledger verify, explorer ledger cosign",
+    "evaluator": "explorer observe",
 }
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as example.com/data-governance.")]
@@ -58,7 +59,7 @@ def new(
     """Make a key and add it to the trust file, as a new authority or as a further key of one that is there.
 
     A trust file that does not exist is made. The first authority of a role sets its quorum to one: one authority of
-    the role signs a document, and one signs or cosigns a checkpoint (auditors are not waited for).
+    the role signs a document, and one signs or cosigns a checkpoint (auditors and evaluators are not waited for).
     `explorer authority quorum` asks for more. Both files are written or none; a crash in between leaves a key file that
     no trust file names.
     """

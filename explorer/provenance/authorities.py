@@ -1,7 +1,8 @@
 """Changes of a trust file: a new authority, a further key, a revocation, a quorum. Each gives a new `Trust`.
 
 A trust file whose first authority of a role is added asks for one authority of that role: for documents, and for
-checkpoints too unless it is an auditor, who reads and may cosign but is not waited for. `with_quorum` asks for more.
+checkpoints too unless it is an auditor or an evaluator, who read and may cosign but are not waited for. `with_quorum`
+asks for more.
 """
 
 import fcntl
@@ -19,6 +20,7 @@ from explorer.provenance.roles import Role
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Revocation, Trust
 
+NOT_WAITED_FOR = frozenset({Role.AUDITOR, Role.EVALUATOR})  # readers: a checkpoint holds without them
 LEAST_ID = 4  # digits of a key id that are enough to name a key
 
 
@@ -104,7 +106,7 @@ def alone(path: Path) -> Iterator[None]:
 
 def _asking(quorum: Quorum, role: Role) -> Quorum:
     documents = {**quorum.documents, role: quorum.documents.get(role, 1)}
-    if role is Role.AUDITOR:
+    if role in NOT_WAITED_FOR:
         return Quorum(documents=documents, checkpoints=quorum.checkpoints)
     return Quorum(documents=documents, checkpoints={**quorum.checkpoints, role: quorum.checkpoints.get(role, 1)})
 

@@ -10,3 +10,4 @@ class Role(StrEnum):
     MODEL_RISK = "model-risk"  # the routing policy
     TRAINER = "trainer"  # the ledger of a run
     AUDITOR = "auditor"  # requests to read
+    EVALUATOR = "evaluator"  # what it has found out about a model

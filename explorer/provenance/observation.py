@@ -1,0 +1,107 @@
+"""What somebody who evaluates, fine-tunes or deploys a model says about it: an in-toto statement, signed by them.
+
+    subject    model.safetensors, by its SHA-256
+    predicate  {"role": "evaluator", "run": ..., "ledger": {origin, size, root}, "attestation": its digest,
+                "metrics": {"accuracy": 0.93}, "note": "held-out set of May", "admitted": {"open/mit": 1},
+                "issued": ..., "expires": ...}
+
+The file beside the model is named for the digest of what was signed. Who may say what follows from the trust file: an
+evaluator signs as `evaluator`, a fine-tuner trains and signs as `trainer`, and a deployer bears the risk and signs as
+`model-risk`. What it says is its signer's word and no more. `admitted` says with which weight the observer lets a class
+of the model through; it is for whoever goes on from the model.
+"""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import Field
+
+from explorer.canonical import canonical
+from explorer.errors import ProvenanceError
+from explorer.provenance.drafts import check_span
+from explorer.provenance.envelope import Envelope, parse_envelope, sign_envelope
+from explorer.provenance.keys import public_bytes
+from explorer.provenance.lines import Line
+from explorer.provenance.model_attestation import MODEL, ByClass
+from explorer.provenance.named import Ascii, Digest, LedgerName
+from explorer.provenance.require import check_signed, check_signer, require
+from explorer.provenance.roles import Role
+from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement, parse_statement
+from explorer.provenance.times import Time
+from explorer.provenance.trust import Authority, Trust
+from explorer.schema import from_json, record, to_json
+
+PREDICATE_TYPE = "https://explorer.example/observation/v1"
+MAX_METRICS = 1_000
+
+Observer = Literal["evaluator", "fine-tuner", "deployer"]
+SIGNS_AS: dict[Observer, Role] = {
+    "evaluator": Role.EVALUATOR,
+    "fine-tuner": Role.TRAINER,
+    "deployer": Role.MODEL_RISK,
+}
+Metric = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+
+
+@record
+class Observation:
+    """The predicate."""
+
+    role: Observer
+    run: Ascii
+    ledger: LedgerName  # of the run that made the model
+    attestation: Digest  # of the payload that the observer had verified
+    metrics: Annotated[dict[Metric, float], Field(max_length=MAX_METRICS)]
+    note: Annotated[Line, Field(max_length=2_000)] | None
+    admitted: ByClass
+    issued: Time
+    expires: Time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """An observation that is believed, and who made it."""
+
+    value: Observation
+    model: str  # SHA-256 of the safetensors file
+    digest: str  # of the payload
+    authorities: tuple[Authority, ...]
+
+
+def sign_observation(
+    value: Observation, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str
+) -> Envelope:
+    """Sign what was observed. Raises `ProvenanceError` for a key whose role may not say so now."""
+    statement = make_statement(
+        [Subject(name=MODEL, sha256=model)], predicate_type=PREDICATE_TYPE, predicate=to_json(value)
+    )
+    check_span(from_json(Observation, statement.predicate, where=where, error=ProvenanceError), where)
+    role = SIGNS_AS[value.role]
+    for key in keys:
+        check_signer(public_bytes(key), trust=trust, role=role, issued=value.issued, now=now, where=where)
+    return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
+
+
+def open_observation(content: bytes, *, trust: Trust, now: int, where: str) -> Observed:
+    """Read an observation. Raises `ProvenanceError` unless the trust file says that its signers may make it."""
+    envelope = parse_envelope(content, where=where)
+    check_signed(envelope, trust=trust, where=where)
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
+    statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=where)
+    if len(statement.subjects) != 1:
+        raise ProvenanceError(f"{where}: {len(statement.subjects)} subjects; expected one, the model's file")
+    value = from_json(Observation, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
+    if statement.payload != envelope.payload or canonical(to_json(value)) != canonical(statement.predicate):
+        raise ProvenanceError(f"{where}: not in canonical form (RFC 8785, every key written out)")
+    span = {"issued": value.issued, "expires": value.expires}
+    authorities = require(envelope, trust=trust, role=SIGNS_AS[value.role], now=now, where=where, **span)
+    return Observed(
+        value=value,
+        model=statement.subjects[0].sha256,
+        digest=hashlib.sha256(envelope.payload).hexdigest(),
+        authorities=authorities,
+    )
