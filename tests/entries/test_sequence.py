@@ -13,13 +13,14 @@ from tests.entries.examples import EXAMPLES
 
 
 def head(kind: str, step: object = None, *, version: int = 1, action: str = "freeze") -> Head:
-    fields: dict[str, object] = {} if step is None else {"step": step}
+    clock = "begins" if kind == "genesis" else "step"
+    fields: dict[str, object] = {} if step is None else {clock: step}
     if kind == "decision":
         fields["action"] = action
     return Head(kind=kind, version=version, blobs={}, fields=fields)
 
 
-GENESIS, END_2 = head("genesis"), head("end", 2)
+GENESIS, END_2 = head("genesis", 0), head("end", 2)
 STEP_0, STEP_1, STEP_2 = (head("step", n) for n in range(3))
 AGAIN_0 = head("decision", 0, action="re-execution")
 
@@ -28,6 +29,17 @@ def test_a_run_in_order() -> None:
     heads = [GENESIS, head("state", 0), STEP_0, head("profile", 1), STEP_1, head("state", 2), END_2]
     assert check_sequence(heads) == Order(entries=7, steps=2, finished=True, unknown=0)
     assert check_sequence(heads[:4]) == Order(entries=4, steps=1, finished=False, unknown=0)
+
+
+def test_a_run_that_goes_on_from_another_one() -> None:
+    assert check_sequence([head("genesis", 2), head("step", 2), head("end", 3)]).steps == 3
+    assert check_sequence([head("genesis", 2), END_2]) == Order(entries=2, steps=2, finished=True, unknown=0)
+    for wrong in (STEP_0, STEP_1):
+        with pytest.raises(LedgerError, match="and 2 were done"):
+            check_sequence([head("genesis", 2), wrong])
+    for begins in (None, -1, "2", True):
+        with pytest.raises(LedgerError, match="genesis: begins: expected a whole number"):
+            check_sequence([head("genesis", begins)])
 
 
 def test_the_examples_in_order() -> None:

@@ -1,5 +1,6 @@
 """The ledger of a governed run: what it holds, what is executed again, and what it refuses to go on from."""
 
+import hashlib
 import logging
 import shutil
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 
 from explorer import merkle, rundir
 from explorer.entries.envelope import read_head
+from explorer.entries.fields import Blob
 from explorer.entries.kinds import decode
 from explorer.entries.numbers import StepNumbers, decode_sketches, split_class, split_joint
 from explorer.entries.run import Decision, End, Profile, State, Step
@@ -83,8 +85,14 @@ def test_a_run_is_recorded_from_genesis_to_end(calm: Path) -> None:
     order = check_sequence(map(read_head, leaves(calm)))
     assert (order.finished, order.steps, order.unknown) == (True, STEPS, 0)
     assert [kind for kind, _ in kinds(calm)[:7]] == ["genesis", "profile", "decision", "step", "step", "step", "state"]
+    named = NO_TENSORS.content
+    tensors = Blob(sha256=hashlib.sha256(named).hexdigest(), size=len(named))
     assert entries(calm)[-1] == End(
-        step=STEPS, outcome="finished", state=state(STEPS), metrics={"accuracy": "0x1.0000000000000p-1"}, blobs={}
+        step=STEPS,
+        outcome="finished",
+        state=state(STEPS),
+        metrics={"accuracy": "0x1.0000000000000p-1"},
+        blobs={"tensors": tensors},
     )
 
 
