@@ -22,7 +22,7 @@ from explorer.provenance.matrix import Matrix, Table
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import Decision
 from explorer.provenance.taxonomy import Taxonomy
-from explorer.provenance.words import QUARANTINE, region_words, rule_words
+from explorer.provenance.words import QUARANTINE, confidential_words, region_words, rule_words
 from explorer.schema import to_json
 
 
@@ -32,6 +32,8 @@ def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matr
         value = opened.value
         print(f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}")
     print(f"quarantine: {QUARANTINE[policy.value.quarantine]}; it never trains")
+    if policy.value.confidential:
+        print(f"confidential: {confidential_words(policy.value.confidential)}")
     print("a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n")
     if matrix.layers:
         _print_tables(matrix)
@@ -60,6 +62,7 @@ def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matri
         "rules": [
             {"line": _line(policy, ("rules", at)), **to_json(rule)} for at, rule in enumerate(policy.value.rules)
         ],
+        "confidential": list(policy.value.confidential),
         "sealed": [to_json(region) for region in policy.value.sealed],
         "layers": [layer._asdict() for layer in matrix.layers],
         "phases": [_table_json(matrix, table) for table in matrix.tables],

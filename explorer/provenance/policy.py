@@ -12,6 +12,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     quarantine: refuse            # what the loader does with examples nobody vouches for; weight-zero keeps them in
     conditions: [settled]         # what recorded decisions can switch on later
     sealed: []                    # see `explorer.provenance.sealed`
+    confidential: [personal]      # branches whose numbers a run's ledger keeps encrypted
     rules:
       - {classes: [open/bsd], layers: ["embed*"], weight: 0}
       - {classes: [open/bsd], depth: [0.5, 1], progress: [0.3334, 1], weight: 1}
@@ -25,8 +26,13 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     weight      0 and 1 are guarantees; what lies between attenuates and guarantees nothing
 
 Parameters and buffers of a layer have the same weight.
+
+Where a run has a class of a confidential branch, the class's numbers leave the training process encrypted under keys of
+their own, and so do the numbers that come from several classes at once, whose differences would give the class away
+(`explorer.provenance.sealing`). How many of its examples there were in each step stays readable. "*" is every class.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -51,6 +57,7 @@ FORMAT = "explorer/policy/v1"
 MAX_RULES = 500
 MAX_CONDITIONS = 6  # every set of them is a phase of its own
 MAX_REGIONS = 100
+MAX_CONFIDENTIAL = 100
 
 Branch = Annotated[str, Field(pattern=rf"{PATTERN}|^\*$", max_length=MAX_PATH)]
 Condition = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
@@ -84,7 +91,7 @@ class Rule:
     weight: Annotated[float, Ge(0), Le(1)]
 
     def holds_class(self, path: str) -> bool:
-        return any(branch == WILDCARD or covers(branch, path) for branch in self.classes)
+        return _holds(self.classes, path)
 
     def holds_layer(self, layer: Layer) -> bool:
         named = self.layers is None or any(matches(pattern, layer.name) for pattern in self.layers)
@@ -108,12 +115,17 @@ class RoutingPolicy:
     quarantine: Quarantine
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS)] = ()
     sealed: Annotated[tuple[SealedRegion, ...], Field(max_length=MAX_REGIONS)] = ()
+    confidential: Annotated[tuple[Branch, ...], Field(max_length=MAX_CONFIDENTIAL)] = ()
     rules: Annotated[tuple[Rule, ...], Field(max_length=MAX_RULES)]
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, which is what a signature covers."""
         return digest(to_json(self))
+
+    def is_confidential(self, path: str) -> bool:
+        """Whether the numbers of a class are to be encrypted."""
+        return _holds(self.confidential, path)
 
 
 def check_policy(policy: RoutingPolicy, where: str) -> None:
@@ -125,6 +137,10 @@ def check_policy(policy: RoutingPolicy, where: str) -> None:
     check_regions(policy.sealed, where)
     for index, region in enumerate(policy.sealed):
         _check_not_quarantine(region.branch, f"{where}: sealed[{index}].branch")
+    for index, branch in enumerate(policy.confidential):
+        _check_not_quarantine(branch, f"{where}: confidential[{index}]")
+        if branch in policy.confidential[:index]:
+            raise ProvenanceError(f"{where}: confidential[{index}]: {branch!r} stands twice")
     for index, rule in enumerate(policy.rules):
         _check_rule(rule, policy.conditions, f"{where}: rules[{index}]")
 
@@ -136,6 +152,10 @@ def _check_rule(rule: Rule, conditions: tuple[str, ...], where: str) -> None:
     check_interval(rule.progress, f"{where}.progress")
     if rule.condition is not None and rule.condition not in conditions:
         raise ProvenanceError(f"{where}.condition: {unknown('condition', rule.condition, conditions)}")
+
+
+def _holds(branches: Iterable[str], path: str) -> bool:
+    return any(branch == WILDCARD or covers(branch, path) for branch in branches)
 
 
 def _check_not_quarantine(branch: str, where: str) -> None:

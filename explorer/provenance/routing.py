@@ -59,10 +59,12 @@ def bind(policy: RoutingPolicy, taxonomy: Taxonomy, *, where: str) -> Routing:
     classes = frozenset(each.path for each in taxonomy.classes)
     for index, region in enumerate(policy.sealed):
         _check_known(region.branch, classes, f"{where}: sealed[{index}].branch")
+    named = {f"confidential[{place}]": branch for place, branch in enumerate(policy.confidential)}
     for index, rule in enumerate(policy.rules):
-        for place, branch in enumerate(rule.classes):
-            if branch != WILDCARD:
-                _check_known(branch, classes, f"{where}: rules[{index}].classes[{place}]")
+        named |= {f"rules[{index}].classes[{place}]": branch for place, branch in enumerate(rule.classes)}
+    for place, branch in named.items():
+        if branch != WILDCARD:
+            _check_known(branch, classes, f"{where}: {place}")
     return Routing(policy=policy, taxonomy=taxonomy, classes=classes)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from explorer.provenance.intervals import exact, written
+from explorer.provenance.layers import WILDCARD
 from explorer.provenance.policy import Quarantine, Rule
 from explorer.provenance.sealed import SealedRegion
 
@@ -26,6 +27,12 @@ def region_words(region: SealedRegion) -> str:
     """Whose a region is, and what is in it."""
     held = f"module {region.module}" if region.module else f"adapters of rank {region.rank} on {_list(region.layers)}"
     return f"sealed for {region.branch}: {held}"
+
+
+def confidential_words(branches: Sequence[str]) -> str:
+    """Whose numbers are encrypted."""
+    whose = "every class" if WILDCARD in branches else ", ".join(branches)
+    return f"the numbers of {whose} are encrypted, and with them those over several classes at once"
 
 
 def _list(names: Sequence[str] | None) -> str:

@@ -131,8 +131,8 @@ BAD = (
     ),
     Bad(
         file="unknown_field",
-        message="unknown_field: wieght: unknown key; known: conditions, expires, format, issued, name, quarantine, "
-        "rules, sealed, taxonomy, version",
+        message="unknown_field: wieght: unknown key; known: conditions, confidential, expires, format, issued, "
+        "name, quarantine, rules, sealed, taxonomy, version",
     ),
     Bad(
         file="quarantine_defined",

@@ -29,6 +29,7 @@ expires: 2026-12-01T00:00:00Z
 taxonomy: {{name: small, version: 1, digest: "{TREE.digest}"}}
 quarantine: refuse
 conditions: [settled]
+confidential: [personal]
 sealed:
   - {{name: customer, branch: personal/customer, layers: ["body.*"], rank: 8}}
   - {{name: news, branch: open/mit, module: side.news}}
@@ -48,6 +49,8 @@ def test_a_draft_says_what_its_author_wrote() -> None:
     assert found.quarantine is Quarantine.REFUSE
     assert found.rules[1].depth == (0.5, 1.0) and found.rules[1].progress == (0.25, 1.0)
     assert [rule.weight for rule in found.rules] == [0, 1, 0.25]
+    assert found.is_confidential("personal/customer") and not found.is_confidential("open/mit")
+    assert replace(found, confidential=("*",)).is_confidential("open/mit") and not policy().is_confidential("personal")
     assert (found.sealed[0].rank, found.sealed[1].module) == (8, "side.news")
     assert from_json(RoutingPolicy, to_json(found), where="again", error=ProvenanceError) == found
 
@@ -58,47 +61,50 @@ def test_a_draft_says_what_its_author_wrote() -> None:
         (
             "condition: settled",
             "condition: setled",
-            "15: rules[2].condition: unknown condition 'setled'; did you mean 's",
+            "16: rules[2].condition: unknown condition 'setled'; did you mean 's",
         ),
         ("[settled]", "[settled, settled]", "8: conditions[1]: 'settled' stands twice"),
         ("[settled]", "[a, b, c, d, e, f, g]", "8: conditions: tuple should have at most 6 items"),
-        ("[0.5, 1]", "[1, 0.5]", "14: rules[1].depth: [1.0, 0.5] holds nothing; expected [from, to]"),
-        ("[0.25, 1]", "[0.25, 0.25]", "14: rules[1].progress: [0.25, 0.25] holds nothing"),
-        ("[0.25, 1]", "[0.25, 1.5]", "14: rules[1].progress[1]: input should be less than or equal to 1, found 1.5"),
-        ("[0.25, 1]", "[0.25]", "14: rules[1].progress[1]: is missing"),
-        ("weight: 0.25", "weight: 1.25", "15: rules[2].weight: input should be less than or equal to 1, found 1.25"),
-        ("weight: 0.25", "weight: -1", "15: rules[2].weight: input should be greater than or equal to 0, found -1"),
-        ("weight: 0.25", "weight: .nan", "15: rules[2].weight: input should be a valid number, found '.nan'"),
-        ("weight: 0.25", "weight: true", "15: rules[2].weight: input should be a valid number, found True"),
-        ("condition: settled, weight", "wieght", "15: rules[2].weight: is missing"),
-        ("depth:", "dept:", "14: rules[1].dept: unknown key; did you mean 'depth'?"),
-        ('["embed*"]', '["embed[0]"]', "13: rules[0].layers[0]: string should match pattern"),
-        ('["embed*"]', "[]", "13: rules[0].layers: tuple should have at least 1 item"),
-        ('["*"]', "[]", "15: rules[2].classes: tuple should have at least 1 item"),
-        ('["*"]', '["open/*"]', "15: rules[2].classes[0]: string should match pattern"),
-        ('["*"]', "[quarantine]", "15: rules[2].classes[0]: 'quarantine' never trains, and no rule can change that"),
+        ("[0.5, 1]", "[1, 0.5]", "15: rules[1].depth: [1.0, 0.5] holds nothing; expected [from, to]"),
+        ("[0.25, 1]", "[0.25, 0.25]", "15: rules[1].progress: [0.25, 0.25] holds nothing"),
+        ("[0.25, 1]", "[0.25, 1.5]", "15: rules[1].progress[1]: input should be less than or equal to 1, found 1.5"),
+        ("[0.25, 1]", "[0.25]", "15: rules[1].progress[1]: is missing"),
+        ("weight: 0.25", "weight: 1.25", "16: rules[2].weight: input should be less than or equal to 1, found 1.25"),
+        ("weight: 0.25", "weight: -1", "16: rules[2].weight: input should be greater than or equal to 0, found -1"),
+        ("weight: 0.25", "weight: .nan", "16: rules[2].weight: input should be a valid number, found '.nan'"),
+        ("weight: 0.25", "weight: true", "16: rules[2].weight: input should be a valid number, found True"),
+        ("condition: settled, weight", "wieght", "16: rules[2].weight: is missing"),
+        ("depth:", "dept:", "15: rules[1].dept: unknown key; did you mean 'depth'?"),
+        ('["embed*"]', '["embed[0]"]', "14: rules[0].layers[0]: string should match pattern"),
+        ('["embed*"]', "[]", "14: rules[0].layers: tuple should have at least 1 item"),
+        ('["*"]', "[]", "16: rules[2].classes: tuple should have at least 1 item"),
+        ('["*"]', '["open/*"]', "16: rules[2].classes[0]: string should match pattern"),
+        ('["*"]', "[quarantine]", "16: rules[2].classes[0]: 'quarantine' never trains, and no rule can change that"),
         (
             '["*"]',
             "[opn]",
-            "15: rules[2].classes[0]: unknown class 'opn'; did you mean 'open'? known: open, open-data, o",
+            "16: rules[2].classes[0]: unknown class 'opn'; did you mean 'open'? known: open, open-data, o",
         ),
         (
             "branch: open/mit",
             "branch: open/mt",
-            "11: sealed[1].branch: unknown class 'open/mt'; did you mean 'open/mit'",
+            "12: sealed[1].branch: unknown class 'open/mt'; did you mean 'open/mit'",
         ),
-        ("branch: open/mit", "branch: quarantine", "11: sealed[1].branch: 'quarantine' never trains"),
-        ("branch: open/mit", "branch: personal", "11: sealed[1].branch: 'personal' overlaps 'personal/customer' of"),
-        ("name: news", "name: customer", "11: sealed[1].name: 'customer' stands twice"),
-        ("name: news", "name: a@b", "11: sealed[1].name: string should match pattern"),
-        ("rank: 8", "module: a", "10: sealed[0]: expected layers and rank for adapters, or module, and not both"),
-        (", rank: 8", "", "10: sealed[0]: expected layers and rank for adapters, or module, and not both"),
-        ("rank: 8", "rank: 0", "10: sealed[0].rank: input should be greater than or equal to 1, found 0"),
+        ("branch: open/mit", "branch: quarantine", "12: sealed[1].branch: 'quarantine' never trains"),
+        ("branch: open/mit", "branch: personal", "12: sealed[1].branch: 'personal' overlaps 'personal/customer' of"),
+        ("name: news", "name: customer", "12: sealed[1].name: 'customer' stands twice"),
+        ("name: news", "name: a@b", "12: sealed[1].name: string should match pattern"),
+        ("rank: 8", "module: a", "11: sealed[0]: expected layers and rank for adapters, or module, and not both"),
+        (", rank: 8", "", "11: sealed[0]: expected layers and rank for adapters, or module, and not both"),
+        ("rank: 8", "rank: 0", "11: sealed[0].rank: input should be greater than or equal to 1, found 0"),
         (
             'layers: ["body.*"], rank: 8',
             "module: side",
-            "11: sealed[1].module: 'side.news' overlaps 'side' of region 'cu",
+            "12: sealed[1].module: 'side.news' overlaps 'side' of region 'cu",
         ),
+        ("[personal]", "[personal, personal]", "9: confidential[1]: 'personal' stands twice"),
+        ("[personal]", "[quarantine]", "9: confidential[0]: 'quarantine' never trains"),
+        ("[personal]", "[persnal]", "9: confidential[0]: unknown class 'persnal'; did you mean 'personal'"),
         ("refuse", "weight_zero", "7: quarantine: input should be 'refuse' or 'weight-zero', found 'weight_zero'"),
         ("format: explorer/policy/v1", "", " format: is missing"),
         ("quarantine: refuse\n", "", " quarantine: is missing"),
