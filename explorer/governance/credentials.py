@@ -15,7 +15,8 @@ import numpy as np
 
 from explorer.canonical import digest
 from explorer.data.dataset import Split
-from explorer.errors import ProvenanceError
+from explorer.errors import ProvenanceError, RecipeError
+from explorer.governance.absent import Absent
 from explorer.governance.documents import ATTESTATION, TRUST, Documents
 from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
 from explorer.provenance.attestation import VerifiedTags, verify_tags, weigh_tags
@@ -52,6 +53,7 @@ class Credentials:
     routing: Routing | None  # None: the recipe routes nothing
     codes: np.ndarray  # N, int64: the taxonomy's number of each example's class; 0: quarantine
     quarantine: Mapping[str, tuple[int, ...]]  # reason -> numbers of examples; empty: there are none
+    gone: np.ndarray  # N, bool: the examples that are left out, codes and all others as ever
 
     @property
     def names(self) -> dict[int, str]:
@@ -63,6 +65,12 @@ class Credentials:
         """The classes that have examples, in the order of their numbers; the quarantine is not among them."""
         names = self.names
         return tuple(names[code] for code in np.unique(self.codes).tolist() if names[code] != QUARANTINE)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The classes no example of which is here."""
+        here = set(np.unique(self.codes[~self.gone]).tolist())
+        return frozenset(path for path, code in self.tags.codes.items() if code not in here)
 
     @property
     def leaves(self) -> np.ndarray:
@@ -94,10 +102,13 @@ def quarantine_json(quarantine: Mapping[str, tuple[int, ...]]) -> dict[str, list
     return {reason: list(numbers) for reason, numbers in sorted(quarantine.items())}
 
 
-def check(documents: Documents, examples: Split, *, absent: frozenset[str] = frozenset()) -> Credentials:
-    """Check the documents and every example. The content of examples of `absent` classes is not looked at.
+NOTHING = Absent()
 
-    Raises `ProvenanceError` that names the document, or slot and reason.
+
+def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) -> Credentials:
+    """Check the documents and every example. The content of examples that are absent is not looked at.
+
+    Raises `ProvenanceError` that names the document, or slot and reason, and `RecipeError` for what cannot be absent.
     """
     now, where = documents.judged, documents.where
     trust = parse_trust(documents.trust, where=str(where / TRUST))
@@ -118,9 +129,10 @@ def check(documents: Documents, examples: Split, *, absent: frozenset[str] = fro
             f"{documents.table}: {len(tags.tags)} tags for {len(examples)} training examples: "
             "made for another dataset, or another version of it"
         )
+    gone = absent.examples(tags, count=len(examples))
     codes = np.zeros(len(examples), np.int64)  # in quarantine until shown otherwise
     codes[: len(tags.tags)] = tags.tags.classes
-    reasons = _unlike(tags, salts, examples, absent) | _doubtful(tags)
+    reasons = _unlike(tags, salts, examples, gone) | _doubtful(tags)
     reasons |= {number: NO_TAG for number in range(len(tags.tags), len(examples))}
     if reasons and not lenient:
         first = min(reasons)
@@ -133,7 +145,11 @@ def check(documents: Documents, examples: Split, *, absent: frozenset[str] = fro
     if len(reasons) == len(examples):
         counted = ", ".join(f"{len(numbers)} {reason}" for reason, numbers in quarantine.items())
         raise ProvenanceError(f"{where}: every training example is in quarantine ({counted}): nothing is left to train")
-    return Credentials(trust=trust, judged=now, tags=tags, routing=routing, codes=codes, quarantine=quarantine)
+    if gone[codes != tags.codes[QUARANTINE]].all():
+        raise RecipeError(f"{where}: every training example is left out: nothing is left to train")
+    return Credentials(
+        trust=trust, judged=now, tags=tags, routing=routing, codes=codes, quarantine=quarantine, gone=gone
+    )
 
 
 def _routing(documents: Documents, taxonomy: Taxonomy, trust: Trust) -> Routing | None:
@@ -164,12 +180,12 @@ def _doubtful(tags: VerifiedTags) -> dict[int, str]:
     return found | dict.fromkeys(np.flatnonzero(table.classes == codes[QUARANTINE]).tolist(), TAGGED)
 
 
-def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, absent: frozenset[str]) -> dict[int, str]:
+def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray) -> dict[int, str]:
     """The slots whose examples are not, or cannot be shown to be, what was tagged."""
-    unseen = {tags.codes[path] for path in absent if path in tags.codes} | {tags.codes[QUARANTINE]}
+    quarantine = tags.codes[QUARANTINE]
     found: dict[int, str] = {}
     for slot, code in enumerate(tags.tags.classes.tolist()):
-        if code in unseen:
+        if gone[slot] or code == quarantine:
             continue
         salt = salts.of(slot)
         if salt is None:

@@ -72,6 +72,14 @@ class GovernedFreezing(Method):
             "anchor": torch.full(shape, torch.nan, dtype=torch.float64),  # entropy at the freeze; NaN: not frozen
         }
 
+    def before_fit(self, state: State) -> None:
+        """Nothing is remembered of a class that is absent, as in a run that never had it: a deletion goes on from a
+        state of one that did."""
+        session, memory = state.resource(Session), state.memory[self.name]
+        gone = [index for index, path in enumerate(session.classes) if path in session.absent]
+        memory["history"][:, gone] = torch.nan
+        memory["anchor"][gone] = torch.nan
+
     def change_plan(self, state: State) -> None:
         session, anchor_KL = state.resource(Session), state.memory[self.name]["anchor"]
         if state.step in moments(state.total_steps, count=self.profiles):

@@ -1,6 +1,7 @@
 """The probe set: training examples of each class, drawn once, and what the layers make of them.
 
-Which ones they are follows from the seed and the class alone: other classes, present or not, change nothing. The root
+Which ones they are follows from the seed and the class alone: other classes, present or not, change nothing. An example
+that is left out is no probe: the next one in the draw of its class takes its place. The root
 that commits to the choice is that of a Merkle tree (RFC 6962) over all of them, in the order of their numbers:
 
     leaf = SHA-256(0x00 || number of the training example as u64, big-endian || leaf of its row in the tag table)
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from explorer import merkle
@@ -61,7 +63,7 @@ def choose_probes(state: State, *, count: int) -> Probes:
     if Batches not in state.resources:
         raise RecipeError("probes are read as a recipe's examples are: a loop of one's own reads its own")
     batches = state.resource(Batches)
-    examples = {path: _draw(batches, session.codes[path], count) for path in session.classes}
+    examples = {path: _draw(batches, session.codes[path], count, session.gone) for path in session.classes}
     numbers = np.sort(np.concatenate([*examples.values(), np.empty(0, np.int64)]))
     leaves = session.tags.tags.leaves
     root = merkle.root_of(
@@ -111,10 +113,11 @@ def undisturbed(model: nn.Module, batches: Batches) -> Iterator[None]:
             module.training = was
 
 
-def _draw(batches: Batches, code: int, count: int) -> np.ndarray:
+def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:
     members = np.flatnonzero(batches.typing.codes == code)
-    chosen = stream(batches.seed, "probes", code).permutation(len(members))[:count]
-    return np.sort(members[chosen])
+    drawn = members[stream(batches.seed, "probes", code).permutation(len(members))]
+    here = drawn if gone is None else drawn[~gone[drawn]]
+    return np.sort(here[:count])
 
 
 def _regions_of(state: State, path: str) -> list[str]:

@@ -14,12 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Share, State
 from explorer.errors import RecipeError, unknown
+from explorer.governance.absent import Absent
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.sealed import Switch, seal
 from explorer.governance.session import Session
@@ -106,6 +109,15 @@ def narrowed(share: Share, grant: Grant) -> Share:
     )
 
 
+def present(share: Share, examples: NDArray[np.int64], gone: NDArray[np.bool_] | None) -> Share:
+    """The share without the slots of examples that are left out: nobody reads these. `gone` is by number of the
+    example."""
+    if gone is None:
+        return share
+    left_out = gone[examples[share.slots]]
+    return replace(share, slots=share.slots[~left_out]) if left_out.any() else share
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing(Method):
     """Let each class of examples train what the policy admits it to, and nothing else.
@@ -122,12 +134,25 @@ class Routing(Method):
     without: Annotated[
         tuple[str, ...], Field(max_length=1000, description="classes whose places in the batches stay empty")
     ] = ()
+    without_authorities: Annotated[
+        tuple[str, ...], Field(max_length=1000, description="authorities for whose examples it is so")
+    ] = ()
+    without_records: Annotated[
+        tuple[int, ...], Field(max_length=100_000, description="rows of the tag table for which it is so")
+    ] = ()
+
+    @property
+    def absent(self) -> Absent:
+        """What is left out."""
+        return Absent(classes=self.without, authorities=self.without_authorities, records=self.without_records)
 
     def change_model(self, state: State) -> None:
         session, policy = state.resource(Session), _policy(state)
         for path in self.without:
             if path not in session.codes:
                 raise RecipeError(f"routing: without: {unknown('class', path, session.codes)}")
+        if session.gone is None and (self.without_authorities or self.without_records):
+            raise RecipeError("routing: without_authorities, without_records: this run was not checked for them")
         sealed = seal(state.model, policy.policy.sealed, seed=state.seed)
         state.sealed |= sealed.parameters
         state.resources[Switch] = sealed.switch
@@ -146,9 +171,13 @@ class Routing(Method):
         grants = state.resource(Router).at(state.progress, frozenset(session.conditions))
         session.notes.admission = grants.admission
         state.admission = grants.admitted
+        session.notes.examples = {share.name: len(share.slots) for share in state.shares}
         absent = session.absent.union(self.without)
         here = {path: grant for path, grant in grants.of.items() if path not in absent}
-        state.shares = tuple(narrowed(share, here.get(share.name, NOTHING)) for share in state.shares)
+        shares = [present(share, state.examples, session.gone) for share in state.shares]
+        state.shares = tuple(
+            narrowed(share, here.get(share.name, NOTHING) if len(share.slots) else NOTHING) for share in shares
+        )
 
     def before_forward(self, state: State) -> None:
         assert state.share is not None

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from explorer.entries.numbers import Floats, StepNumbers
 from explorer.entries.profiles import LayerProfiles
 from explorer.provenance.admission import Admission
@@ -35,6 +38,7 @@ class Notes:
     """What the methods of one step leave for the recorder."""
 
     admission: Admission | None = None  # by routing
+    examples: Mapping[str, int] = field(default_factory=dict)  # by routing: slots of each class, filled or empty
     numbers: StepNumbers | None = None  # by contributions
     sketches: Floats | None = None  # by contributions: of the classes with numbers, k L 64
     decisions: list[DecisionNote] = field(default_factory=list)
@@ -50,7 +54,8 @@ class Session:
     tags: VerifiedTags | None = None
     routing: Routing | None = None
     quarantine: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # reason -> numbers of examples
-    absent: frozenset[str] = frozenset()  # classes whose slots stay empty
+    absent: frozenset[str] = frozenset()  # classes all of whose slots stay empty
+    gone: NDArray[np.bool_] | None = None  # by number of the example: whether it is left out; None: none is
     journal: Journal | None = None
     layers: tuple[Layer, ...] = ()  # after `change_model`, by routing: the model's, then adapters
     conditions: set[str] = field(default_factory=set)  # of the policy, switched on by decisions

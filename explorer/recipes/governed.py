@@ -9,6 +9,7 @@ from explorer.data.batches import Typing
 from explorer.data.dataset import DataSource
 from explorer.data.sources import load
 from explorer.errors import RecipeError
+from explorer.governance.absent import Absent
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.documents import Documents, read_documents
 from explorer.governance.routing import Routing
@@ -45,9 +46,9 @@ def policy_of(recipe: Recipe) -> str | None:
     return next((method.policy for method in recipe.methods if isinstance(method, Routing)), None)
 
 
-def absent_of(recipe: Recipe) -> frozenset[str]:
-    """The classes that the recipe leaves out; their content may be gone."""
-    return frozenset(path for method in recipe.methods if isinstance(method, Routing) for path in method.without)
+def absent_of(recipe: Recipe) -> Absent:
+    """What the recipe leaves out; its content may be gone."""
+    return next((method.absent for method in recipe.methods if isinstance(method, Routing)), Absent())
 
 
 def credentials(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
@@ -67,7 +68,7 @@ def _checked(
     source: DataSource,
     data: Path | None,
     digest: str,
-    absent: frozenset[str],
+    absent: Absent,
 ) -> Credentials:
     return check(documents, load(source, data).train, absent=absent)
 
@@ -81,7 +82,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def session_of(found: Credentials, *, absent: frozenset[str]) -> Session:
+def session_of(found: Credentials) -> Session:
     """A new session for one loop."""
     return Session(
         classes=found.classes,
@@ -89,7 +90,8 @@ def session_of(found: Credentials, *, absent: frozenset[str]) -> Session:
         tags=found.tags,
         routing=found.routing,
         quarantine=found.quarantine,
-        absent=absent,
+        absent=found.absent.intersection(found.classes),
+        gone=found.gone if found.gone.any() else None,
     )
 
 
@@ -100,5 +102,5 @@ def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tup
     found = credentials(recipe, documents, data)
     for reason, numbers in found.quarantine.items():
         log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
-    session = session_of(found, absent=absent_of(recipe))
+    session = session_of(found)
     return {Session: session}, Typing(codes=found.codes, names=found.names)

@@ -16,7 +16,7 @@ from explorer.errors import RecipeError
 from explorer.governance.documents import Documents
 from explorer.governance.session import Session
 from explorer.recipes import machine
-from explorer.recipes.governed import absent_of, credentials, refuse_governed, session_of
+from explorer.recipes.governed import credentials, refuse_governed, session_of
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 
@@ -45,7 +45,7 @@ def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None =
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     resources: dict[type, Any] = {}
     if documents is not None:
-        resources[Session] = session_of(credentials(recipe, documents, data), absent=absent_of(recipe))
+        resources[Session] = session_of(credentials(recipe, documents, data))
     state = State(
         seed=0,
         total_steps=1,

@@ -9,6 +9,7 @@ import torch
 
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
+from explorer.governance.absent import Absent
 from explorer.governance.credentials import Credentials, check
 from explorer.provenance.envelope import parse_envelope, sign_envelope, write_envelope
 from explorer.provenance.policy import POLICY
@@ -290,9 +291,9 @@ def test_they_are_judged_at_the_moment_that_the_documents_carry(documents: Path)
 def test_the_content_of_absent_classes_is_not_looked_at(documents: Path) -> None:
     """Their payload may be gone; everybody else's is still checked."""
     gone = replace(SPLIT, inputs=SPLIT.inputs.index_fill(0, torch.tensor([2, 5, 8, 11]), 0))
-    found = check(desk.read(documents), gone, absent=frozenset({"licensed/news"}))
+    found = check(desk.read(documents), gone, absent=Absent(classes=("licensed/news",)))
     assert found.codes.tolist() == checked(documents).codes.tolist()
     with pytest.raises(ProvenanceError, match=r"slot 2 \(licensed/news\): its content is not the one that was tagged"):
         check(desk.read(documents), gone)
     with pytest.raises(ProvenanceError, match=r"slot 2 \(licensed/news\)"):
-        check(desk.read(documents), gone, absent=frozenset({"open"}))
+        check(desk.read(documents), gone, absent=Absent(classes=("open",)))
