@@ -1,30 +1,42 @@
-"""A grant: who may read which entries of which runs, for which classes, until when. The format alone.
+"""A grant: who may read which entries of which runs, for which classes, until when.
 
     {"format": "explorer/grant/v1", "id": "2026-0007", "owner": "example.com/data-governance",
      "grantee": {"name": "example.com/auditor", "public_key": "B6N8vBQgk8i3VdwbEOhstCY3StFqqFPtC9/AsrhtHHw="},
      "runs": ["resnet8-digits-fast-ssr0.5-s1-3f9c2a7d"], "classes": ["licensed/news"], "entries": ["step", "profile"],
      "issued": "2026-01-01T00:00:00Z", "expires": "2026-07-01T00:00:00Z"}
 
-It opens what it names and nothing else: no list may be empty, and none has a word for "all". The grantee's key is an
-X25519 key (RFC 7748), to which the data keys of the classes are wrapped; it signs nothing.
+It opens what it names and nothing else: no list may be empty, and none has a word for "all". It holds if data
+governance has signed it: as many authorities as the trust file asks for, the owner among them, each of them entitled to
+every class that is granted. An owner gives every grant an id of its own; of two with one id the later one counts. The
+grantee's key is an X25519 key (RFC 7748), to which the reading keys are wrapped; it signs nothing.
 """
 
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Literal
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer.errors import ProvenanceError
 from explorer.provenance import branches
-from explorer.provenance.keys import PublicKey
-from explorer.provenance.times import Time, parse_time
-from explorer.provenance.trust import Name
+from explorer.provenance.authorities import find
+from explorer.provenance.drafts import check_span, sign_file
+from explorer.provenance.envelope import Envelope, signers
+from explorer.provenance.keys import PublicKey, public_bytes
+from explorer.provenance.reader_keys import is_weak_reader
+from explorer.provenance.require import check_signer, require
+from explorer.provenance.roles import Role
+from explorer.provenance.signed import MAX_PAYLOAD, Kind, Signed, open_document
+from explorer.provenance.times import Time
+from explorer.provenance.trust import Name, Trust
 from explorer.schema import from_json, parse_json, record
-
-MAX_BYTES = 2**20
 
 _MOST = 10_000  # entries of a list
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 EntryKind = Annotated[str, Field(pattern=r"^[a-z][a-z-]*$", max_length=40)]
+GrantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
 
 
 @record
@@ -40,7 +52,7 @@ class Grant:
     """What a grantee may read, and from when until when."""
 
     format: Literal["explorer/grant/v1"]
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
+    id: GrantId
     owner: Name  # the authority that grants
     grantee: Grantee
     runs: Annotated[tuple[Run, ...], Field(min_length=1, max_length=_MOST)]  # run ids
@@ -49,11 +61,69 @@ class Grant:
     issued: Time
     expires: Time
 
+    @property
+    def words(self) -> str:
+        """What it covers, for people."""
+        covered = f"classes {', '.join(self.classes)}; entries {', '.join(self.entries)}; runs {', '.join(self.runs)}"
+        return f"grant {self.id} of {self.owner} covers {covered}; until {self.expires}"
 
-def parse_grant(content: bytes, *, where: str) -> Grant:
-    """Read a grant; whether it holds is for its signature to say. Raises `ProvenanceError` for what is not one."""
-    value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
-    grant = from_json(Grant, value, where=where, error=ProvenanceError)
-    if parse_time(grant.issued) >= parse_time(grant.expires):
-        raise ProvenanceError(f"{where}: it expires {grant.expires}, which is not after it was issued, {grant.issued}")
-    return grant
+
+def check_grant(grant: Grant, where: str) -> None:
+    """Check that it ends after it began, and that not everybody could open what is wrapped to its key.
+
+    Raises `ProvenanceError` that begins with `where`.
+    """
+    check_span(grant, where)
+    if is_weak_reader(grant.grantee.public_key):
+        raise ProvenanceError(f"{where}: grantee.public_key: weak: everybody could open what is wrapped to it")
+
+
+GRANT = Kind(name="grant", record=Grant, role=Role.DATA_GOVERNANCE, check=check_grant)
+
+
+def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int) -> Envelope:
+    """Sign a draft, its owner first, or add a signature to a signed grant.
+
+    Raises `ProvenanceError` or `SpecError` for a faulty grant and for keys that may not sign it.
+    """
+    envelope, where = sign_file(path, GRANT, keys, trust=trust, now=now), str(path)
+    payload = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
+    grant = from_json(Grant, payload, where=where, error=ProvenanceError)
+    for key in keys:
+        check_signer(
+            public_bytes(key),
+            trust=trust,
+            role=GRANT.role,
+            issued=grant.issued,
+            now=now,
+            branches=grant.classes,
+            where=where,
+        )
+    if not signers(envelope, [key.raw for key in find(trust, grant.owner).keys]):
+        raise ProvenanceError(f"{where}: its owner {grant.owner} signs first; the key given is another authority's")
+    return envelope
+
+
+def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[Grant]:
+    """A signed grant that holds now. Raises `ProvenanceError` that says why it does not."""
+    signed = open_document(content, GRANT, trust=trust, now=now, where=where)
+    grant = signed.value
+    authorities = require(
+        signed.envelope,
+        trust=trust,
+        role=GRANT.role,
+        issued=grant.issued,
+        expires=grant.expires,
+        now=now,
+        branches=grant.classes,
+        where=where,
+    )
+    names = [authority.name for authority in authorities]
+    if grant.owner not in names:
+        raise ProvenanceError(f"{where}: not signed by its owner {grant.owner}; signed by {', '.join(names)}")
+    return Signed(value=grant, authorities=authorities, envelope=signed.envelope)
+
+
+def grant_digest(envelope: Envelope) -> str:
+    """The digest under which a ledger names a grant: of its payload."""
+    return hashlib.sha256(envelope.payload).hexdigest()

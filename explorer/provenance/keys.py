@@ -1,15 +1,17 @@
-"""Key files: an Ed25519 private key (RFC 8032) as PKCS#8 PEM, encrypted with a passphrase unless told otherwise.
+"""Key files: a private key as PKCS#8 PEM, encrypted with a passphrase unless told otherwise.
 
+Those that sign are Ed25519 keys (RFC 8032); those of readers are in `explorer.provenance.reader_keys`.
 A key file can be read by its owner alone, from the moment it exists. It is written once and never over another.
 """
 
 import base64
 import binascii
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -26,6 +28,9 @@ from explorer.provenance.private import open_private, write_private
 PUBLIC_BYTES = 32
 MAX_FILE = 10_000
 MAX_PASSPHRASE = 1_000  # bytes
+
+PrivateKey = TypeVar("PrivateKey", Ed25519PrivateKey, X25519PrivateKey)
+
 _PLAIN = b"-----BEGIN PRIVATE KEY-----"
 _ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
@@ -74,7 +79,7 @@ def is_weak(public_key: bytes) -> bool:
     return (public_key[:-1] + bytes([public_key[-1] & 0x7F])).hex() in _SMALL_ORDER
 
 
-def write_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None) -> None:
+def write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> None:
     """Write a new key file, readable by its owner alone; without encryption only where `passphrase` is None.
 
     It is on the disk when this returns. Raises `ProvenanceError` if there is a file already or the disk refuses;
@@ -90,6 +95,11 @@ def is_encrypted(path: Path) -> bool:
 
 
 def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
+    """Read the file of a key that signs; see `read_private`."""
+    return read_private(path, passphrase, Ed25519PrivateKey)
+
+
+def read_private(path: Path, passphrase: str | None, kind: type[PrivateKey]) -> PrivateKey:
     """Read a key file. Raises `ProvenanceError` if others can read it, it is a link, or it holds another kind of key,
     and if the passphrase is wrong, missing, or not needed."""
     content = _read(path)
@@ -104,10 +114,13 @@ def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:  # the last from OpenSSL, for X448
         fault = "wrong passphrase, or a damaged file" if encrypted else "damaged: no private key can be read from it"
         raise ProvenanceError(f"{path}: {fault}") from error
-    if not isinstance(key, Ed25519PrivateKey):
-        kind = type(key).__name__.removesuffix("PrivateKey").lstrip("_")
-        raise ProvenanceError(f"{path}: holds a key of kind {kind}; expected Ed25519")
+    if not isinstance(key, kind):
+        raise ProvenanceError(f"{path}: holds a key of kind {_kind_name(type(key))}; expected {_kind_name(kind)}")
     return key
+
+
+def _kind_name(kind: type) -> str:
+    return kind.__name__.removesuffix("PrivateKey").lstrip("_")
 
 
 def _read(path: Path) -> bytes:

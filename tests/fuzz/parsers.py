@@ -248,9 +248,14 @@ def _signed() -> dict[str, Parser]:
             reads=("provenance.trust.parse_trust",),
         ),
         "grant": Parser(
-            read=lambda raw: grants.parse_grant(raw, where="g"),
+            read=lambda raw: grants.open_grant(
+                envelope.sign_envelope(raw, grants.GRANT.payload_type, [people.private(people.GOVERNANCE)]).content,
+                trust=lab,
+                now=people.NOW,
+                where="g",
+            ),
             seeds=(grant_json(),),
-            reads=("provenance.grants.parse_grant",),
+            reads=("provenance.grants.open_grant",),
         ),
         "statement": Parser(
             read=lambda raw: statement.parse_statement(raw, predicate_type=attestation.PREDICATE_TYPE, where="s"),
