@@ -33,7 +33,7 @@ def test_records_and_an_authority(run: RunLedger) -> None:
 
 
 def test_what_is_no_target(run: RunLedger) -> None:
-    with pytest.raises(LedgerError, match="class 'open/mitt'.*open/mit"):
+    with pytest.raises(LedgerError, match=r"class 'open/mitt'.*open/mit"):
         resolve(run, class_="open/mitt")
     for nothing in ({}, {"class_": "open/mit", "records": [1]}):
         with pytest.raises(LedgerError, match="expected one of: a class, an authority, records"):
@@ -48,5 +48,5 @@ def test_an_origin_there_and_back(tmp_path: Path) -> None:
     assert read_origin(tmp_path) == origin
     path = tmp_path / "origin.json"
     path.write_text(path.read_text().replace('"G2"', '"G1"'))
-    with pytest.raises(RunError, match="origin.json: level"):
+    with pytest.raises(RunError, match=r"origin.json: level"):
         read_origin(tmp_path)
