@@ -1,0 +1,265 @@
+"""A pack: one file that an auditor opens offline, with the program that verifies it (`explorer.disclosure.verifier`).
+
+It is a zip of stored files, in the order of their names and dated 1 January 1980, so that every byte of it follows from
+names and contents:
+
+    README.txt                what it is and how to verify it
+    pack.json                 the manifest below; every other file by digest and size
+    pack.dsse.json            the trainer's signature over it
+    verify.py                 the verifier, one file
+    report.html               for people; what the report shows is what the grants open, and less
+    ledger/...                the checkpoint and its cosignatures, tiles, entries, blobs
+    governance/...            trust.json (what the run believed: never an anchor), taxonomy, policy, tags
+    grants/<id>.json          grants with their wrapped keys, those asked for and no other
+    proofs/<n>.tlog-proof     of the first entry, of every state and of the end
+    deletions/<run id>.json   certificates of deletions
+    origin.json               of a run that a deletion made
+    model/...                 the attestation of its model and the card beside it, not the model
+
+    {"format": "explorer/pack/v1", "made": "2026-06-01T00:00:00Z", "run": "...", "ledger": {origin, size, root},
+     "files": [{"path", "sha256", "size"}, ...], "grants": ["2026-0007"],
+     "host": {"keys": [{"file": "trainer.pem", "public_key": "...", "state": "readable"}]}}
+
+The manifest is canonical JSON (RFC 8785) and signed as DSSE of the type application/vnd.explorer.pack.v1+json. Blobs of
+classes that no grant opens are there as they are in the ledger, sealed. Never there: weights, checkpoints, anything of
+`private/`, the spool, other grants, `source.json`.
+"""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import Field
+
+from explorer import rundir
+from explorer.audit.vouched import ATTESTATION, POLICY, TABLE, TAXONOMY_FILE, TRUST
+from explorer.canonical import canonical
+from explorer.disclosure.host import HostKey, host_keys
+from explorer.entries.envelope import read_head
+from explorer.entries.fields import Digest, LedgerState, Line, Whole
+from explorer.errors import LedgerError, ProvenanceError, unknown
+from explorer.ledger.blobs import blob_path
+from explorer.ledger.proof import SUFFIX, make_proof
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.tiles import bundles, encode_bundle, tiles
+from explorer.ledger.verify import verify
+from explorer.provenance.envelope import sign_envelope
+from explorer.provenance.times import Time, format_time
+from explorer.provenance.trust import Trust
+from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.origin import read_origin
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.source import source_of
+from explorer.schema import record, to_json
+
+FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
+MANIFEST, SIGNATURE, VERIFIER, README, REPORT = "pack.json", "pack.dsse.json", "verify.py", "README.txt", "report.html"
+CERTIFICATE, DELETIONS, MODEL_PAPERS = "certificate.json", "deletions", ("attestation.json", "model.json")
+MAX_PACK, MAX_FILES = 2**30, 60_000
+DATED = (1980, 1, 1, 0, 0, 0)  # the first day that a zip knows
+REGULAR = 0o100644 << 16
+UNIX = 3
+
+
+@record
+class PackedFile:
+    """A file of a pack."""
+
+    path: Line
+    sha256: Digest
+    size: Whole
+
+
+@record
+class Host:
+    """What lay on the host where a pack was made."""
+
+    keys: tuple[HostKey, ...]
+
+
+@record
+class Manifest:
+    """`pack.json`."""
+
+    format: Literal["explorer/pack/v1"] = FORMAT
+    made: Time
+    run: Line
+    ledger: LedgerState
+    files: Annotated[tuple[PackedFile, ...], Field(max_length=MAX_FILES)]  # by path; all but this and its signature
+    grants: tuple[Line, ...]  # their ids, in order
+    host: Host
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pack:
+    """A pack as it stands in its file."""
+
+    manifest: Manifest
+    content: bytes
+
+
+def make_pack(
+    run: RunLedger, *, grants: Mapping[str, bytes], report: bytes, key: Ed25519PrivateKey, trust: Trust, now: int
+) -> Pack:
+    """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more.
+
+    `key` is the trainer's, `now` in seconds since 1970. Raises `LedgerError` for a ledger that the trust file does not
+    believe, since nobody signs for that, and for a run too large for a pack.
+    """
+    _check(run, trust, now)
+    contents = {
+        **dict(_ledger(run.ledger)),
+        **dict(_documents(run.run)),
+        **dict(_papers(run)),
+        **{f"{rundir.GRANTS}/{id_}.json": content for id_, content in grants.items()},
+        **{f"proofs/{index}{SUFFIX}": make_proof(run.ledger, index).content for index in _proved(run)},
+        REPORT: report,
+        VERIFIER: files("explorer.disclosure").joinpath("verifier.py").read_bytes(),
+        README: _readme(run.genesis.run, tuple(grants)).encode(),
+    }
+    checkpoint = run.ledger.checkpoint()
+    manifest = Manifest(
+        made=format_time(now),
+        run=run.genesis.run,
+        ledger=LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex()),
+        files=tuple(
+            PackedFile(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+            for path, content in sorted(contents.items())
+        ),
+        grants=tuple(sorted(grants)),
+        host=Host(keys=host_keys(Path(source_of(run.run).private))),
+    )
+    payload = canonical(to_json(manifest))
+    contents[MANIFEST], contents[SIGNATURE] = payload, sign_envelope(payload, PAYLOAD_TYPE, [key]).content
+    return Pack(manifest=manifest, content=container(contents))
+
+
+def read_grants(run: Path, ids: Sequence[str]) -> dict[str, bytes]:
+    """The wrapped keys of these grants. Raises `ProvenanceError` with the nearest id."""
+    directory = run / rundir.GRANTS
+    known = {path.stem: path for path in sorted(directory.glob("*.json"))}
+    for id_ in ids:
+        if id_ not in known:
+            raise ProvenanceError(f"{directory}: {unknown('grant', id_[:80], known)}; `explorer grant wrap` makes them")
+    most = rundir.MAX_JSON_BYTES
+    return {id_: rundir.read_bytes(known[id_], max_bytes=most, error=ProvenanceError) for id_ in sorted({*ids})}
+
+
+def write_pack(path: Path, pack: Pack) -> None:
+    """Write a pack whole or not at all. It replaces an older pack and nothing else.
+
+    Raises `ProvenanceError` for another file that is there already, `RunError` if the disk refuses.
+    """
+    if path.exists() and not (path.is_file() and zipfile.is_zipfile(path) and MANIFEST in _names(path)):
+        raise ProvenanceError(f"{path}: there is a file already, and it is not a pack; it is not replaced")
+    rundir.write_bytes(path, pack.content)
+
+
+def container(contents: Mapping[str, bytes]) -> bytes:
+    """A zip of which every byte follows from names and contents. Raises `LedgerError` for more than a pack holds."""
+    size = sum(map(len, contents.values()))
+    if len(contents) > MAX_FILES or size > MAX_PACK:
+        raise LedgerError(f"{len(contents)} files of {size} bytes; a pack holds {MAX_FILES} files of {MAX_PACK} bytes")
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in sorted(contents.items()):
+            entry = zipfile.ZipInfo(name, DATED)
+            entry.create_system, entry.external_attr = UNIX, REGULAR
+            archive.writestr(entry, content)
+    return written.getvalue()
+
+
+def _check(run: RunLedger, trust: Trust, now: int) -> None:
+    anchor = anchor_of_trust(trust, origin=run.ledger.checkpoint().origin)
+    found = verify(run.ledger.path, anchor=anchor, now=now)
+    if not found.ok:
+        first = found.findings[0]
+        raise LedgerError(
+            f"{run.ledger.path / first.path}: {first.message}; a ledger that does not verify is no pack's"
+        )
+
+
+def _ledger(ledger: LedgerDirectory) -> Iterator[tuple[str, bytes]]:
+    """What belongs to the tree of its checkpoint, and the blobs that entries name and that are here."""
+    place, size = rundir.LEDGER, ledger.checkpoint().size
+    yield f"{place}/{CHECKPOINT}", ledger.note().content
+    for path, note in ledger.witness_notes().items():
+        yield f"{place}/{path}", note.content
+    for bundle in bundles(size):
+        yield f"{place}/{bundle.path}", encode_bundle(ledger.bundle(bundle))
+    for tile in tiles(size):
+        yield f"{place}/{tile.path}", ledger.tile(tile)
+    digests = {blob.sha256 for leaf in ledger.entries() for blob in read_head(leaf).blobs.values()}
+    for path in sorted(map(blob_path, digests)):
+        if (ledger.path / path).exists():
+            yield f"{place}/{path}", ledger.blob(path.rpartition("/")[2])
+
+
+def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
+    for name in (TRUST, TAXONOMY_FILE, POLICY, ATTESTATION, TABLE):
+        path = run / rundir.GOVERNANCE / name
+        if path.exists():
+            content = rundir.read_bytes(path, max_bytes=MAX_PACK, error=ProvenanceError)
+            yield f"{rundir.GOVERNANCE}/{name}", content
+
+
+def _papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
+    """What else is signed about the run: where it comes from, its model's attestation, certificates of deletions."""
+    for relative in (rundir.ORIGIN, *(f"{rundir.MODEL}/{name}" for name in MODEL_PAPERS)):
+        if (run.run / relative).exists():
+            yield relative, _paper(run.run / relative)
+    for made in [run.run, *_made_from(run)]:
+        if (made / CERTIFICATE).exists():
+            yield f"{DELETIONS}/{made.name}.json", _paper(made / CERTIFICATE)
+
+
+def _made_from(run: RunLedger) -> Iterator[Path]:
+    """The runs that deletions made from this one."""
+    for made in rundir.run_directories(run.run.resolve().parent.parent / DELETIONS):
+        origin = read_origin(made)
+        if origin is not None and origin.run == run.genesis.run:
+            yield made
+
+
+def _paper(path: Path) -> bytes:
+    return rundir.read_bytes(path, max_bytes=rundir.MAX_JSON_BYTES, error=ProvenanceError)
+
+
+def _proved(run: RunLedger) -> list[int]:
+    """The first entry, the states, the end."""
+    ends = () if run.outline.end is None else (run.outline.end,)
+    return sorted({0, *(index for _, index in run.outline.states), *ends})
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError):
+        return []
+
+
+def _readme(run: str, grants: tuple[str, ...]) -> str:
+    granted = ", ".join(grants) or "none: integrity alone can be verified, no sealed number can be read"
+    return f"""\
+A pack of the training run {run}.
+Grants in it: {granted}.
+
+To verify it you need Python 3.11 or newer, the package cryptography, this pack, and a trust file: whom to believe. Take
+the trust file from somebody whom you believe. The one in this pack is what the run believed, and proves nothing.
+
+    python verify.py PACK --trust TRUST.json
+    python verify.py PACK --trust TRUST.json --key READER.pem      to read what was granted to your X25519 key too
+
+Take verify.py out of the pack first (any zip tool does), or better, from a copy of the software that you have from
+elsewhere: explorer/disclosure/verifier.py. Whoever would forge a pack would put a forged program into it as well.
+
+It prints what it checked, what it could not check and why, and which private keys lay on the host where the pack was
+made. Its exit status is 0 only if everything holds. report.html is for people; it is what was signed, and no more.
+"""

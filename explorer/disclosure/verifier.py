@@ -1,0 +1,1136 @@
+"""Verify a pack of a governed training run: python verify.py PACK --trust TRUST [--key READER.pem] [--now TIME]
+
+A pack is one file: the ledger of a run, the signed documents that the run was governed by, grants to read some of its
+numbers, a report for people, and this program. It needs Python 3.11 and the package `cryptography`, no network, and
+nothing of the software that made the pack, with which it shares no line. It follows these texts:
+
+    container       PKWARE APPNOTE 6.3: stored files alone, and every byte follows from names and contents
+    signatures      Ed25519 (RFC 8032) in DSSE 1.0.2, in C2SP signed-note and in C2SP tlog-cosignature
+    ledger          RFC 6962, 2.1 and RFC 9162, 2.1.3.2; C2SP tlog-checkpoint, tlog-tiles, tlog-proof
+    statements      in-toto Statement v1; canonical JSON (RFC 8785) of a form that has no fractions
+    reading         HPKE (RFC 9180), base mode, X25519 HKDF-SHA256 AES-256-GCM; HKDF-Expand (RFC 5869)
+
+Take TRUST from somebody whom you believe, never from the pack: the copy in there is what the run believed. READER.pem
+is your own X25519 key (PKCS#8 PEM; a passphrase comes from EXPLORER_PASSPHRASE), if a grant in the pack is to you. TIME
+is when to judge, such as 2026-01-31T12:00:00Z; without it, now.
+
+Three lists are printed: what was checked, how often; what could not be, and why; and which private keys lay on the
+host where the pack was made. The exit status is 0 only if a trust file was given and everything checked holds.
+"""
+
+import argparse
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import math
+import os
+import re
+import struct
+import sys
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+MAX_PACK, MAX_FILES, MAX_JSON, MAX_DEPTH = 2**30, 60_000, 16 * 2**20, 40
+MAX_NOTE, MAX_SIGNATURES, MAX_KEYS = 1_000_000, 100, 200
+SKEW = 300  # seconds that two clocks may differ
+ROLES = ("data-governance", "model-risk", "trainer", "auditor", "evaluator")
+GOVERNANCE, RISK, TRAINER = ROLES[:3]
+JOINT = "*"  # stands where a class would: numbers over several classes
+
+
+# ---------------------------------------------------------------------------------------------- what came of it
+
+
+class Refused(Exception):
+    """Something is not what it has to be. The message says what was found, and what was expected."""
+
+
+@dataclass
+class Findings:
+    """What was checked, what does not hold, what could not be checked."""
+
+    checked: dict[str, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.checked[what] = self.checked.get(what, 0) + number
+
+    @contextmanager
+    def looking_at(self, what: str) -> Iterator[None]:
+        """Whatever is refused inside is on the list of what does not hold; what stands outside goes on."""
+        try:
+            yield
+        except Refused as fault:
+            self.failed.append(f"{what}: {fault}" if what else str(fault))
+
+
+def expect(holds: object, message: str) -> None:
+    """Refuse, with this message, unless it holds."""
+    if not holds:
+        raise Refused(message)
+
+
+# ------------------------------------------------------------------------------------------ bytes, JSON and times
+
+
+def sha256(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def decode64(text: Any, what: str, *, length: int | None = None, urlsafe: bool = False) -> bytes:
+    """Base64 in the one spelling that its bytes have."""
+    expect(isinstance(text, str), f"{what}: expected base64")
+    standard = text.replace("-", "+").replace("_", "/") if urlsafe and not set(text) & {"+", "/"} else text
+    try:
+        raw = base64.b64decode(standard, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(f"{what}: not base64: {error}") from error
+    expect(base64.b64encode(raw).decode() == standard, f"{what}: not canonical base64")
+    expect(length in (None, len(raw)), f"{what}: {len(raw)} bytes, expected {length}")
+    return raw
+
+
+def parse_json(content: bytes, what: str) -> Any:
+    """JSON from a stranger: bounded, each key once, finite numbers."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        expect(len(found) == len(pairs), f"{what}: a key stands twice in one object")
+        return found
+
+    def finite(text: str) -> float:
+        expect(math.isfinite(float(text)), f"{what}: {text:.40} is no number of JSON")
+        return float(text)
+
+    expect(len(content) <= MAX_JSON, f"{what}: {len(content)} bytes, at most {MAX_JSON} are read")
+    try:
+        value = json.loads(content.decode(), object_pairs_hook=once, parse_float=finite, parse_constant=finite)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise Refused(f"{what}: not JSON ({error!s:.100})") from error
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        expect(depth <= MAX_DEPTH, f"{what}: nested deeper than {MAX_DEPTH} levels")
+        inner = [list(each.values()) if isinstance(each, dict) else each for each in level]
+        level = [each for group in inner if isinstance(group, list) for each in group]
+    return value
+
+
+def canonical(value: Any, what: str) -> bytes:
+    """RFC 8785 for values with ASCII keys and without fractions, where it is what `json` writes."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Refused(f"{what}: holds a lone surrogate") from error
+
+
+TYPES = {"text": str, "number": int, "list": list, "object": dict}
+
+
+def shape(value: Any, what: str, fields: str) -> dict[str, Any]:
+    """An object with exactly these fields, such as "name:text size:number? keys:list": ? is for null too, and a last
+    ... for whatever else. True and false are no numbers."""
+    expect(isinstance(value, dict), f"{what}: expected an object")
+    *pairs, last = fields.split()
+    pairs += [] if last == "..." else [last]
+    kinds = dict(pair.split(":") for pair in pairs)
+    missing, strange = sorted(kinds.keys() - value.keys()), sorted(value.keys() - kinds.keys())
+    expect(not missing, f"{what}: {', '.join(missing[:3])} is missing")
+    expect(last == "..." or not strange, f"{what}: unknown key {', '.join(strange[:3])}; known: {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        found = value[name]
+        sound = isinstance(found, TYPES[kind.rstrip("?")]) and not isinstance(found, bool)
+        expect(sound or (found is None and kind[-1] == "?"), f"{what}: {name}: expected {kind}, found {found!r:.60}")
+    return value
+
+
+def texts(value: Any, what: str) -> list[str]:
+    """A list of texts, each once."""
+    sound = isinstance(value, list) and all(isinstance(each, str) for each in value) and len({*value}) == len(value)
+    expect(sound, f"{what}: expected a list of texts, each once")
+    return value
+
+
+def seconds(text: object, what: str) -> int:
+    """A moment in UTC such as 2026-01-31T12:00:00Z, in seconds since 1970."""
+    try:
+        expect(isinstance(text, str) and re.fullmatch(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z", text), "")
+        return int(datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp())
+    except (Refused, ValueError) as error:
+        raise Refused(f"{what}: not a time: {text!r:.40}; expected such as 2026-01-31T12:00:00Z") from error
+
+
+def utc(moment: int) -> str:
+    """A moment in words."""
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment} seconds after 1970"
+
+
+# ------------------------------------------------------------------------------------- the container, and its names
+
+LOCAL, CENTRAL, END = struct.Struct("<4s5H3I2H"), struct.Struct("<4s6H3I5H2I"), struct.Struct("<4s4H2IH")
+VERSION, UNIX, DAY = 20, 3 << 8, 1 << 5 | 1  # of the format; made on Unix; 1 January 1980, as everything is dated
+REGULAR = 0o100644 << 16
+
+NAMES = re.compile(
+    r"README\.txt|pack\.json|pack\.dsse\.json|report\.html|verify\.py"
+    r"|origin\.json|model/(?:attestation|model)\.json|(?:grants|deletions)/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.json"
+    r"|governance/(?:trust|taxonomy|policy|tags)\.json|governance/tags\.parquet"
+    r"|proofs/(?:0|[1-9][0-9]{0,15})\.tlog-proof|ledger/checkpoint|ledger/witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note"
+    r"|ledger/tile/(?:entries|[0-9]{1,2})/(?:x[0-9]{3}/){0,6}[0-9]{3}(?:\.p/[1-9][0-9]{0,2})?"
+    r"|ledger/blobs/sha256/[0-9a-f]{2}/[0-9a-f]{64}"
+)
+
+
+def open_container(content: bytes) -> dict[str, bytes]:
+    """The files of a zip of which every byte follows from names and contents, so that no two programs see two packs.
+
+    Stored files alone: what is in there is as large as the file, and nothing can unfold.
+    """
+    files: dict[str, bytes] = {}
+    at, directory, last = 0, bytearray(), ""
+    while content[at : at + 4] == b"PK\x03\x04" and len(content) >= at + LOCAL.size:
+        *_, crc, size, _, length, _ = LOCAL.unpack_from(content, at)
+        raw, start = content[at + LOCAL.size : at + LOCAL.size + length], at + LOCAL.size + length
+        name, body = raw.decode("ascii", errors="replace"), content[start : start + size]
+        expect(NAMES.fullmatch(name), f"no such file belongs to a pack: {name!r:.120}")
+        expect(name > last, f"{name}: twice, or not in the order of names, after {last}")
+        expect(len(body) == size and zlib.crc32(body) == crc, f"{name}: cut short or altered: its checksum is another")
+        common = VERSION, 0, 0, 0, DAY, crc, size, size, length, 0
+        expect(content[at:start] == LOCAL.pack(b"PK\x03\x04", *common) + raw, f"{name}: its header is not a pack's")
+        directory += CENTRAL.pack(b"PK\x01\x02", VERSION | UNIX, *common, 0, 0, 0, REGULAR, at) + raw
+        files[name], last, at = body, name, start + size
+        expect(len(files) <= MAX_FILES, f"more than {MAX_FILES} files")
+    end = END.pack(b"PK\x05\x06", 0, 0, len(files), len(files), len(directory), at, 0)
+    expect(files and content[at:] == bytes(directory) + end, f"not a pack: byte {at} and what follows is not one's")
+    expect(len({name.casefold() for name in files}) == len(files), "two names that some systems take for one")
+    return files
+
+
+# ------------------------------------------------------------------------------ the trust file, and signatures under it
+
+SMALL_ORDER = {  # Ed25519 points under which anybody can sign (RFC 8032, 5.1.3), without the sign bit
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A public key of an authority, and when it may sign."""
+
+    owner: str
+    role: str
+    branches: tuple[str, ...]
+    public: bytes
+    begins: int
+    ends: int  # by age or revocation
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        try:
+            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def held(self, moment: int) -> bool:
+        return self.begins <= moment < self.ends
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom to believe. Nobody signs it: whoever checks brings it along."""
+
+    name: str
+    keys: tuple[Key, ...]
+    documents: dict[str, int]  # how many authorities of a role have to sign a document
+    checkpoints: dict[str, int]  # and a checkpoint: one trainer, and so many cosigners of each other role
+    digest: str
+
+
+def read_trust(content: bytes, what: str) -> Trust:
+    value = shape(parse_json(content, what), what, "format:text name:text authorities:list quorum:object")
+    expect(value["format"] == "explorer/trust/v1", f"{what}: not a trust file of version 1")
+    quorum = shape(value["quorum"], f"{what}: quorum", "documents:object checkpoints:object")
+    for role, number in [*quorum["documents"].items(), *quorum["checkpoints"].items()]:
+        expect(role in ROLES and type(number) is int and number > 0, f"{what}: quorum: {role!r:.40}: {number!r:.40}")
+    keys: list[Key] = []
+    for at, authority in enumerate(value["authorities"]):
+        here = f"{what}: authorities[{at}]"
+        expect(isinstance(authority, dict), f"{here}: expected an object")
+        authority.setdefault("branches", [])  # the digest is of every key written out
+        shape(authority, here, "name:text role:text branches:list keys:list")
+        expect(authority["role"] in ROLES, f"{here}: unknown role {authority['role']!r:.40}; known: {', '.join(ROLES)}")
+        expect(authority["keys"] and authority["name"] not in {key.owner for key in keys}, f"{here}: twice, or no key")
+        keys += [_trusted(authority, key, f"{here}: a key") for key in authority["keys"]]
+    expect(
+        len(keys) <= MAX_KEYS and len({key.public for key in keys}) == len(keys), f"{what}: a key stands there twice"
+    )
+    digest = sha256(canonical(value, what)).hex()
+    return Trust(value["name"], tuple(keys), quorum["documents"], quorum["checkpoints"], digest)
+
+
+def _trusted(authority: dict[str, Any], key: Any, what: str) -> Key:
+    expect(isinstance(key, dict), f"{what}: expected an object")
+    key.setdefault("revoked", None)
+    shape(key, what, "public_key:text not_before:text not_after:text revoked:object?")
+    begins, ends = seconds(key["not_before"], what), seconds(key["not_after"], what)
+    expect(begins < ends, f"{what}: not_before is not before not_after")
+    if key["revoked"] is not None:
+        ends = min(ends, seconds(shape(key["revoked"], what, "at:text reason:text")["at"], what))
+    public = decode64(key["public_key"], what, length=32)
+    expect((public[:-1] + bytes([public[-1] & 0x7F])).hex() not in SMALL_ORDER, f"{what}: anybody can sign for it")
+    branches = tuple(texts(authority["branches"], f"{what}: branches"))
+    return Key(authority["name"], authority["role"], branches, public, begins, ends)
+
+
+def covers(branch: str, path: str) -> bool:
+    """Whether a class lies in a branch of the taxonomy."""
+    return path == branch or path.startswith(f"{branch}/")
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """DSSE: a payload, its type, and signatures over both, none of them checked."""
+
+    what: str
+    payload: bytes
+    kind: str
+    signatures: tuple[bytes, ...]
+
+    def signers(self, trust: Trust) -> list[Key]:
+        """The keys that have signed. Their ids are hints, and are not looked at."""
+        parts = (self.kind.encode(), self.payload)
+        message = b"DSSEv1" + b"".join(b" %d %b" % (len(part), part) for part in parts)
+        return [key for key in trust.keys if any(key.verifies(each, message) for each in self.signatures)]
+
+    def require(
+        self, trust: Trust, role: str, value: dict[str, Any], now: int, branches: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """The authorities of this role that vouch for it: as many as the trust file asks for, entitled to all of these
+        branches, by keys that held when it was issued, before it expires."""
+        issued, expires = seconds(value.get("issued"), self.what), seconds(value.get("expires"), self.what)
+        expect(issued <= now < expires, f"{self.what}: holds from {utc(issued)} to {utc(expires)}, not at {utc(now)}")
+        signers, needed, branches = self.signers(trust), trust.documents.get(role), [*branches]
+        expect(signers, f"{self.what}: nobody in the trust file has signed it, or it was changed")
+        able = [key for key in signers if key.role == role and key.held(issued)]
+        able = [key for key in able if all(any(covers(own, each) for own in key.branches) for each in branches)]
+        names = tuple(sorted({key.owner for key in able}))
+        found = ", ".join(f"{key.owner} ({key.role})" for key in signers)
+        asked = f"{needed or 'nobody'} of the role {role}, entitled at {utc(issued)} to {', '.join(branches) or 'it'}"
+        expect(needed and len(names) >= needed, f"{self.what}: it takes {asked}; signed by {found}")
+        return names
+
+
+def open_envelope(value: Any, what: str, kind: str) -> Envelope:
+    """Keys that DSSE does not know are passed over, as it asks."""
+    shape(value, what, "payload:text payloadType:text signatures:list ...")
+    expect(0 < len(value["signatures"]) <= MAX_SIGNATURES, f"{what}: {len(value['signatures'])} signatures")
+    found = [shape(each, what, "sig:text ...")["sig"] for each in value["signatures"]]
+    expect(value["payloadType"] == kind, f"{what}: holds {value['payloadType']!r:.80}, expected {kind!r}")
+    payload = decode64(value["payload"], what, urlsafe=True)
+    return Envelope(what, payload, kind, tuple(decode64(each, what, urlsafe=True) for each in found))
+
+
+# ---------------------------------------------------------------------------------------- signed notes, checkpoints
+
+LINE = re.compile(r"\u2014 (\S{1,200}) ([A-Za-z0-9+/]+={0,2})")
+PLAIN, COSIGNED = 1, 4  # types of keys: Ed25519 over the text; Ed25519 over a time and the text
+
+
+@dataclass(frozen=True)
+class Note:
+    """A checkpoint and its signature lines, none of them checked."""
+
+    content: bytes
+    text: str
+    origin: str
+    size: int
+    root: bytes
+    lines: tuple[tuple[str, bytes], ...]  # name; key id, 4 bytes, and signature
+
+    def signature(self, key: Key, name: str, kind: int, what: str) -> tuple[bool, int | None]:
+        """Whether a key has signed under this name, and the time of its cosignature. A false signature is refused."""
+        material = bytes([kind]) + key.public
+        key_id, message = sha256(name.encode(), b"\n", material)[:4], self.text.encode()
+        for signature in [blob[4:] for who, blob in self.lines if (who, blob[:4]) == (name, key_id)]:
+            moment = None
+            if kind == COSIGNED:
+                expect(len(signature) == 72, f"{what}: the cosignature of {name} has {len(signature)} bytes")
+                moment, signature = int.from_bytes(signature[:8]), signature[8:]
+                message = f"cosignature/v1\ntime {moment}\n{self.text}".encode()
+            expect(key.verifies(signature, message), f"{what}: the signature of {name} does not match the text")
+            return True, moment
+        return False, None
+
+
+def read_note(content: bytes, what: str) -> Note:
+    expect(len(content) <= MAX_NOTE, f"{what}: {len(content)} bytes, at most {MAX_NOTE} are read")
+    try:
+        text, gap, lines = content.decode().rpartition("\n\n")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{what}: not UTF-8") from error
+    text, found = f"{text}\n", lines.split("\n")
+    sound = (
+        gap and found.pop() == "" and 0 < len(found) <= MAX_SIGNATURES and not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+    )
+    signed = [LINE.fullmatch(line) for line in found]
+    expect(sound and all(signed), f"{what}: not a signed note")
+    blobs = [(match[1], decode64(match[2], what)) for match in signed if match]
+    said = text.split("\n")
+    expect(len(said) >= 4 and re.fullmatch(r"0|[1-9][0-9]{0,15}", said[1]), f"{what}: not a checkpoint")
+    expect("+" not in said[0] and said[0].isprintable() and not re.search(r"\s", said[0]), f"{what}: not an origin")
+    return Note(content, text, said[0], int(said[1]), decode64(said[2], what, length=32), tuple(blobs))
+
+
+def judge(note: Note, others: Sequence[Note], trust: Trust, now: int) -> tuple[list[str], list[str]]:
+    """Who has signed and who has cosigned a checkpoint, if the trust file believes it. `others`: witnesses' notes.
+
+    A trainer's signature carries no time: it was there when the quorum had cosigned, at the latest, and else now.
+    """
+    asked = dict(trust.checkpoints)
+    expect(asked.pop(TRAINER, 0) == 1, "the trust file does not ask for one trainer, and so believes no checkpoint")
+    same = [note, *(other for other in others if other.text == note.text)]
+    times: dict[str, dict[str, int]] = {}  # by role, the earliest cosignature of each authority that counts
+    for key in [key for key in trust.keys if key.role != TRAINER]:
+        for other in same:
+            _, moment = other.signature(key, key.owner, COSIGNED, "checkpoint")
+            if moment is not None and key.held(moment) and moment <= now + SKEW:
+                mine = times.setdefault(key.role, {})
+                mine[key.owner] = min(moment, mine.get(key.owner, moment))
+    met = []
+    for role, needed in asked.items():
+        ordered = sorted(times.get(role, {}).values())
+        expect(len(ordered) >= needed, f"cosigned by {len(ordered)} of the role {role}; the quorum asks for {needed}")
+        met.append(ordered[needed - 1])
+    counted = [moment for mine in times.values() for moment in mine.values()]
+    latest = min(max(met) if met else min(counted, default=now), now)
+    trainers = [key for key in trust.keys if key.role == TRAINER]
+    signed = [key for key in trainers if note.signature(key, note.origin, PLAIN, "checkpoint")[0]]
+    expect(signed, "signed by no trainer of the trust file")
+    good = sorted({key.owner for key in signed if key.held(latest)})
+    expect(good, f"signed by {signed[0].owner} with a key that does not hold at {utc(latest)}")
+    return good, [f"{name} at {utc(at)}" for mine in times.values() for name, at in sorted(mine.items())]
+
+
+# ------------------------------------------------------------------------------------------------------- the ledger
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    return sha256(b"\x00", entry)
+
+
+def root(hashes: Sequence[bytes]) -> bytes:
+    """Pairs, level by level, an odd one carried up: the same tree as RFC 6962 splits from the top."""
+    if not hashes:
+        return sha256()
+    while len(hashes) > 1:
+        paired = [sha256(b"\x01", *hashes[at : at + 2]) for at in range(0, len(hashes) - 1, 2)]
+        hashes = [*paired, *hashes[len(hashes) & ~1 :]]
+    return hashes[0]
+
+
+def check_inclusion(proof: Sequence[bytes], index: int, size: int, leaf: bytes, expected: bytes) -> None:
+    """RFC 9162, 2.1.3.2."""
+    expect(0 <= index < size, f"no entry {index} of {size}")
+    position, last, found = index, size - 1, leaf
+    for each in proof:
+        expect(last, "the proof is too long")
+        if position & 1 or position == last:
+            found = sha256(b"\x01", each, found)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            found = sha256(b"\x01", found, each)
+        position, last = position >> 1, last >> 1
+    expect(not last and found == expected, f"the proof of entry {index} does not lead to the root")
+
+
+def spell(kind: str, number: int, width: int) -> str:
+    """Where a tile or bundle stands: tile/0/x001/x234/067.p/112."""
+    groups = [f"{number % 1000:03}"]
+    while number := number // 1000:
+        groups.insert(0, f"x{number % 1000:03}")
+    return f"ledger/tile/{kind}/{'/'.join(groups)}{'' if width == 256 else f'.p/{width}'}"
+
+
+def tiles(leaves: Sequence[bytes]) -> dict[str, bytes]:
+    """Every tile of the tree over these leaf hashes."""
+    made: dict[str, bytes] = {}
+    level, row = 0, leaves
+    while row:
+        rows = [row[at : at + 256] for at in range(0, len(row), 256)]
+        made |= {spell(str(level), at, len(each)): b"".join(each) for at, each in enumerate(rows)}
+        level, row = level + 1, [root(each) for each in rows if len(each) == 256]
+    return made
+
+
+def read_leaves(files: dict[str, bytes], size: int) -> list[bytes]:
+    """The entries as bytes, out of their bundles: each a length (2 bytes) and its bytes."""
+    leaves: list[bytes] = []
+    for number in range(-(-size // 256)):
+        width = min(256, size - number * 256)
+        path = spell("entries", number, width)
+        expect(path in files, f"{path}: missing")
+        content, at = files[path], 0
+        for _ in range(width):
+            end = at + 2 + int.from_bytes(content[at : at + 2])
+            expect(at + 2 <= end <= len(content), f"{path}: ends inside entry {len(leaves)}")
+            leaves.append(content[at + 2 : end])
+            at = end
+        expect(at == len(content), f"{path}: {len(content) - at} bytes behind its last entry")
+    return leaves
+
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+HEAD = "kind:text version:number blobs:object"
+STATE = "state:object step:number"
+KINDS = {
+    "genesis": "run:text recipe:text code:text environment:text data:text tags:object taxonomy:text? policy:text? "
+    "trust:text? judged:number? strategy:text seed:number initial:text begins:number start:object? classes:list "
+    "layers:list parents:list",
+    "step": "step:number phase:text slots:text examples:list numbers:list joint:text? quarantined:number weights:text? "
+    "updated:text",
+    "profile": "step:number probes:text classes:object joint:text",
+    "state": STATE,
+    "decision": "step:number action:text rule:text parameters:object condition:text? subjects:list layers:list "
+    "evidence:object",
+    "end": f"{STATE} outcome:text metrics:object",
+}
+"""What the kinds of entries hold, beside kind, version and blobs."""
+
+
+def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
+    """One JSON object in canonical form, with kind, version and blobs. A kind or version not known here is kept."""
+    what = f"entry {index}"
+    value = shape(parse_json(leaf, what), what, f"{HEAD} ...")
+    expect(canonical(value, what) == leaf, f"{what}: not in canonical form: the same value has other bytes")
+    for name, blob in value["blobs"].items():
+        shape(blob, f"{what}: blob {name!r:.80}", "sha256:text size:number")
+        expect(DIGEST.fullmatch(blob["sha256"]), f"{what}: blob {name!r:.80}: not a SHA-256")
+    if value["kind"] in KINDS and value["version"] == 1:
+        shape(value, f"{what}: {value['kind']}", f"{HEAD} {KINDS[value['kind']]}")
+    return value
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Steps and the state that closes them, whose blobs hold their numbers."""
+
+    first: int
+    steps: tuple[tuple[int, dict[str, Any]], ...]  # entry, step; the latest execution of each
+    state: int  # its entry
+
+
+@dataclass
+class Run:
+    """What the entries come to."""
+
+    entries: list[dict[str, Any]]
+    leaves: list[bytes]  # hashes
+    segments: list[Segment]
+    superseded: int  # steps that were executed again
+    unknown: int  # entries of kinds or versions not known here
+
+    @property
+    def genesis(self) -> dict[str, Any]:
+        return self.entries[0]
+
+
+def read_run(files: dict[str, bytes], note: Note) -> Run:
+    """The tree, rebuilt from its entries and compared with every file of it, and the entries in their order."""
+    leaves = read_leaves(files, note.size)
+    hashes = [leaf_hash(leaf) for leaf in leaves]
+    made = tiles(hashes)
+    stored = {name: content for name, content in files.items() if name.startswith("ledger/tile/")}
+    bundles = {spell("entries", at, min(256, note.size - at * 256)) for at in range(-(-note.size // 256))}
+    expect(root(hashes) == note.root, f"the {note.size} entries do not have the root that the checkpoint names")
+    for name in sorted({*made, *(stored.keys() - bundles)}):
+        expect(stored.get(name) == made.get(name), f"{name}: not what the entries give")
+    entries = [read_entry(leaf, index) for index, leaf in enumerate(leaves)]
+    return _in_order(entries, hashes)
+
+
+def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
+    """One genesis, nothing after the end, and a clock of steps that only a decision to re-execute sets back."""
+    expect(entries and entries[0]["kind"] == "genesis" and entries[0]["version"] == 1, "entry 0: expected a genesis")
+    genesis, clock, unknown, superseded = entries[0], entries[0]["begins"], 0, 0
+    texts(genesis["classes"], "entry 0: classes")
+    texts(genesis["layers"], "entry 0: layers")
+    steps: dict[int, int] = {}
+    states: list[tuple[int, int]] = []
+    for index, entry in enumerate(entries[1:], 1):
+        kind, what = entry["kind"], f"entry {index}"
+        expect(entries[index - 1]["kind"] != "end", f"{what}: {kind} after the end")
+        expect(kind not in ("genesis", "access", "deletion", "observation", "grant"), f"{what}: a {kind} in a run")
+        if kind not in KINDS or entry["version"] != 1:
+            unknown += 1
+            clock = None if kind in KINDS else clock
+            continue
+        at, again = entry["step"], kind == "decision" and entry["action"] == "re-execution"
+        expect(
+            at >= 0 and (clock is None or at == clock or (again and at < clock)), f"{what}: {kind} at {at}, not {clock}"
+        )
+        if again:
+            superseded += sum(step >= at for step in steps)
+            steps = {step: where for step, where in steps.items() if step < at}
+            states = [(done, where) for done, where in states if done <= at]
+        elif kind == "step":
+            lengths = [len(entry[name]) for name in ("examples", "numbers")]
+            expect({*lengths} == {len(genesis["classes"])}, f"{what}: of other classes than the genesis")
+            steps[at] = index
+        elif kind == "state":
+            states.append((at, index))
+        clock = at + (kind == "step")
+    segments, first = [], genesis["begins"]
+    for stop, index in states:
+        mine = tuple((steps[step], entries[steps[step]]) for step in range(first, stop) if step in steps)
+        if mine and len(mine) == stop - first:
+            segments.append(Segment(first, mine, index))
+        first = stop
+    return Run(entries, hashes, segments, superseded, unknown)
+
+
+def check_blobs(files: dict[str, bytes], run: Run, findings: Findings) -> None:
+    """Every blob that is here is what its name says, and an entry names it with its size."""
+    named = {blob["sha256"]: blob["size"] for entry in run.entries for blob in entry["blobs"].values()}
+    missing = 0
+    for digest, size in named.items():
+        content = files.get(f"ledger/blobs/sha256/{digest[:2]}/{digest}")
+        missing += content is None
+        expect(content is None or len(content) == size, f"blob {digest}: of another size than its entry says")
+    for path in [path for path in files if path.startswith("ledger/blobs/")]:
+        digest = path.rpartition("/")[2]
+        expect(path == f"ledger/blobs/sha256/{digest[:2]}/{digest}" and digest in named, f"{path}: no entry names it")
+        expect(sha256(files[path]).hex() == digest, f"{path}: the blob was altered: its name is its digest")
+        findings.count("blobs, each what its name says and named by an entry")
+    if missing:
+        findings.unchecked.append(f"{missing} blobs that entries name: not in the pack: erased, left behind, or lost")
+
+
+def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, findings: Findings) -> tuple[Note, Run]:
+    """The ledger as a whole: tree, entries, order, blobs, signatures, and what witnesses have seen."""
+    expect("ledger/checkpoint" in files, "ledger/checkpoint: missing")
+    note = read_note(files["ledger/checkpoint"], "ledger/checkpoint")
+    witnesses = {name: read_note(files[name], name) for name in sorted(files) if name.startswith("ledger/witness/")}
+    run = read_run(files, note)
+    findings.count("entries, in canonical form and in an order that can be", note.size)
+    findings.count("tiles of the tree, rebuilt from the entries", len(tiles(run.leaves)))
+    for name, other in witnesses.items():
+        expect(other.origin == note.origin, f"{name}: of another log, {other.origin!r:.80}")
+        expect(
+            other.size <= note.size, f"{name}: rolled back: a witness saw {other.size} entries, here are {note.size}"
+        )
+        expect(root(run.leaves[: other.size]) == other.root, f"{name}: what this witness saw was rewritten since")
+        findings.count("notes of witnesses, which the tree extends")
+    with findings.looking_at(""):
+        check_blobs(files, run, findings)
+    if trust is not None:
+        with findings.looking_at("ledger/checkpoint"):
+            signed, cosigned = judge(note, list(witnesses.values()), trust, now)
+            findings.count(
+                f"checkpoint, signed by {', '.join(signed)} and cosigned by {', '.join(cosigned) or 'nobody'}"
+            )
+    if run.entries[-1]["kind"] != "end":
+        findings.unchecked.append("what comes after: the ledger does not end with 'end', so there may be more")
+    if run.superseded:
+        findings.unchecked.append(
+            f"{run.superseded} steps that were executed again: only their latest execution is read"
+        )
+    if run.unknown:
+        findings.unchecked.append(
+            f"{run.unknown} entries of kinds or versions that are not known here: only their bytes"
+        )
+    return note, run
+
+
+def check_proof(name: str, content: bytes, note: Note, run: Run) -> None:
+    """C2SP tlog-proof: that one entry is in the tree, for somebody who has nothing else."""
+    head, _, rest = content.partition(b"\n\n")
+    lines = head.decode("ascii", errors="replace").split("\n")
+    extra = lines.pop(1).removeprefix("extra ") if len(lines) > 1 and lines[1].startswith("extra ") else None
+    index = int(name.removeprefix("proofs/").removesuffix(".tlog-proof"))
+    expect(lines[:2] == ["c2sp.org/tlog-proof@v1", f"index {index}"], f"{name}: not a proof of entry {index}")
+    expect(index < note.size and len(lines) <= 66, f"{name}: no proof of one of {note.size} entries")
+    expect(read_note(rest, name).text == note.text, f"{name}: of another checkpoint")
+    if extra is not None:
+        expect(
+            leaf_hash(decode64(extra, name)) == run.leaves[index], f"{name}: holds another entry than number {index}"
+        )
+    check_inclusion(
+        [decode64(each, name, length=32) for each in lines[2:]], index, note.size, run.leaves[index], note.root
+    )
+
+
+# ------------------------------------------------------------------------------ the documents that governed the run
+
+
+def check_documents(files: dict[str, bytes], run: Run, trust: Trust, findings: Findings) -> None:
+    """Taxonomy, policy and tags: those that the genesis names, signed by who may, as of the moment that it names."""
+    genesis = run.genesis
+    judged = genesis["judged"] or 0
+    with findings.looking_at("governance/trust.json"):
+        own = read_trust(_needed(files, "governance/trust.json"), "governance/trust.json")
+        expect(own.digest == genesis["trust"], "not the trust file that the genesis names")
+        findings.count("trust file of the run, which the genesis names; nobody is believed because of it")
+        if own.digest != trust.digest:
+            findings.unchecked.append("that the run was begun under your trust file: it was begun under another one")
+    taxonomy = _document(files, "taxonomy", GOVERNANCE, genesis["taxonomy"], judged, trust, findings)
+    if taxonomy is not None:
+        with findings.looking_at("governance/taxonomy.json"):
+            paths = {each.get("path") for each in taxonomy.get("classes", ()) if isinstance(each, dict)}
+            strange = sorted({*genesis["classes"]} - paths)
+            expect(not strange, f"the run has classes that it does not: {', '.join(strange[:3])}")
+    policy = _document(files, "policy", RISK, genesis["policy"], judged, trust, findings)
+    if policy is not None:
+        with findings.looking_at("governance/policy.json"):
+            of = policy.get("taxonomy")
+            expect(isinstance(of, dict) and of.get("digest") == genesis["taxonomy"], "written for another taxonomy")
+    if genesis["tags"]:
+        with findings.looking_at("governance/tags.json"):
+            _check_tags(files, genesis, judged, trust, findings)
+
+
+def _document(
+    files: dict[str, bytes], kind: str, role: str, digest: str | None, now: int, trust: Trust, findings: Findings
+) -> dict[str, Any] | None:
+    """A signed document that the genesis names; None: it names none, or it is not to be believed."""
+    name = f"governance/{kind}.json"
+    if digest is None:
+        findings.unchecked.append(f"{kind}: the run has none")
+        return None
+    with findings.looking_at(""):
+        content = parse_json(_needed(files, name), name)
+        envelope = open_envelope(content, name, f"application/vnd.explorer.{kind}.v1+json")
+        expect(sha256(envelope.payload).hex() == digest, f"{name}: not the {kind} that the genesis names")
+        value = shape(parse_json(envelope.payload, name), name, "...")
+        names = envelope.require(trust, role, value, now)
+        findings.count(f"{kind}, signed by {', '.join(names)}")
+        return value
+    return None
+
+
+def _check_tags(files: dict[str, bytes], genesis: dict[str, Any], now: int, trust: Trust, findings: Findings) -> None:
+    """The attestation of the tag table: which file, which root over its rows, and who vouches for which class."""
+    envelope = open_envelope(parse_json(_needed(files, "governance/tags.json"), ""), "tags", STATEMENT)
+    expect(envelope.signers(trust), "nobody in the trust file has signed it, or it was changed")
+    subjects, table = read_statement(envelope, "https://explorer.example/tag-table/v1")
+    expect(len(subjects) == 2, f"{len(subjects)} subjects, expected a file and the root of its rows")
+    named = [(each.get("root"), each.get("attestation")) for each in genesis["tags"].values() if isinstance(each, dict)]
+    expect((subjects[1], sha256(envelope.payload).hex()) in named, "not the tags that the genesis names")
+    expect(
+        sha256(_needed(files, "governance/tags.parquet")).hex() == subjects[0], "tags.parquet is not what was signed"
+    )
+    expect(table.get("taxonomy") == genesis["taxonomy"], "made for another taxonomy")
+    expect(isinstance(table.get("vouchers"), list), "vouchers: expected a list")
+    for voucher in table["vouchers"]:
+        shape(voucher, "vouchers", "authority:text classes:object")
+        for path, count in voucher["classes"].items():
+            records = shape(count, f"vouchers: {path}", "records:number first:number")["records"]
+            try:
+                names = envelope.require(trust, GOVERNANCE, table, now, [path] if path != "quarantine" else [])
+                expect(voucher["authority"] in names, f"{voucher['authority']} has not signed, or may not")
+            except Refused as fault:
+                findings.unchecked.append(f"{records} tags of {path}, which nobody to be believed vouches for: {fault}")
+            else:
+                findings.count(f"tags of {path}, signed for by {', '.join(names)}", records)
+
+
+STATEMENT = "application/vnd.in-toto+json"
+
+
+def read_statement(envelope: Envelope, predicate_type: str) -> tuple[list[str], dict[str, Any]]:
+    """in-toto Statement v1: the digests of its subjects, and what it says of them."""
+    value = shape(parse_json(envelope.payload, envelope.what), envelope.what, "subject:list predicate:object ...")
+    right = value.get("_type") == "https://in-toto.io/Statement/v1" and value.get("predicateType") == predicate_type
+    expect(right, f"{envelope.what}: not a statement of the type {predicate_type}")
+    digests = [each.get("digest") if isinstance(each, dict) else None for each in value["subject"]]
+    found = [each.get("sha256") if isinstance(each, dict) else None for each in digests]
+    return [str(each) for each in found], value["predicate"]
+
+
+def _needed(files: dict[str, bytes], name: str) -> bytes:
+    expect(name in files, f"{name}: missing")
+    return files[name]
+
+
+# ------------------------------------------------------------------------------------------- grants, and what they open
+
+SEALED = b"explorer/sealed/v1\n"
+KEM, SUITE = (
+    b"KEM\x00\x20",
+    b"HPKE\x00\x20\x00\x01\x00\x02",
+)  # RFC 9180, 7: X25519 HKDF-SHA256, HKDF-SHA256, AES-256-GCM
+
+
+def hkdf_expand(key: bytes, info: bytes, length: int = 32) -> bytes:
+    """RFC 5869, 2.3, for one block."""
+    return hmac.digest(key, info + b"\x01", "sha256")[:length]
+
+
+def hpke_open(wrapped: bytes, private: X25519PrivateKey, info: bytes) -> bytes:
+    """RFC 9180: base mode, one message without associated data; the encapsulated key and the ciphertext."""
+
+    def extract(suite: bytes, salt: bytes, label: bytes, secret: bytes) -> bytes:
+        return hmac.digest(salt, b"HPKE-v1" + suite + label + secret, "sha256")
+
+    def expand(suite: bytes, key: bytes, label: bytes, context: bytes, length: int) -> bytes:
+        return hkdf_expand(key, length.to_bytes(2) + b"HPKE-v1" + suite + label + context, length)
+
+    sent, ciphertext = wrapped[:32], wrapped[32:]
+    try:
+        shared = private.exchange(X25519PublicKey.from_public_bytes(sent))
+    except ValueError as error:
+        raise Refused("no key of X25519 before the wrapped keys") from error
+    both = sent + private.public_key().public_bytes_raw()
+    shared = expand(KEM, extract(KEM, b"", b"eae_prk", shared), b"shared_secret", both, 32)
+    context = b"\x00" + extract(SUITE, b"", b"psk_id_hash", b"") + extract(SUITE, b"", b"info_hash", info)
+    secret = extract(SUITE, shared, b"secret", b"")
+    key, nonce = expand(SUITE, secret, b"key", context, 32), expand(SUITE, secret, b"base_nonce", context, 12)
+    try:
+        return AESGCM(key).decrypt(nonce, ciphertext, b"")
+    except (InvalidTag, ValueError) as error:
+        raise Refused("the wrapped keys do not open: altered, swapped, or wrapped to somebody else") from error
+
+
+GRANT = "format:text id:text owner:text grantee:object runs:list classes:list entries:list issued:text expires:text"
+Keys = dict[tuple[str, str, int], bytes]
+"""Reading keys by class, kind of entry and first step."""
+
+
+def check_grant(
+    name: str, content: bytes, note: Note, run: Run, trust: Trust, now: int, reader: X25519PrivateKey | None
+) -> tuple[str, Keys]:
+    """A grant with its wrapped keys: for this run, signed by who may open these classes, not expired, no wider than it
+    says. Returns it in words, and the keys in it if it is to this reader."""
+    value = shape(parse_json(content, name), name, "format:text grant:object run:text ledger:object keys:list")
+    envelope = open_envelope(value["grant"], name, "application/vnd.explorer.grant.v1+json")
+    grant = shape(parse_json(envelope.payload, name), name, GRANT)
+    formats = value["format"], grant["format"]
+    expect(formats == ("explorer/wrapped-keys/v1", "explorer/grant/v1"), f"{name}: of another version")
+    expect(name == f"grants/{grant['id']}.json", f"{name}: holds the grant {grant['id']!r:.80}")
+    branches, classes = texts(grant["classes"], name), run.genesis["classes"]
+    names = envelope.require(trust, GOVERNANCE, grant, now, branches)
+    expect(grant["owner"] in names, f"{name}: granted by {grant['owner']}, who has not signed it or may not")
+    ours = run.genesis["run"]
+    expect(ours == value["run"] and ours in texts(grant["runs"], name), f"{name}: for another run than {ours}")
+    ledger = shape(value["ledger"], name, "origin:text size:number root:text")
+    known = ledger["origin"] == note.origin and 0 <= ledger["size"] <= note.size
+    expect(known and ledger["root"] == root(run.leaves[: ledger["size"]]).hex(), f"{name}: wrapped for another ledger")
+    grantee = shape(grant["grantee"], name, "name:text public_key:text")
+    public = decode64(grantee["public_key"], f"{name}: grantee", length=32)
+    mine = reader is not None and reader.public_key().public_bytes_raw() == public
+    keys: Keys = {}
+    seen: set[tuple[str, str]] = set()
+    for each in value["keys"]:
+        one = shape(each, f"{name}: a key", "class:text kind:text wrapped:text")
+        path, kind = one["class"], one["kind"]
+        wanted = classes if path == JOINT else [path]
+        inside = all(any(covers(branch, each) for branch in branches) for each in wanted)
+        expect(
+            inside and (path == JOINT or path in classes), f"{name}: holds a key for {path}, which it does not grant"
+        )
+        expect(
+            kind in texts(grant["entries"], name), f"{name}: holds a key for {kind} entries, which it does not grant"
+        )
+        expect((path, kind) not in seen, f"{name}: the key for {kind} of {path} stands there twice")
+        seen.add((path, kind))
+        info = {"class": path, "format": value["format"], "grant": sha256(envelope.payload).hex(), "kind": kind}
+        wrapped = decode64(one["wrapped"], f"{name}: a key")
+        if mine and reader is not None:
+            bundle = hpke_open(wrapped, reader, canonical({**info, "ledger": note.origin, "run": ours}, name))
+            expect(len(bundle) % 40 == 0, f"{name}: a bundle of {len(bundle)} bytes, expected 40 for each key")
+            parts = [bundle[at : at + 40] for at in range(0, len(bundle), 40)]
+            keys |= {(path, kind, int.from_bytes(part[:8])): part[8:] for part in parts}
+    return f"{grant['id']}: {grantee['name']} may read {', '.join(branches)} until {grant['expires']}", keys
+
+
+class Reader:
+    """Opens what keys open, and holds it against what the entries committed to."""
+
+    def __init__(self, files: dict[str, bytes], run: Run, keys: Keys, findings: Findings) -> None:
+        self.files, self.run, self.keys, self.findings = files, run, keys, findings
+        self.sealed: dict[str, int] = {}  # by class, blobs that no key here opens
+        self.bare: dict[str, int] = {}  # and blobs that anybody can read, without a key for their commitments
+
+    def read(self) -> None:
+        """All numbers of all classes."""
+        for segment in self.run.segments:
+            self._segment(segment)
+        for index, entry in enumerate(self.run.entries):
+            if entry["kind"] == "profile" and entry["version"] == 1:
+                for path, committed in entry["classes"].items():
+                    self._entry(index, f"numbers/{path}", path, committed)
+                self._entry(index, "joint", JOINT, entry["joint"])
+            if entry["kind"] == "decision" and entry["version"] == 1:
+                for path, committed in entry["evidence"].items():
+                    self._entry(index, f"evidence/{path}", path, committed)
+        for path, number in self.sealed.items():
+            self.findings.unchecked.append(f"numbers of {_class(path)}: sealed, in {number} blobs: not granted")
+        for path, number in self.bare.items():
+            words = f"numbers of {_class(path)}, in {number} blobs that are not sealed: are they what was committed to"
+            self.findings.unchecked.append(f"{words}: not granted")
+
+    def _segment(self, segment: Segment) -> None:
+        layers = len(self.run.genesis["layers"])
+        for at, path in enumerate(self.run.genesis["classes"]):
+            having = [(index, step, step["numbers"][at]) for index, step in segment.steps if step["numbers"][at]]
+            content = self._content(segment.state, f"numbers/{path}", "step", path, segment.first)
+            if content is not None:
+                fits = having and len(content) == len(having) * 8 * layers
+                expect(fits, f"entry {segment.state}: numbers of {path}: {len(content)} bytes for {len(having)} steps")
+                self._parts(segment, path, having, content, [8 * layers] * len(having))
+            sketches = self._content(segment.state, f"sketches/{path}", "step", path, segment.first)
+            expect(sketches is None or len(sketches) == layers * 256, f"entry {segment.state}: sketches of {path}")
+        content = self._content(segment.state, "joint", "step", JOINT, segment.first)
+        if content is not None:
+            having = [(index, step, step["joint"]) for index, step in segment.steps if step["joint"]]
+            counts = [sum(each is not None for each in step["numbers"]) for _, step, _ in having]
+            usual, exact = ([4 * layers * (1 + k * (k - 1) // 2 + more * k) for k in counts] for more in (1, 2))
+            fits = len(content) in (sum(usual), sum(exact))
+            expect(fits, f"entry {segment.state}: joint numbers: {len(content)} bytes, expected {sum(usual)}")
+            self._parts(segment, JOINT, having, content, usual if len(content) == sum(usual) else exact)
+
+    def _parts(
+        self, segment: Segment, path: str, having: list[tuple[int, Any, Any]], content: bytes, sizes: list[int]
+    ) -> None:
+        at = 0
+        for (index, step, committed), size in zip(having, sizes, strict=True):
+            self._held(index, "step", path, segment.first, step["step"], committed, content[at : at + size])
+            at += size
+
+    def _entry(self, index: int, name: str, path: str, committed: object) -> None:
+        """What a profile or a decision committed to: its key is that of its own step."""
+        kind, step = self.run.entries[index]["kind"], self.run.entries[index]["step"]
+        content = self._content(index, name, kind, path, step)
+        if content is not None:
+            self._held(index, kind, path, step, step, committed, content)
+
+    def _content(self, index: int, name: str, kind: str, path: str, first: int) -> bytes | None:
+        """A blob that the entry names, as far as it can be read."""
+        blob = self.run.entries[index]["blobs"].get(name, {"sha256": ""})["sha256"]
+        content, key = self.files.get(f"ledger/blobs/sha256/{blob[:2]}/{blob}"), self.keys.get((path, kind, first))
+        if content is None:
+            return None
+        if not content.startswith(SEALED):
+            self.bare[path] = self.bare.get(path, 0) + (key is None and not name.startswith("sketches/"))
+            return content
+        if key is None:
+            self.sealed[path] = self.sealed.get(path, 0) + 1
+            return None
+        self.findings.count(f"sealed blobs of {_class(path)}, opened")
+        return _unseal(key, content, kind, name, first, f"entry {index}")
+
+    def _held(self, index: int, kind: str, path: str, first: int, step: int, committed: object, part: bytes) -> None:
+        """A commitment is SHA-256(salt || content), and the salt follows from the reading key and the step."""
+        key = self.keys.get((path, kind, first))
+        if key is not None:
+            salt = hkdf_expand(key, b"explorer/salt/v1\x00" + step.to_bytes(8))
+            same = sha256(salt, part).hex() == committed
+            expect(same, f"entry {index}: the numbers of {_class(path)} are not those that it committed to")
+            self.findings.count(f"numbers of {_class(path)}, each held against the commitment of its entry")
+
+
+def _unseal(key: bytes, content: bytes, kind: str, name: str, first: int, what: str) -> bytes:
+    """AES-256-GCM under a key that follows from the content itself, so that no key and nonce meet twice."""
+    iv, ciphertext = content[len(SEALED) : len(SEALED) + 32], content[len(SEALED) + 32 :]
+    data = hkdf_expand(hkdf_expand(key, b"explorer/data-key/v1"), b"explorer/blob/v1\x00" + iv)
+    place = SEALED + b"\x00".join((kind.encode(), name.encode(), first.to_bytes(8)))
+    try:
+        plain = AESGCM(data).decrypt(bytes(12), ciphertext, place)
+    except (InvalidTag, ValueError) as error:
+        raise Refused(f"{what}: {name}: the seal is broken: altered, or sealed for another place") from error
+    own = hmac.digest(hkdf_expand(key, b"explorer/iv/v1"), name.encode() + b"\x00" + plain, "sha256")
+    expect(own == iv, f"{what}: {name}: the seal is broken: its iv does not follow from what it seals")
+    return plain
+
+
+def _class(path: str) -> str:
+    return "several classes together" if path == JOINT else path
+
+
+# ------------------------------------------------------------------------------------------------ the pack as a whole
+
+NEVER = (
+    "that a tag is true: its authority vouches for that",
+    "that the record is true, and the gradients themselves: needs torch and the data: explorer replay",
+    "that rows, weights and numbers fit tags and policy: needs the tag table (Parquet): explorer conform",
+    "that nobody rolled the ledger back to this checkpoint: needs a later one, from somebody else",
+    "what report.html says: it is the file that was signed; its figures are not compared with the ledger here",
+)
+
+
+def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
+    """pack.json, which names every other file with size and digest."""
+    content = _needed(files, "pack.json")
+    fields = "format:text made:text run:text ledger:object files:list grants:list host:object"
+    value = shape(parse_json(content, "pack.json"), "pack.json", fields)
+    expect(value["format"] == "explorer/pack/v1", f"pack.json: format {value['format']!r:.60}")
+    expect(canonical(value, "pack.json") == content, "pack.json: not in canonical form")
+    said = [shape(each, "pack.json: files", "path:text sha256:text size:number") for each in value["files"]]
+    found = [
+        {"path": name, "sha256": sha256(body).hex(), "size": len(body)}
+        for name, body in files.items()
+        if name not in ("pack.json", "pack.dsse.json")
+    ]
+    for mine, theirs in zip(said, found, strict=False):
+        expect(mine == theirs, f"{theirs['path']}: not the file that pack.json names: {mine['path']!r:.120}")
+    expect(len(said) == len(found), f"pack.json names {len(said)} files, and the pack has {len(found)} others")
+    granted = [name for name in files if name.startswith("grants/")]
+    expect([f"grants/{each}.json" for each in texts(value["grants"], "grants")] == granted, "pack.json: other grants")
+    return value
+
+
+def check_signature(files: dict[str, bytes], manifest: dict[str, Any], trust: Trust, now: int) -> str:
+    """Who signed the pack: a trainer, with a key that held when it was made."""
+    content, made = parse_json(_needed(files, "pack.dsse.json"), "pack.dsse.json"), seconds(manifest["made"], "made")
+    envelope = open_envelope(content, "pack.dsse.json", "application/vnd.explorer.pack.v1+json")
+    expect(envelope.payload == files["pack.json"], "signed was another pack.json")
+    expect(made <= now + SKEW, f"made at {manifest['made']}, and now it is {utc(now)}")
+    names = {key.owner for key in envelope.signers(trust) if key.role == TRAINER and key.held(made)}
+    expect(names, f"no trainer of the trust file has signed it with a key that holds at {manifest['made']}")
+    return ", ".join(sorted(names))
+
+
+def verify(
+    files: dict[str, bytes], trust: Trust | None, now: int, reader: X25519PrivateKey | None, findings: Findings
+) -> None:
+    """Everything, in an order in which nothing is read that what stands before it should have refused."""
+    manifest = read_manifest(files)
+    findings.count("files, each with the digest in pack.json", len(manifest["files"]))
+    if trust is None:
+        findings.unchecked.append("who vouches for any of it: no trust file was given, and so nobody is believed")
+    else:
+        with findings.looking_at("pack.dsse.json"):
+            findings.count(f"signature of the pack, by {check_signature(files, manifest, trust, now)}")
+    note, run = check_ledger(files, trust, now, findings)
+    with findings.looking_at("pack.json"):
+        state = {"origin": note.origin, "size": note.size, "root": note.root.hex()}
+        expect(manifest["ledger"] == state, "names another state of the ledger than the checkpoint")
+        expect(manifest["run"] == run.genesis["run"], f"of run {manifest['run']}, and the ledger of another")
+    for name in [name for name in files if name.startswith("proofs/")]:
+        with findings.looking_at(""):
+            check_proof(name, files[name], note, run)
+            findings.count("proofs of single entries")
+    if trust is not None:
+        check_documents(files, run, trust, findings)
+        with findings.looking_at(""):
+            Reader(files, run, _keys(files, note, run, trust, now, reader, findings), findings).read()
+    findings.unchecked += NEVER
+
+
+def _keys(
+    files: dict[str, bytes],
+    note: Note,
+    run: Run,
+    trust: Trust,
+    now: int,
+    reader: X25519PrivateKey | None,
+    findings: Findings,
+) -> Keys:
+    """The reading keys in those grants that hold and are to this reader."""
+    keys: Keys = {}
+    for name in [name for name in files if name.startswith("grants/")]:
+        with findings.looking_at(""):
+            words, found = check_grant(name, files[name], note, run, trust, now, reader)
+            findings.count(f"grant {words}")
+            keys |= found
+            if not found:
+                why = "no reader's key was given" if reader is None else "it is not to the key that was given"
+                findings.unchecked.append(f"what the grant {words.partition(':')[0]} opens: {why}")
+    return keys
+
+
+def host_lines(manifest: dict[str, Any], trust: Trust | None) -> Iterator[str]:
+    """Which private keys lay where the pack was made. Whoever can write there can sign as these."""
+    owners = {key.public: f"{key.owner} ({key.role})" for key in trust.keys} if trust else {}
+    for each in shape(manifest["host"], "pack.json: host", "keys:list")["keys"]:
+        one = shape(each, "pack.json: host", "file:text public_key:text? state:text")
+        public = None if one["public_key"] is None else decode64(one["public_key"], "pack.json: host")
+        owner = "whose, is not known" if public is None else owners.get(public, "of nobody in the trust file")
+        yield f"{one['file']}: {one['state']}: {owner}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit status."""
+    parser = argparse.ArgumentParser(prog="verify.py", description="Verify a pack of a governed training run.")
+    parser.add_argument("pack", type=Path, help="the pack")
+    parser.add_argument("--trust", type=Path, help="whom to believe; never the copy in the pack")
+    parser.add_argument("--key", type=Path, help="your X25519 private key (PEM), to read what was granted to you")
+    parser.add_argument("--now", help="when to judge, such as 2026-01-31T12:00:00Z; default: now")
+    asked = parser.parse_args(arguments)
+    findings, trust, manifest = Findings(), None, None
+    with findings.looking_at(""):
+        now = int(time.time()) if asked.now is None else seconds(asked.now, "--now")
+        trust = None if asked.trust is None else read_trust(_read(asked.trust, MAX_JSON), str(asked.trust))
+        reader = None if asked.key is None else _read_key(asked.key)
+        files = open_container(_read(asked.pack, MAX_PACK))
+        manifest = read_manifest(files)
+        if files.get("verify.py") != Path(__file__).read_bytes():
+            findings.unchecked.append("the verify.py in the pack: it is not the program that is running now")
+        verify(files, trust, now, reader, findings)
+    hosts: list[str] = []
+    if manifest is not None:
+        with findings.looking_at(""):
+            hosts = [*host_lines(manifest, trust)] or ["none"]
+    sections: list[tuple[str, Iterable[str]]] = [
+        ("checked", (f"{number:>8}  {what}" for what, number in findings.checked.items())),
+        ("does not hold", findings.failed),
+        ("could not be checked", findings.unchecked),
+        ("private keys on the host where the pack was made, as its maker says", hosts),
+    ]
+    for title, lines in sections:
+        for line in [title, *(f"  {line}" for line in lines)]:
+            print("".join(char if char.isprintable() else repr(char)[1:-1] for char in line))
+    good = trust is not None and not findings.failed
+    print(f"{asked.pack}: {'everything that was checked holds' if good else 'NOT VERIFIED'}")
+    return 0 if good else 1
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror or error}") from error
+    expect(len(content) <= most, f"{path}: too large: at most {most} bytes are read")
+    return content
+
+
+def _read_key(path: Path) -> X25519PrivateKey:
+    passphrase = os.environ.get("EXPLORER_PASSPHRASE")
+    content = _read(path, MAX_JSON)
+    try:
+        encrypted = passphrase.encode() if passphrase and b"ENCRYPTED" in content else None
+        key = load_pem_private_key(content, encrypted)
+    except (ValueError, TypeError) as error:
+        raise Refused(f"{path}: no private key can be read from it: {error!s:.100}") from error
+    if not isinstance(key, X25519PrivateKey):
+        raise Refused(f"{path}: not an X25519 key")
+    return key
+
+
+if __name__ == "__main__":
+    sys.exit(main())
