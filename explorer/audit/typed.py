@@ -14,16 +14,14 @@ from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.attestation import VerifiedTags
-from explorer.provenance.tag_table import MAX_ROWS
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
+from explorer.recorded.papers import quarantine_of
 from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers, read_rows
-from explorer.schema import parse_json
 
 NAME = "typed"
 SAYS = "every example was typed by an authority: it has a signed tag, and counts as what the tag says"
-MAX_QUARANTINE = 2**28
 TAG_BYTES = 40  # of a zero tag, which an example without a tag counts as
 
 
@@ -123,16 +121,3 @@ def leaves_of(run: RunLedger, tags: VerifiedTags) -> NDArray[np.uint8]:
     rows = range(len(tags.tags), len(class_of_rows(run, tags)))
     zero = np.frombuffer(b"".join(leaf(row, bytes(TAG_BYTES)) for row in rows), np.uint8)
     return np.concatenate([tags.tags.leaves, zero.reshape(-1, 32)])
-
-
-def quarantine_of(run: RunLedger) -> frozenset[int]:
-    """The rows that the run set aside when it began, as its genesis says. Raises `LedgerError` for what is no list."""
-    content = run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
-    if content is None:
-        return frozenset()
-    found = parse_json(content, where="entry 0: quarantine", error=LedgerError, max_bytes=MAX_QUARANTINE)
-    lists = list(found.values()) if isinstance(found, dict) else [found]
-    rows = [row for each in lists for row in (each if isinstance(each, list) else [each])]
-    if not all(type(row) is int and 0 <= row < MAX_ROWS for row in rows):
-        raise LedgerError("entry 0: quarantine: expected lists of rows by reason")
-    return frozenset(rows)

@@ -1,0 +1,147 @@
+"""What deleting a target from a run does not reach, named for this run, in the words that certificates have for it.
+
+What is listed may have been formed by the target, or holds it; whether it did, often nobody can tell any more. What is
+not listed was not left out to be brief: it is reached, or it does not exist for this run.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from explorer import rundir
+from explorer.entries.kinds import decode
+from explorer.entries.project import Observation
+from explorer.entries.run import Genesis
+from explorer.errors import ExplorerError
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.project import read_project, runs_of
+from explorer.provenance.deletion_certificate import NotReached
+from explorer.provenance.sealed import region_of
+from explorer.recorded.presence import Presence
+from explorer.recorded.reach import Reach
+
+# What the datasets that come with the package fit on their training examples.
+FITTED = {
+    "digits": "mean and standard deviation over all training images of digits, the target's among them",
+    "cifar10": "mean and standard deviation by channel over all 50,000 training images of CIFAR-10, fixed in the code",
+}
+BYTES = ("source", "text")  # datasets that models read byte by byte: nothing is fitted
+SHOWN = 3  # names in a line
+MOST = 480  # characters of a line
+
+
+def beyond(presence: Presence, reached: Reach) -> tuple[NotReached, ...]:
+    """What a deletion of this target cannot reach. Raises `LedgerError` for a project's ledger that is damaged."""
+    run = presence.run.run
+    found = [
+        NotReached(what="number", detail=_number(presence, reached)),
+        *_fitted(presence),
+        NotReached(what="hyper-parameters", detail=_chosen(presence)),
+        *_shaped(presence, reached),
+        NotReached(
+            what="published-copies",
+            detail=f"copies of {run.name}/{rundir.MODEL} and of its checkpoints, wherever they were sent",
+        ),
+        *_descendants(presence),
+        NotReached(what="measurements", detail=_measured(run)),
+        NotReached(
+            what="data",
+            detail="the examples themselves; and copies of them under another tag: commitments are salted, so that"
+            " equal content cannot be told from the tags",
+        ),
+        NotReached(what="backups", detail="of the run's directory, of salts and secrets; disks that keep old blocks"),
+    ]
+    return tuple(found)
+
+
+def _number(presence: Presence, reached: Reach) -> str:
+    steps = sum(count > 0 for count in reached.slots)
+    return (
+        f"that the target trained in {steps} of {presence.run.steps} steps, in {sum(reached.slots)} slots, stays known:"
+        " the slots stay, empty"
+    )
+
+
+def _fitted(presence: Presence) -> Iterator[NotReached]:
+    """Constants and tokenisers that were fitted on examples."""
+    recipe = presence.recipe
+    if recipe is not None and recipe.dataset in BYTES:
+        return
+    if recipe is not None and recipe.dataset in FITTED:
+        yield NotReached(what="normalisation", detail=FITTED[recipe.dataset])
+        return
+    whose = f"the dataset {recipe.dataset}" if recipe else "data of somebody's own"
+    yield NotReached(what="normalisation", detail=_line(f"whatever {whose} was normalised by is not known here"))
+    yield NotReached(what="tokeniser", detail=_line(f"whether {whose} went through a tokeniser is not known here"))
+
+
+def _chosen(presence: Presence) -> str:
+    """What was chosen by runs that had the target."""
+    recipe = presence.recipe
+    if recipe is None:
+        return "how the loop's own settings were chosen is on no record"
+    runs = rundir.run_directories(presence.run.run.parent)
+    tuned = f"the sweep's baseline was tuned ({recipe.tuning})" if recipe.tuning else "nothing says that it was tuned"
+    return _line(
+        f"{tuned}; {len(runs)} runs stand in {presence.run.run.parent.name}, and whoever chose among them, or by their"
+        " evaluations, saw what the target did"
+    )
+
+
+def _shaped(presence: Presence, reached: Reach) -> Iterator[NotReached]:
+    """Regions that the policy made for the target, and that a replay leaves in the model, untrained."""
+    policy, layers = presence.policy, presence.run.genesis.layers
+    if policy is None or not reached.regions or reached.structural:
+        return
+    names = {region.name for layer in layers if (region := region_of(policy.sealed, layer))} & {*reached.regions}
+    said = ", ".join(sorted(names))
+    yield NotReached(what="architecture", detail=_line(f"the sealed regions {said} stay in the model, without it"))
+
+
+def _descendants(presence: Presence) -> Iterator[NotReached]:
+    """Models that were trained further from this one, as far as it is known here."""
+    run = presence.run
+    origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
+    told = [each for each in _observations(runs) if each.ledger.origin == origin and each.role == "fine-tuner"]
+    made = [name for name, genesis in _geneses(runs) if any(each.ledger.origin == origin for each in genesis.parents)]
+    if told or made:
+        parts = [_some("runs here: ", made)] if made else []
+        parts += [f"{len(told)} fine-tunings that the project's ledger tells of"] if told else []
+        yield NotReached(what="descendants", detail=_line("; ".join(parts)))
+
+
+def _observations(runs: Path) -> Iterator[Observation]:
+    return (each.entry for each in read_project(runs) if isinstance(each.entry, Observation))
+
+
+def _geneses(runs: Path) -> Iterator[tuple[str, Genesis]]:
+    """The first entry of every ledger beside this one. One that cannot be read says nothing about its parents."""
+    for checkpoint in sorted(runs.glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}")):
+        try:
+            first = decode(next(iter(LedgerDirectory(checkpoint.parent).entries(0, 1))))
+        except (ExplorerError, StopIteration):
+            continue
+        if isinstance(first, Genesis):
+            yield checkpoint.parent.parent.name, first
+
+
+def _measured(run: Path) -> str:
+    """Where numbers of the run are, beside the run itself."""
+    names = (rundir.METRICS, rundir.RESULT, rundir.NOTEBOOK, rundir.CONTRIBUTIONS, rundir.ENTROPY)
+    here = [name for name in names if (run / name).exists()]
+    database = runs_of(run) / "explorer.duckdb"
+    rows = [f"rows of {database.name}"] if database.exists() else []
+    return _line(
+        f"{', '.join([*here, *rows]) or 'none here'}; reports and exports made of them; the choice they led to"
+    )
+
+
+def _some(what: str, names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{what}{', '.join(names[:SHOWN])}{more}"
+
+
+def _line(text: str) -> str:
+    """One line of printable characters, as a certificate can hold it."""
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown if len(shown) <= MOST else f"{shown[:MOST]}..."

@@ -1,0 +1,83 @@
+"""The plan of a deletion: what it takes and at which level, what it costs, and what it cannot reach.
+
+Four levels, and one word that two of them may use: a target is *deleted* from G2 up.
+
+    G0  inactive: what belongs to it is switched off, and all of it is still there
+    G1  localised and ablated: what routing gathered in one place is set to zero; how much of the target is left is
+        measured, never proved, and nothing here calls that deleted
+    G2  exact by structure: the sealed regions that were the target's alone are dropped
+    G3  exact by replay: training goes on without it from a state that it had not moved
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from explorer.costing import Duration, Price, cost_usd, default_price, load_prices
+from explorer.deletion.beyond import beyond
+from explorer.project import runs_of
+from explorer.provenance.deletion_certificate import MEANS, NotReached
+from explorer.recorded.forecast import Forecast, forecast_of
+from explorer.recorded.presence import Presence
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import Target
+
+PRICES = "prices.csv"  # in the directory of runs: the user's own prices
+
+LEVELS: dict[Literal["G0", "G1", "G2", "G3"], str] = {
+    "G0": "inactive: switched off, and still in the model",
+    "G1": "localised and ablated: empirical only, measured and never proved; not a deletion",
+    "G2": f"exact by structure: deleted. {MEANS['G2']}",
+    "G3": f"exact by replay: deleted. {MEANS['G3']}",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """US dollars at one price. None: the time is not known."""
+
+    price: Price
+    usd: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What deleting a target from a run takes."""
+
+    run: str
+    target: Target
+    forecast: Forecast
+    cost: Cost | None  # None: no price for this hardware
+    beyond: tuple[NotReached, ...]
+
+
+def plan(run: RunLedger, target: Target, *, step: Duration | None = None) -> Plan:
+    """Plan it; nothing is changed. `step` is the time of one step to replay, measured now.
+
+    Raises `LedgerError` for a target that the run does not have and for damage, `ProvenanceError` for documents that
+    are not the run's, `RunError` for damaged records, `PriceError` for prices that cannot be used.
+    """
+    presence = Presence(run)
+    found = forecast_of(presence, target, step=step)
+    return Plan(
+        run=run.genesis.run,
+        target=target,
+        forecast=found,
+        cost=_cost(presence, found, runs_of(run.run)),
+        beyond=beyond(presence, found.reach),
+    )
+
+
+def _cost(presence: Presence, found: Forecast, runs: Path) -> Cost | None:
+    if presence.recipe is None:
+        return None
+    hardware, own = presence.recipe.hardware, runs / PRICES
+    price = default_price(hardware.name, load_prices(own if own.exists() else None))
+    if price is None:
+        return None
+    seconds = (found.time.seconds, found.time.low, found.time.high)
+    usd = (None if each is None else cost_usd(each, price, hardware.world_size) for each in seconds)
+    middle, low, high = usd
+    return Cost(price=price, usd=middle, low=low, high=high)

@@ -1,0 +1,62 @@
+"""Why a deletion cannot be done here and now, as far as that can be told without executing anything.
+
+Whether data, code and machine are still those of the run, only who executes it can tell.
+"""
+
+from pathlib import Path
+
+from explorer import rundir
+from explorer.entries.run import End
+from explorer.errors import ExplorerError
+from explorer.provenance.salts import Salts, read_salts
+from explorer.recorded.papers import quarantine_of
+from explorer.recorded.presence import Presence, read_record
+from explorer.recorded.reach import Reach
+from explorer.recorded.source import TRAINER, source_of
+
+SALTS = "salts"
+WEIGHTS = "model.safetensors"
+
+
+def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
+    """What stands in the way, in words; empty: nothing that can be seen from here."""
+    run, found = presence.run, [*_unfinished(presence)]
+    if level == "G2":
+        model = run.run / rundir.MODEL / WEIGHTS
+        return (*found, *([] if model.exists() else [f"{model}: missing: there is no model to drop a region from"]))
+    try:
+        read_record(run)
+    except ExplorerError as error:
+        return (*found, str(error))
+    return (*found, *_private(presence, reached))
+
+
+def _unfinished(presence: Presence) -> list[str]:
+    run = presence.run
+    if run.outline.end is None:
+        return ["the ledger has no end: the run is unfinished"]
+    (end,) = run.read([run.outline.end], End)
+    stopped = f"the run was stopped after {end.entry.step} steps, and not as its recipe plans it"
+    return [] if end.entry.outcome == "finished" else [stopped]
+
+
+def _private(presence: Presence, reached: Reach) -> list[str]:
+    """The key that signs the new ledger, and the salts that the remaining examples are checked with."""
+    try:
+        private = Path(source_of(presence.run.run).private)
+        found = [f"{private / TRAINER}: missing: nobody signs the new ledger"] * (not (private / TRAINER).exists())
+        return [*found, *_erased(presence, reached, read_salts(private / SALTS))]
+    except ExplorerError as error:
+        return [str(error)]
+
+
+def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:
+    """Examples that the run trained on, that are not in the target, and that were erased since: nothing goes on from a
+    state that they shaped as if they were there still, and without them it is another deletion."""
+    staying = {*range(len(presence.tags.classes))} - {*presence.rows_of(reached.target).tolist()}
+    trained = staying - quarantine_of(presence.run)
+    nowhere = len(presence.run.genesis.classes)
+    gone = [row for row in sorted(trained) if presence.tags.classes[row] != nowhere and salts.of(row) is None]
+    if not gone:
+        return []
+    return [f"record {gone[0]} was erased since the run, and so {len(gone)} in all: delete them first, or as well"]

@@ -1,0 +1,148 @@
+"""Who was there: of which classes each step on record had examples, what they were admitted to, and what moved."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.errors import LedgerError, RunError, unknown
+from explorer.provenance.policy import RoutingPolicy
+from explorer.recorded.counterfactual import ROUTING, left_out
+from explorer.recorded.papers import TagRows, read_policy, read_tag_rows
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.segments import read_rows
+from explorer.recorded.tables import tables
+from explorer.recorded.target import Target
+from explorer.records import RunRecord
+
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+# In canonical JSON a quotation mark inside text is escaped: these can be nothing but an entry's own keys.
+_EXAMPLES = re.compile(rb'"examples":\[((?:[0-9]{1,16},?)+)\]')
+_UPDATED = re.compile(rb'"updated":"([01]*)"')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Stretch:
+    """Steps in which one admission table was in force, as places among the steps on record."""
+
+    places: slice
+    admitted: Flags  # C L
+
+
+class Presence:
+    """The steps of a run in memory: S steps on record, C classes, L layers.
+
+    Building it reads the ledger once. Raises `LedgerError` for one that is damaged, and as reading the run's own copy
+    of its policy does.
+    """
+
+    def __init__(self, run: RunLedger) -> None:
+        self.run = run
+        self.policy: RoutingPolicy | None = read_policy(run)
+        self.recipe = _recipe(run)  # None: no recipe is on record that is the genesis'
+        self.absent = Target()
+        if self.recipe is not None and ROUTING in self.recipe.methods:
+            self.absent = left_out(self.recipe)
+        self.examples, self.updated = _read_steps(run)
+        self.examples[:, [run.class_(path) for path in self.absent.classes if path in run.genesis.classes]] = 0
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The tables, in order. Without a policy every class is admitted to every layer."""
+        run = self.run
+        if run.genesis.policy is None:
+            everything = np.ones((len(run.genesis.classes), len(run.genesis.layers)), bool)
+            return (Stretch(places=slice(0, len(self.examples)), admitted=everything),)
+        return tuple(
+            Stretch(places=slice(each.first - run.begins, each.stop - run.begins), admitted=each.weights > 0)
+            for each in tables(run)
+        )
+
+    @cached_property
+    def tags(self) -> TagRows:
+        """The run's tag table. Raises `LedgerError` or `ProvenanceError` where it is not the one that was signed."""
+        return read_tag_rows(self.run)
+
+    def rows_of(self, target: Target) -> NDArray[np.int64]:
+        """The rows of the tag table that are in a target, ascending. Raises `LedgerError` for what the table lacks."""
+        tags, known = self.tags, self.run.genesis.classes
+        for name in target.authorities:
+            if name not in tags.authorities:
+                raise LedgerError(unknown("authority", name, tags.authorities))
+        beyond = [row for row in target.records if row >= len(tags.classes)]
+        if beyond:
+            raise LedgerError(f"record {beyond[0]}: the tag table has {len(tags.classes)} rows, counted from 0")
+        chosen = [known.index(path) for path in target.classes if path in known]
+        parts = [np.flatnonzero(np.isin(tags.classes, chosen)), np.array(target.records, np.int64)]
+        return np.unique(np.concatenate([*parts, *(tags.vouched_by(name) for name in target.authorities)]))
+
+    def of_rows(self, rows: NDArray[np.int64]) -> Counts:
+        """How many of these rows of the tag table were in the batch of each step, S C by their class.
+
+        Where the slots of a segment are not here any more, every example of their classes may be one of them.
+        """
+        run, nowhere = self.run, len(self.run.genesis.classes)
+        classes = self.tags.classes
+        wanted = np.zeros(len(classes), bool)
+        wanted[rows] = classes[rows] != nowhere
+        wanted[self.rows_of(self.absent)] = False
+        found = np.zeros_like(self.examples)
+        mine = np.unique(classes[wanted])
+        for segment in run.segments():
+            steps = tuple(run.read_steps(segment.steps))
+            slots = read_rows(run, segment, steps)
+            for at, placed in enumerate(steps):
+                place = placed.entry.step - run.begins
+                if slots is None:
+                    found[place, mine] = self.examples[place, mine]
+                else:
+                    here = slots[at][slots[at] < len(classes)]  # behind the table: without a tag, and never read
+                    np.add.at(found[place], classes[here[wanted[here]]], 1)
+        return np.minimum(found, self.examples)
+
+
+def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
+    """How many examples of each class each step had, S C, and which layers it changed, S L.
+
+    Steps are not decoded: a run has many, and all classes of all runs are asked about.
+    """
+    places = {index: place for place, index in enumerate(run.outline.steps[run.begins :])}
+    examples = np.zeros((len(places), len(run.genesis.classes)), np.int64)
+    updated = np.zeros((len(places), len(run.genesis.layers)), bool)
+    for index, leaf in enumerate(run.ledger.entries()):
+        place = places.get(index)
+        if place is None:
+            continue
+        counts, flags = _EXAMPLES.search(leaf), _UPDATED.search(leaf)
+        here = counts[1].split(b",") if counts else []
+        if len(here) != examples.shape[1] or flags is None or len(flags[1]) != updated.shape[1]:
+            raise LedgerError(f"entry {index}: a step of other classes or layers than the genesis lists")
+        examples[place] = [int(count) for count in here]
+        updated[place] = np.frombuffer(flags[1], np.uint8) == ord("1")
+    return examples, updated
+
+
+def _recipe(run: RunLedger) -> RunRecord | None:
+    """What the run is, as `run.json` says; None where that is not what the genesis names, or not there."""
+    path = run.run / rundir.RUN
+    if not path.exists():
+        return None
+    found = records.read(RunRecord, path)
+    return found if digest(found.identity) == run.genesis.recipe else None
+
+
+def read_record(run: RunLedger) -> RunRecord:
+    """`run.json` of a run. Raises `RunError` where there is none, or it is of another run than the ledger."""
+    path = run.run / rundir.RUN
+    if not path.exists():
+        raise RunError(f"{run.run}: the ledger of a loop of somebody's own: no recipe says how it was trained")
+    found = records.read(RunRecord, path)
+    if digest(found.identity) != run.genesis.recipe:
+        raise RunError(f"{path}: names another recipe than the first entry of the ledger beside it")
+    return found
