@@ -11,6 +11,7 @@ import explorer
 from explorer.cli import (
     authority,
     conform,
+    delete,
     ledger,
     notebooks,
     policy,
@@ -65,6 +66,7 @@ results.register(app)
 ledger.register(app)
 trace.register(app)
 conform.register(app)
+delete.register(app)
 taxonomy.register(app)
 policy.register(app)
 tags.register(app)

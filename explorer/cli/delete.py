@@ -2,7 +2,10 @@
 
 import typer
 
+from explorer.cli.delete_evidence import evidence
+
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(name="delete", help="Delete what a model learned from some examples, and prove it.")
+    group.command("evidence")(evidence)
     app.add_typer(group)
