@@ -6,7 +6,7 @@ behind it, and ends with the same bits as a run that nobody disturbed.
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from explorer.engine.method import Saving
 from explorer.engine.metrics import MetricsWriter
 from explorer.records import Timings, from_json, record, to_json
 
+MODEL = "model/"  # before the names of parameters and buffers in `Loop.tensors`
 CHECKPOINT_SECONDS = 10.0  # at most this much work is lost; runs shorter than that never write one
 LOSS_POINTS = 200  # lines of training loss in `metrics.jsonl`, about
 FLUSH_POINTS = 50  # as many losses stay on the device at most: reading one makes the program wait for it
@@ -75,14 +76,23 @@ def _found_out(loop: Loop) -> dict[str, float]:
 
 def state_digest(loop: Loop) -> str:
     """SHA-256 over the model's parameters and buffers: names, types, shapes and bytes, in the order of names."""
+    return model_digest({name: tensor for name, tensor in loop.tensors().items() if name.startswith(MODEL)})
+
+
+def model_digest(tensors: Mapping[str, Tensor]) -> str:
+    """The same of these tensors, whose names begin with `model/`."""
     total = hashlib.sha256()
-    for name, tensor in sorted(loop.tensors().items()):
-        if name.startswith("model/"):
-            plain = tensor.cpu().contiguous()
-            header = f"{name}|{plain.dtype}|{tuple(plain.shape)}|{plain.numel() * plain.element_size()}\n"
-            total.update(header.encode())
-            total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.cpu().contiguous()
+        header = f"{name}|{plain.dtype}|{tuple(plain.shape)}|{plain.numel() * plain.element_size()}\n"
+        total.update(header.encode())
+        total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
     return total.hexdigest()
+
+
+def metrics_bytes(checkpoint: Checkpoint) -> int:
+    """How much of `metrics.jsonl` was written when the checkpoint was. Raises `RunError` for a damaged one."""
+    return from_json(_Before, checkpoint.plain, where=f"checkpoint of step {checkpoint.step}").offset
 
 
 @record

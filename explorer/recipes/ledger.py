@@ -2,7 +2,8 @@
 
 The trainer's key signs it under the trainer's name and the run's: `example.com/trainer/<run id>`. The first entry names
 by digest what the run is made of; as its recipe it names the whole identity in `run.json`: recipe, budget, seed, data,
-machine, versions and documents. Environment and code are those that the run began with.
+machine, versions and documents. Environment and code are those that the run began with. A run that a deletion made
+begins where it went on from another one, which it names as its parent (recorded/origin.py).
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from explorer import rundir
 from explorer.canonical import canonical, digest
 from explorer.engine.loop import Loop
 from explorer.entries.fields import Blob
-from explorer.entries.run import Genesis, Sources
+from explorer.entries.run import Genesis, Parent, Sources
 from explorer.errors import RunError
 from explorer.governance.credentials import Credentials, quarantine_json
 from explorer.governance.digests import training_state
@@ -35,6 +36,7 @@ from explorer.provenance.trust import Trust
 from explorer.recipes import machine
 from explorer.recipes.governed import credentials
 from explorer.recipes.recipe import Recipe
+from explorer.recorded.origin import Origin, read_origin
 from explorer.records import RunRecord
 
 RECORDER = "recorder"
@@ -128,7 +130,7 @@ def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials) ->
 def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Genesis:
     environment = (run / rundir.ENVIRONMENT).read_bytes()
     named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
-    session = loop.state.resource(Session)
+    session, origin = loop.state.resource(Session), read_origin(run)
     return Genesis(
         run=record.run_id,
         recipe=digest(record.identity),
@@ -145,11 +147,16 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Ge
         initial=training_state(loop.state, step=0).parameters,
         classes=found.classes,
         layers=tuple(layer.name for layer in session.layers),
-        begins=0,
-        start=None,
-        parents=(),
+        begins=0 if origin is None else origin.begins,
+        start=None if origin is None else origin.state,
+        parents=() if origin is None else (parent_of(origin),),
         blobs={},
     )
+
+
+def parent_of(origin: Origin) -> Parent:
+    """The run that a deletion goes on from, as the new ledger names it."""
+    return Parent(kind="deletion", ledger=origin.ledger, model=None, attestation=None, admitted={})
 
 
 def _sha256(content: bytes) -> str:
