@@ -67,7 +67,8 @@ def run(
     """Train one run, or train a recorded one again and compare it with its record bit for bit.
 
     A recipe file holds task, train and methods as a sweep specification does, and may hold name, budget (1.0), seed
-    (0), threads (1) and governance: a directory of signed documents.
+    (0), threads (1), governance: a directory of signed documents, and start: a model with its attestation, and which
+    of its classes are let in.
     """
     from explorer import records
     from explorer.recipes.run import execute
@@ -99,10 +100,14 @@ def begin(planned: "Planned", directory: Path) -> None:
     from explorer.governance.documents import keep
     from explorer.recipes.ledger import is_recorded
     from explorer.recipes.run import recipe_of
+    from explorer.recipes.start import keep_start, kept_in, start_in
 
     if planned.documents is not None:
         if is_recorded(recipe_of(planned.record)):
             provide_passphrase(planned.documents.trainer)
+        start = start_in(planned.record)
+        if start is not None:
+            keep_start(planned.start or kept_in(planned.documents, start), start, directory)
         keep(planned.documents, directory)
     if not (directory / rundir.RUN).exists():
         records.write(directory / rundir.RUN, planned.record)

@@ -77,6 +77,7 @@ class Setting:
     precision: Precision = "fp32"
     microbatch_size: int | None = None  # rows of one pass; None: the whole share
     resources: Mapping[type, Any] = field(default_factory=dict)  # for the methods: see `State.resources`
+    begin: Callable[[nn.Module], None] = lambda model: None  # gives the changed model other values than drawn ones
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class Loop:
             recompute=self._recompute,
         )
         self.call("change_model")
+        setting.begin(setting.model)
         self._gradients = Gradients(setting.model)
         self._trainable = frozenset(self._gradients.parameters)
         self.state.regions = self._build_regions()

@@ -14,6 +14,7 @@ from explorer.governance.credentials import Credentials, check
 from explorer.governance.documents import Documents, read_documents
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
+from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.methods import GOVERNED
 from explorer.recipes.recipe import Recipe
 
@@ -80,6 +81,12 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None  # whoever reads it says why
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def sealed_of(recipe: Recipe, documents: Documents, data: Path | None) -> tuple[SealedRegion, ...]:
+    """The sealed regions that the policy asks for; none where nothing is routed."""
+    routing = credentials(recipe, documents, data).routing
+    return () if routing is None else routing.policy.sealed
 
 
 def session_of(found: Credentials) -> Session:

@@ -32,10 +32,12 @@ from explorer.provenance.private import PASSPHRASE
 from explorer.provenance.require import check_signer
 from explorer.provenance.roles import Role
 from explorer.provenance.times import format_time
+from explorer.provenance.routing import confidential
 from explorer.provenance.trust import Trust
 from explorer.recipes import machine
 from explorer.recipes.governed import credentials
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.start import start_in
 from explorer.recorded.origin import Origin, read_origin
 from explorer.records import RunRecord
 
@@ -117,7 +119,13 @@ def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials) ->
     and why. Raises `LedgerError` for the ledger of another run."""
     contents = {} if not found.quarantine else {QUARANTINE: canonical(quarantine_json(found.quarantine))}
     blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
-    journal = Journal.open(run, genesis=replace(genesis, blobs=blobs), signer=signer, leaves=found.leaves)
+    journal = Journal.open(
+        run,
+        genesis=replace(genesis, blobs=blobs),
+        signer=signer,
+        leaves=found.leaves,
+        confidential=confidential(found.routing, genesis.classes),
+    )
     try:
         for content in contents.values():
             write_blob(journal.directory, content)
@@ -130,7 +138,7 @@ def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials) ->
 def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Genesis:
     environment = (run / rundir.ENVIRONMENT).read_bytes()
     named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
-    session, origin = loop.state.resource(Session), read_origin(run)
+    session, origin, start = loop.state.resource(Session), read_origin(run), start_in(record)
     return Genesis(
         run=record.run_id,
         recipe=digest(record.identity),
@@ -149,7 +157,7 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Ge
         layers=tuple(layer.name for layer in session.layers),
         begins=0 if origin is None else origin.begins,
         start=None if origin is None else origin.state,
-        parents=() if origin is None else (parent_of(origin),),
+        parents=(*([] if start is None else [start.parent]), *([] if origin is None else [parent_of(origin)])),
         blobs={},
     )
 

@@ -18,6 +18,7 @@ from explorer.governance.session import Session
 from explorer.recipes import machine
 from explorer.recipes.governed import credentials, refuse_governed, session_of
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.start import Start, identity_of
 from explorer.records import RunRecord
 
 MAX_STEPS = 10**7
@@ -70,8 +71,9 @@ def plan_run(
     threads: int,
     data: Path | None,
     documents: Documents | None = None,
+    start: Start | None = None,
 ) -> RunRecord:
-    """The record of a run on this machine; `documents` govern it.
+    """The record of a run on this machine; `documents` govern it, and it begins with the model of `start`.
 
     Raises `RecipeError` for a budget that leaves no step, or too many, and for governed methods without documents;
     `ProvenanceError` for documents or examples that are not to be believed.
@@ -98,6 +100,7 @@ def plan_run(
         refuse_governed(recipe)
     else:
         common["governance"] = credentials(recipe, documents, data).identity
+    common |= identity_of(start)
     identity = {**common, "ssr": ssr, "seed": seed}
     model, source = recipe.model.name, recipe.dataset.name
     return RunRecord(

@@ -28,10 +28,11 @@ from explorer.errors import RunError
 from explorer.governance.documents import Documents, read_copies
 from explorer.recipes import machine
 from explorer.recipes.finished import write_finished
-from explorer.recipes.governed import credentials, given
+from explorer.recipes.governed import credentials, given, sealed_of
 from explorer.recipes.ledger import is_recorded, keep_environment, recording
 from explorer.recipes.plan import plan_run, total_steps
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.start import begin_with, initial_tensors, start_in
 from explorer.records import ResultRecord, RunRecord
 
 WARMUP_STEPS = 3
@@ -68,6 +69,8 @@ def build_loop(
     machine.fix_bits(threads=record.hardware.threads)
     dataset = load(recipe.dataset, data)
     resources, typing = given(recipe, documents, data)
+    initial = initial_tensors(record, recipe, documents, dataset)
+    regions = () if documents is None else sealed_of(recipe, documents, data)
     device = machine.device()
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
@@ -85,6 +88,7 @@ def build_loop(
         precision=recipe.numbers.precision,
         microbatch_size=recipe.numbers.microbatch_size,
         resources=resources,
+        begin=lambda model: begin_with(model, initial, regions) if initial else None,
     )
     return Loop(setting, recipe.methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False))
 
@@ -185,6 +189,7 @@ def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents:
         threads=record.hardware.threads,
         data=data,
         documents=documents,
+        start=start_in(record),
     )
     for field in dataclasses.fields(RunRecord):
         found, expected = getattr(record, field.name), getattr(planned, field.name)

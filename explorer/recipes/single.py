@@ -7,16 +7,21 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from explorer.data.sources import load
 from explorer.errors import RecipeError, unknown
 from explorer.governance.documents import Documents
 from explorer.recipes.choice import check
-from explorer.recipes.governed import documents_of
+from explorer.recipes.governed import documents_of, sealed_of
 from explorer.recipes.plan import plan_run, rehearse
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.start import Start, StartFrom, check_fit, start_of
+from explorer.recorded.attested import ModelPlace
+from explorer.recorded.model_file import read_card
 from explorer.records import RunRecord
 
 SWEEP = "single"  # the directory that single runs share
 RECIPE_KEYS = ("task", "train", "methods")
+START = "start"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,10 +36,11 @@ class Single:
 
 
 class Planned(NamedTuple):
-    """A run, and the documents that govern it."""
+    """A run, the documents that govern it, and the model that it begins with."""
 
     record: RunRecord
     documents: Documents | None
+    start: ModelPlace | None = None
 
 
 def plan_single(
@@ -45,13 +51,13 @@ def plan_single(
     `beside` is the directory of the file, from which it names others; `governance` holds instead of the one it names.
     Raises `RecipeError` that starts with `where`, and `ProvenanceError` for documents that are not to be believed.
     """
-    keys = (*RECIPE_KEYS, *(field.name for field in fields(Single)))
+    keys = (*RECIPE_KEYS, *(field.name for field in fields(Single)), START)
     if not isinstance(content, Mapping):
         raise RecipeError(f"{where}: found {type(content).__name__}, expected a mapping with {', '.join(keys)}")
     for key in content:
         if key not in keys:
             raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
-    options = {key: value for key, value in content.items() if key not in RECIPE_KEYS}
+    options = {key: value for key, value in content.items() if key not in (*RECIPE_KEYS, START)}
     single = check(Single, {"name": name, **options}, where=where)
     recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
     if governance is None and single.governance is not None:
@@ -59,6 +65,7 @@ def plan_single(
     try:
         documents = documents_of(recipe, governance, now=now)
         rehearse(recipe, data=data, documents=documents)
+        place, start = _start(content.get(START), recipe, documents, data=data, beside=beside)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from error
     record = plan_run(
@@ -71,5 +78,23 @@ def plan_single(
         threads=single.threads,
         data=data,
         documents=documents,
+        start=start,
     )
-    return Planned(record=record, documents=documents)
+    return Planned(record=record, documents=documents, start=place)
+
+
+def _start(
+    content: Any, recipe: Recipe, documents: Documents | None, *, data: Path | None, beside: Path
+) -> tuple[ModelPlace | None, Start | None]:
+    """The model that the run is to begin with, believed and built as the recipe's."""
+    if content is None:
+        return None, None
+    asked = check(StartFrom, content, where=START)
+    if documents is None:
+        raise RecipeError(
+            f"{START}: a model is believed by a trust file, and there is none: expected 'governance: DIR'"
+        )
+    place = ModelPlace.of(beside / asked.model)
+    found = start_of(place, asked.admit, documents=documents, regions=sealed_of(recipe, documents, data))
+    check_fit(read_card(place.card), recipe, load(recipe.dataset, data), where=str(place.card))
+    return place, found

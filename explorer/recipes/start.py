@@ -1,0 +1,223 @@
+"""Beginning with a model that somebody else trained: its record is checked, and what of it is let in is said.
+
+In a recipe file, beside `governance`:
+
+    start:
+      model: ../base/model         # model.safetensors, model.json, attestation.json
+      admit: {open: 1, licensed/news: 0.5}
+
+Every class that the model was trained on, or that models before it were, needs a weight: that of the longest branch
+here that it lies in. A weight says how far whoever trains on answers for the class; it stands in the new run's first
+entry, and consumers of the new model decide by it. It scales nothing: what was learned cannot be let in by halves. 0 is
+for classes that are not in what is taken over: those that only trained sealed regions which this run does not have.
+
+The run keeps the model, its card and its attestation below `governance/parents/`, named by the attestation's digest, so
+that it can be resumed, repeated and audited without the place where they came from.
+"""
+
+import logging
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from explorer import rundir
+from explorer.data.dataset import Dataset
+from explorer.entries.fields import Digest, LedgerState, write_float
+from explorer.entries.run import Parent
+from explorer.errors import RecipeError, RunError, unknown
+from explorer.governance.documents import Documents
+from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.branches import covers
+from explorer.provenance.intervals import Share
+from explorer.provenance.model_attestation import Attested, ClassClaim
+from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.trust import parse_trust
+from explorer.recipes.choice import written
+from explorer.recipes.recipe import Recipe
+from explorer.recorded.attested import ModelPlace, read_attested
+from explorer.recorded.model_file import ModelCard, read_card
+from explorer.recorded.tensors import owner_of
+from explorer.records import RunRecord
+from explorer.schema import from_json, record, to_json
+
+KEY = "start"  # in a run's identity
+PARENTS = "parents"  # below `governance/`
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartFrom:
+    """What a recipe file says."""
+
+    model: Annotated[str, Field(min_length=1, max_length=4000)]  # a directory, seen from the file
+    admit: dict[ClassPath, Share]  # weights, by branch
+
+
+@record
+class Start:
+    """What a run's identity says: the model by digest, its ledger, and what of it is let in."""
+
+    model: Digest
+    attestation: Digest
+    ledger: LedgerState
+    admitted: dict[ClassPath, Share]  # by class
+    left_out: tuple[str, ...]  # sealed regions of the model that are not taken over
+
+    @property
+    def parent(self) -> Parent:
+        """As the first entry of the ledger names it."""
+        admitted = {path: write_float(weight) for path, weight in sorted(self.admitted.items())}
+        return Parent(
+            kind="model", ledger=self.ledger, model=self.model, attestation=self.attestation, admitted=admitted
+        )
+
+
+def start_of(
+    place: ModelPlace, admit: Mapping[str, float], *, documents: Documents, regions: Collection[SealedRegion]
+) -> Start:
+    """The model in this place as a start, for a run with these sealed regions.
+
+    Raises `ProvenanceError` for a model that the trust file of `documents` does not believe, and `RecipeError` for a
+    class that is not let in, or is let in and is not there.
+    """
+    found, card = _believed(place, documents), read_card(place.card)
+    left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
+    ledger = found.value.ledger
+    return Start(
+        model=found.model,
+        attestation=found.digest,
+        ledger=LedgerState(origin=ledger.origin, size=ledger.size, root=ledger.root),
+        admitted=_admitted(found, admit, [region for region in card.sealed if region.name in left_out]),
+        left_out=left_out,
+    )
+
+
+def start_in(run: RunRecord) -> Start | None:
+    """The start that a run's identity names; None: it begins with drawn weights."""
+    if KEY not in run.identity:
+        return None
+    return from_json(Start, run.identity[KEY], where=f"run {run.run_id}: {KEY}", error=RunError)
+
+
+def identity_of(start: Start | None) -> dict[str, Any]:
+    """What it adds to a run's identity."""
+    return {} if start is None else {KEY: to_json(start)}
+
+
+def kept_in(documents: Documents, start: Start) -> ModelPlace:
+    """Where the run that these documents are copies for keeps what it begins with."""
+    name = documents.where / PARENTS / start.attestation
+    return ModelPlace(
+        model=name.with_suffix(".safetensors"),
+        card=name.with_suffix(".card.json"),
+        attestation=name.with_suffix(".json"),
+    )
+
+
+def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
+    """Copy the model into the run's directory, its attestation last. Raises `RunError` if the disk refuses."""
+    to = run / rundir.GOVERNANCE / PARENTS / start.attestation
+    if to.with_suffix(".json").exists():
+        return
+    for source, suffix in ((place.model, ".safetensors"), (place.card, ".card.json"), (place.attestation, ".json")):
+        target = to.with_suffix(suffix)
+        temporary = target.with_name(f".{target.name}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, temporary)
+            temporary.replace(target)
+            rundir.flush_directory(target.parent)
+        except OSError as error:
+            raise RunError(f"cannot copy {source} to {target}: {error.strerror or error}") from error
+
+
+def initial_tensors(run: RunRecord, recipe: Recipe, documents: Documents | None, dataset: Dataset) -> dict[str, Tensor]:
+    """The tensors that the run begins with in place of drawn ones, by name; none for a run of its own.
+
+    The copy in the run's directory is checked as the model was. Raises `RunError` for another model than the run was
+    planned with, and for one that was built otherwise; `ProvenanceError` for one that is not believed.
+    """
+    start = start_in(run)
+    if start is None:
+        return {}
+    if documents is None:
+        raise RunError(f"run {run.run_id}: begins with a model, and nothing governs it")
+    place = kept_in(documents, start)
+    found, card = _believed(place, documents), read_card(place.card)
+    if (found.model, found.digest) != (start.model, start.attestation):
+        raise RunError(f"{place.model}: not the model that run {run.run_id} was planned with")
+    check_fit(card, recipe, dataset, where=str(place.card))
+    for region in start.left_out:
+        log.warning("sealed region %r of the model is not taken over", region)
+    gone = [region for region in card.sealed if region.name in start.left_out]
+    return {name: tensor for name, tensor in load_file(place.model).items() if owner_of(name, gone) is None}
+
+
+def begin_with(model: nn.Module, tensors: Mapping[str, Tensor], regions: Sequence[SealedRegion]) -> None:
+    """Give the model these values; only sealed regions keep what was drawn for them. Raises `RunError` for others."""
+    mine = dict(model.named_parameters()) | dict(model.named_buffers())
+    fresh = {name for name in mine if name not in tensors and owner_of(name, regions) is None}
+    for name in sorted(fresh | (tensors.keys() - mine.keys())):
+        where, there = ("the recipe's model", "the one that it begins with")[:: 1 if name in fresh else -1]
+        raise RunError(f"{name}: {where} has it, {there} has not")
+    for name, tensor in tensors.items():
+        like = mine[name]
+        if tensor.shape != like.shape or tensor.dtype != like.dtype:
+            raise RunError(
+                f"{name}: found {tensor.dtype} {tuple(tensor.shape)}, expected {like.dtype} {tuple(like.shape)}"
+            )
+        like.data.copy_(tensor)
+
+
+def check_fit(card: ModelCard, recipe: Recipe, dataset: Dataset, *, where: str) -> None:
+    """Raise `RunError` unless the recipe's model is built as this one was."""
+    pairs: dict[str, tuple[Any, Any]] = {
+        "model": (card.model, written(recipe.model)),
+        "example_shape": (card.example_shape, dataset.example_shape),
+        "classes": (card.classes, dataset.classes),
+    }
+    for name, (there, here) in pairs.items():
+        if there != here:
+            raise RunError(f"{where}: {name}: the model has {there!r:.200}, the recipe asks for {here!r:.200}")
+
+
+def _believed(place: ModelPlace, documents: Documents) -> Attested:
+    trust = parse_trust(documents.trust, where=str(documents.where))
+    return read_attested(place, trust=trust, now=documents.judged)
+
+
+def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[SealedRegion]) -> dict[str, float]:
+    """The weight of every class that the model or one before it was trained on."""
+    inherited = {path for parent in found.value.parents for path, weight in parent.admitted.items() if weight > 0}
+    claims = {claim.path: claim for claim in found.value.classes if claim.trained}
+    paths = sorted(inherited | claims.keys())
+    for branch in admit:
+        if not any(covers(branch, path) for path in paths):
+            raise RecipeError(f"start: admit: {unknown('class of the model', branch, paths)}")
+    weights = {}
+    for path in paths:
+        branch = max((each for each in admit if covers(each, path)), key=len, default=None)
+        if branch is None:
+            raise RecipeError(
+                f"start: admit: the model was trained on {path}, and nothing is said of it; expected a weight"
+            )
+        here = path in inherited or not _lies_in(claims[path], gone)
+        if here and not admit[branch]:
+            raise RecipeError(
+                f"start: admit: {path}: found weight 0, and the model was trained on it: expected a weight above 0,"
+                " or a model from which it was deleted"
+            )
+        weights[path] = admit[branch] if here else 0.0
+    return weights
+
+
+def _lies_in(claim: ClassClaim, regions: Sequence[SealedRegion]) -> bool:
+    """Whether all that a class trained is in these regions."""
+    return all(region_of(regions, each.layer) is not None for each in claim.trained)

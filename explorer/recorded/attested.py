@@ -1,0 +1,67 @@
+"""A model with its attestation, believed: who signed it, that it is about these files, the quorum of its checkpoint.
+
+This is what everybody checks who goes on from a model, before anything else. The ledger itself is not looked at here:
+who has it can hold every claim against it (`explorer.release`).
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import note, rundir
+from explorer.errors import LedgerError, NoteError, ProvenanceError
+from explorer.ledger.quorum import Judgement, judge
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.model_attestation import CARD, MODEL, Attested, ModelAttestation, open_model
+from explorer.provenance.trust import Trust
+from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.model_file import ModelFile
+
+ATTESTATION = "attestation.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelPlace:
+    """Where a model, its card and its attestation are."""
+
+    model: Path
+    card: Path
+    attestation: Path
+
+    @classmethod
+    def of(cls, directory: Path) -> "ModelPlace":
+        """In the directory that one ships."""
+        return cls(model=directory / MODEL, card=directory / CARD, attestation=directory / ATTESTATION)
+
+
+def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
+    """The attestation of a model. Raises `ProvenanceError` unless the trust file believes it, it is about these files,
+    and the checkpoint in it has the quorum that the trust file asks for."""
+    content = rundir.read_bytes(place.attestation, max_bytes=MAX_BYTES, error=ProvenanceError)
+    found = open_model(content, trust=trust, now=now, where=str(place.attestation))
+    card = rundir.read_bytes(place.card, max_bytes=rundir.MAX_JSON_BYTES, error=ProvenanceError)
+    digests = {place.model: (ModelFile(place.model).sha256, found.model)}
+    digests[place.card] = hashlib.sha256(card).hexdigest(), found.card
+    for path, (here, attested) in digests.items():
+        if here != attested:
+            raise ProvenanceError(
+                f"{path}: not the file that {place.attestation.name} is about: found {here}, expected {attested}"
+            )
+    check_checkpoint(found.value, trust=trust, now=now, where=str(place.attestation))
+    return found
+
+
+def check_checkpoint(value: ModelAttestation, *, trust: Trust, now: int, where: str) -> Judgement:
+    """Why the checkpoint in an attestation is believed. Raises `ProvenanceError` if not, or if it is another one."""
+    try:
+        signed = note.parse(value.checkpoint.encode())
+        judged = judge(signed, anchor=anchor_of_trust(trust, origin=value.ledger.origin), now=now)
+    except (NoteError, LedgerError) as error:
+        raise ProvenanceError(f"{where}: checkpoint: {error}") from error
+    named = value.ledger.origin, value.ledger.size, value.ledger.root
+    found = judged.checkpoint.origin, judged.checkpoint.size, judged.checkpoint.root.hex()
+    if found != named:
+        raise ProvenanceError(
+            f"{where}: checkpoint: of {found[0]} at {found[1]} entries; expected {named[0]} at {named[1]}"
+        )
+    return judged
