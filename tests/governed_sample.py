@@ -5,6 +5,7 @@ its classes one trains everywhere, one half as strongly, one late and above the 
 alone, and one nowhere. Some examples nobody vouches for.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.roles import Role
-from explorer.provenance.routing import bind
+from explorer.provenance.routing import bind, confidential
 from explorer.provenance.sealed import SealedRegion, with_adapters
 from explorer.provenance.signed import Kind, sign_document
 from explorer.provenance.tags_parquet import Row, write_table
@@ -49,14 +50,20 @@ SIMULATED = tuple(f"simulated/class-{number:02d}" for number in range(5))
 class Sample:
     """What is recorded. `classes` stand in the order of their roles above; `layers` are the model's."""
 
-    def __init__(self, classes: tuple[str, ...] = CLASSES, layers: tuple[str, ...] = LAYERS) -> None:
+    def __init__(
+        self,
+        classes: tuple[str, ...] = CLASSES,
+        layers: tuple[str, ...] = LAYERS,
+        *,
+        confidential: tuple[str, ...] = (),
+    ) -> None:
         self.classes = classes
         self.taxonomy = _taxonomy(classes)
         self.trust = _trust(classes)
-        self.policy = _policy(classes, self.taxonomy)
+        self.policy = replace(_policy(classes, self.taxonomy), confidential=confidential)
         self.layers = with_adapters(self.policy.sealed, depths_of(layers))
-        routing = bind(self.policy, self.taxonomy, where="policy.json")
-        self.admissions = Admissions(routing, classes=classes, layers=self.layers)
+        self.routing = bind(self.policy, self.taxonomy, where="policy.json")
+        self.admissions = Admissions(self.routing, classes=classes, layers=self.layers)
         self.own = np.random.default_rng(3).normal(size=(len(classes), len(self.layers), 24))
 
     def admission(self, step: int) -> Admission:
@@ -124,7 +131,8 @@ def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | No
     records.write(directory / rundir.RUN, record)
     genesis, leaves = _govern(directory, sample, record.run_id)
     signer = Signer(name=f"example.com/{record.run_id}", algorithm=Algorithm.ED25519, private_key=private(TRAINER))
-    with Journal.open(directory, genesis=genesis, signer=signer, leaves=leaves) as journal:
+    sealed = confidential(sample.routing, sample.classes)
+    with Journal.open(directory, genesis=genesis, signer=signer, leaves=leaves, confidential=sealed) as journal:
         names = [layer.name for layer in sample.layers]
         journal.begin(0, state(names, 0))
         for step in range(steps):

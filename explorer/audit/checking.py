@@ -8,7 +8,7 @@ import numpy as np
 
 from explorer.entries.numbers import share_terms
 from explorer.recorded.run_ledger import RunLedger, Segment
-from explorer.recorded.segments import read_numbers
+from explorer.recorded.segments import missing_words, read_numbers
 from explorer.store.spool import segment_sums
 
 COLUMNS = ("steps", "examples", "share_num", "share_den", "update_num", "update_sq", "exact_num")
@@ -55,8 +55,7 @@ def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
         steps = f"steps {segment.first} to {segment.stop - 1}"
         numbers = read_numbers(run, segment)
         if numbers.missing or numbers.joint is None:
-            gone = f"{', '.join(numbers.missing)} not here" if numbers.missing else "nothing was measured"
-            unread.append(f"{steps}: {gone}")
+            unread.append(f"{steps}: {missing_words(numbers.missing) or 'nothing was measured'}")
             continue
         sums, scales = _sums(run, segment)
         mine = spooled.get(segment.first, {})

@@ -3,42 +3,45 @@
 Those of steps stand a segment at a time and are opened in `segments`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from explorer.entries.run import Decision, Profile
-from explorer.provenance.commitments import commit, derived_salt
-from explorer.provenance.salts import Salts
+from explorer.provenance.commitments import commit
+from explorer.provenance.reading_keys import salt_of
+from explorer.recorded.blobs import Missing
+from explorer.recorded.keys import JOINT, Keys
 from explorer.recorded.run_ledger import Placed, RunLedger
-from explorer.recorded.segments import JOINT
 
 MAX_BYTES = 2**24
 
 
-def open_entries(run: RunLedger, secrets: Salts) -> Iterator[tuple[int, str, str, str]]:
-    """Entry, class path, what was committed, what was found; of every content that is here and has a secret still.
+def open_entries(run: RunLedger, keys: Keys, *, sealed: Callable[[str], None]) -> Iterator[tuple[int, str, str, str]]:
+    """Entry, class path, what was committed, what was found; of every content that is here and has a key. `sealed` is
+    told the name of each blob that does not open.
 
-    Raises `LedgerError` for a blob that is damaged.
+    Raises `LedgerError` for a blob that is damaged or sealed with another key.
     """
     for placed in run.read(run.outline.profiles, Profile):
         contents = {path: (f"numbers/{path}", committed) for path, committed in placed.entry.classes.items()}
         contents[JOINT] = ("joint", placed.entry.joint)
-        yield from _opened(run, placed, contents, secrets)
+        yield from _opened(run, placed, contents, keys, sealed)
     for placed in run.read(run.outline.decisions, Decision):
         contents = {path: (f"evidence/{path}", committed) for path, committed in placed.entry.evidence.items()}
-        yield from _opened(run, placed, contents, secrets)
+        yield from _opened(run, placed, contents, keys, sealed)
 
 
 def _opened(
     run: RunLedger,
     placed: Placed[Any],
     contents: dict[str, tuple[str, str]],
-    secrets: Salts,
+    keys: Keys,
+    sealed: Callable[[str], None],
 ) -> Iterator[tuple[int, str, str, str]]:
-    names = (*run.genesis.classes, JOINT)
+    step = placed.entry.step
     for path, (name, committed) in contents.items():
-        secret = secrets.of(names.index(path)) if path in names else None
-        content = run.blob(placed, name, max_bytes=MAX_BYTES)
-        if secret is not None and content is not None:
-            salt = derived_salt(secret, kind=placed.entry.KIND, class_path=path, step=placed.entry.step)
-            yield placed.index, path, committed, commit(salt, content).hex()
+        content, key = run.find(placed, name, max_bytes=MAX_BYTES), keys.of(path, placed.entry.KIND, step)
+        if content is Missing.SEALED:
+            sealed(name)
+        elif key is not None and not isinstance(content, Missing):
+            yield placed.index, path, committed, commit(salt_of(key, step), content).hex()

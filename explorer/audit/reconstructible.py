@@ -2,8 +2,9 @@
 
 The entries stand in an order without a gap and come to an end; the end and a state stand behind the last step; every
 step has numbers, and such as can be (geometry.py); everything that an entry names is here and is what its digest says.
-Where the secrets of the classes are here too, every commitment is opened. What was erased, secret and numbers, is
-counted and contradicts nothing: the commitments stay.
+Where the secrets of the classes are here too, every commitment is opened, and otherwise those that the reader was given
+keys for. What was erased, secret and numbers, is counted and contradicts nothing: the commitments stay. What stays
+sealed is held against its digest and size alone, and is said.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,8 +17,10 @@ from explorer.entries.run import End, State
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path, read_blob
+from explorer.recorded.blobs import Missing
+from explorer.recorded.keys import JOINT, Keys, NoKeys, OwnKeys
 from explorer.recorded.run_ledger import RunLedger, Segment
-from explorer.recorded.segments import JOINT, SegmentNumbers, open_commitments, read_secrets
+from explorer.recorded.segments import SegmentNumbers, open_commitments
 
 NAME = "reconstructible"
 SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"
@@ -28,22 +31,21 @@ class Reconstructible:
 
     def __init__(self, run: RunLedger, judgement: Judgement) -> None:
         self._judgement, self._run = judgement, run
-        self._secrets, self._erased = None, frozenset[str]()
+        self._keys: Keys = NoKeys()
+        self._erased = frozenset[str]()
         with judgement.reading():
-            self._secrets = read_secrets(run)
-        if self._secrets is None:
+            self._keys = run.keys
+        if isinstance(self._keys, NoKeys):
             judgement.note("commitments were not opened: the secrets of the classes are not here")
-        else:
-            names = (*run.genesis.classes, JOINT)
-            self._erased = frozenset(name for slot, name in enumerate(names) if self._secrets.of(slot) is None)
+        elif isinstance(self._keys, OwnKeys):
+            self._erased = self._keys.erased
             for name in sorted(self._erased):
                 self._judgement.note(f"{name}: its secret was destroyed, so its numbers are erased")
         with self._judgement.reading():
             check_sequence(self._heads())
         self._ends()
-        if self._secrets is not None:
-            with judgement.reading():
-                self._compare(open_entries(run, self._secrets))
+        with judgement.reading():
+            self._compare(open_entries(run, self._keys, sealed=self._sealed))
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge the steps of a segment."""
@@ -52,9 +54,11 @@ class Reconstructible:
             self._judgement.count("steps")
             if placed.entry.joint is None:
                 self._judgement.contradict(placed.index, f"step {placed.entry.step}: nothing was measured")
-        if self._secrets is not None:
-            with self._judgement.reading(segment.state.index):
-                self._compare(open_commitments(self._run, numbers, self._secrets))
+        for name, why in numbers.missing.items():
+            if why is Missing.SEALED:
+                self._sealed(name)
+        with self._judgement.reading(segment.state.index):
+            self._compare(open_commitments(numbers, self._keys))
         if not numbers.missing:
             with self._judgement.reading(segment.state.index):
                 for placed, step in numbers.by_step():
@@ -70,6 +74,9 @@ class Reconstructible:
             if found != expected:
                 words = f"{path}: its numbers are not those that the entry committed to"
                 self._judgement.contradict(index, words, expected=expected, found=found)
+
+    def _sealed(self, name: str) -> None:
+        self._judgement.note(f"{name}: {Missing.SEALED}; held against its digest and size alone")
 
     def _ends(self) -> None:
         """The end, and a state behind the last step."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.audit.conditions import Judgement
 from explorer.audit.vouched import Rules
-from explorer.entries.numbers import Floats, split_joint
+from explorer.entries.numbers import Floats, decode_joint, split_joint
 from explorer.entries.run import Decision, Step
 from explorer.errors import ExplorerError
 from explorer.provenance.admission import Admission, Admissions
@@ -22,7 +22,7 @@ from explorer.recorded.segments import SegmentNumbers
 
 NAME = "routable"
 SAYS = "every gradient was routable by depth and provenance: what a class may not train, it did not"
-_WEIGHT, _NORM, _DOT = range(3)
+_WEIGHT, _NORM = range(2)
 
 
 class Routable:
@@ -121,16 +121,16 @@ class Routable:
                     found=f"{found[at, _WEIGHT]:g}",
                 )
         denied = found[:, _WEIGHT] == 0
-        for at in np.flatnonzero(denied & found[:, [_NORM, _DOT]].any(axis=1)):
+        for at in np.flatnonzero(denied & (found[:, _NORM] != 0)):
             self._judgement.contradict(
                 placed.index,
                 f"step {step}: {path} is denied {layers[at]}, and has numbers there",
                 expected="exactly 0",
-                found=f"norm {found[at, _NORM]:g}, dot {found[at, _DOT]:g}",
+                found=f"norm {found[at, _NORM]:g}",
             )
 
     def _joint(self, numbers: SegmentNumbers, weights: dict[int, Floats]) -> None:
-        """Inner products with the gradient of a class that was denied are 0."""
+        """Inner products with the gradient of a class that was denied are 0, the update's too."""
         if numbers.joint is None or numbers.missing:
             self._judgement.note("not looked at: inner products of classes, where numbers are missing")
             return
@@ -139,10 +139,11 @@ class Routable:
         with self._judgement.looking():
             parts = split_joint(numbers.joint, layers=numbers.layers, counts=[len(each) for each in having])
             for placed, classes, part in zip(steps, having, parts, strict=True):
-                products = np.frombuffer(part, "<f4").reshape(numbers.layers, -1)[:, 1:]
+                joint = decode_joint(part, layers=numbers.layers, classes=len(classes))
                 denied = weights[placed.entry.step][classes] == 0
                 rows, columns = np.triu_indices(len(classes), 1)
-                for at in np.flatnonzero((products.astype(bool) & (denied[rows] | denied[columns]).T).any(axis=1)):
+                wrong = joint.products.astype(bool) & (denied[rows] | denied[columns]).T
+                for at in np.flatnonzero(wrong.any(axis=1) | (joint.dots.astype(bool) & denied.T).any(axis=1)):
                     self._judgement.contradict(
                         placed.index,
                         f"step {placed.entry.step}: inner products of a class that is denied "

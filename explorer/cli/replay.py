@@ -78,6 +78,8 @@ def _lines(found: "Replayed") -> list[str]:
     lines = [f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}"]
     if found.secrets_missing:
         lines.append(f"  commitments not compared, their secrets are not here: {', '.join(found.secrets_missing)}")
+    if found.sealed_missing:
+        lines.append(f"  numbers not compared, they are sealed with those secrets: {', '.join(found.sealed_missing)}")
     done = f"{found.steps} steps, {found.states} states and {found.blobs} blobs in {found.entries} entries"
     if found.difference is None:
         return [*lines, f"  bit for bit as it is on record: {done}"]

@@ -3,12 +3,16 @@
 Everything is a little-endian IEEE 754 float32. The layers stand in the order of the genesis, the classes in the order
 of `genesis.classes`; only classes that trained in the step have numbers (but see exact mode).
 
-    content of a class      for each layer: weight, norm, dot; and exact, in a run that has exact mode
+    content of a class      for each layer: weight, norm
     joint content           for each layer: |update|^2, then the Gram matrix above its diagonal, row by row:
-                            <0,1> <0,2> ... <1,2> ... over the classes with numbers
+                            <0,1> <0,2> ... <1,2> ..., then the dot of each and, in a run that has exact mode, the
+                            exact of each, over the classes with numbers
 
     weight   factor on the class's gradient G, 0 without one      norm    |G|, after clipping, before the weight
     dot      <weight G, update>                                   exact   <the class's part of the update, update>
+
+What a class has in common with the update is in the joint content, because all classes made the update: who has the norm
+and the dot of one class alone has its inner product with the others.
 
 The diagonal of the Gram matrix is (weight norm)^2. Where the weight is 0 the class was denied: its norm, its dot and
 its place in the Gram matrix are exactly 0. Its `exact` need not be: what it did while it was admitted still moves the
@@ -17,8 +21,8 @@ everywhere where it has no examples. In layers whose update is not split `exact`
 
 Two classes with numbers, one layer, the contents of both and the joint content:
 
-    0000803f 00000040 000080bf    0000003f 0000803f 000000be         1  2  -1       0.5  1  -0.125
-    0000003e 0000803e                                                0.125  0.25
+    0000803f 00000040    0000003f 0000803f         1  2       0.5  1
+    0000003e 0000803e 000080bf 000000be            0.125  0.25  -1  -0.125
 
 A segment is a run of steps. Its content is the contents of its steps, one after the other; the leaves of the steps say
 which of them have the class, and how many classes each has. The content of a class's sketches is 64 numbers for each
@@ -29,6 +33,7 @@ Infinity and NaN are numbers here: a gradient that overflowed is recorded as it 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +43,7 @@ from explorer.errors import LedgerError
 Floats = NDArray[np.float32]
 SKETCH = 64  # numbers of a layer's sketch
 _FLOAT = np.dtype("<f4")
+_COLUMNS = 2  # of a class's content: weight, norm
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -72,6 +78,16 @@ class StepNumbers:
             raise LedgerError("numbers of a step: the weight is 0, and the class has numbers there that are not")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class JointNumbers:
+    """What no single class has of a step. Shapes: k classes with numbers, L layers."""
+
+    updates: Floats  # L: |update|^2
+    products: Floats  # L k(k-1)/2: the Gram matrix above its diagonal
+    dots: Floats  # L k
+    exact: Floats | None  # L k
+
+
 @np.errstate(over="ignore", invalid="ignore")
 def diagonal(weights: Floats, norms: Floats) -> Floats:
     """The diagonal of the Gram matrix, (weight norm)^2, rounded once."""
@@ -88,71 +104,94 @@ def share_terms(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return numerators, numerators.sum(0)
 
 
-def class_bytes(layers: int, *, exact: bool) -> int:
+def class_bytes(layers: int) -> int:
     """The size of one class's content of one step."""
-    return layers * _columns(exact=exact) * _FLOAT.itemsize
+    return layers * _COLUMNS * _FLOAT.itemsize
 
 
-def joint_bytes(layers: int, classes: int) -> int:
+def joint_bytes(layers: int, classes: int, *, exact: bool) -> int:
     """The size of the joint content of a step in which so many classes have numbers."""
-    return layers * (1 + classes * (classes - 1) // 2) * _FLOAT.itemsize
+    products = classes * (classes - 1) // 2
+    return layers * (1 + products + classes + classes * exact) * _FLOAT.itemsize
 
 
 def encode_class(numbers: StepNumbers, place: int) -> bytes:
     """The content of `numbers.classes[place]`."""
-    arrays = [numbers.weights, numbers.norms, numbers.dots] + ([] if numbers.exact is None else [numbers.exact])
-    return np.stack([array[place] for array in arrays], axis=1).astype(_FLOAT).tobytes()
+    return np.stack([numbers.weights[place], numbers.norms[place]], axis=1).astype(_FLOAT).tobytes()
 
 
 def encode_joint(numbers: StepNumbers) -> bytes:
     """The content that no single class has."""
     rows, columns = np.triu_indices(len(numbers.classes), 1)
-    return np.column_stack([numbers.updates, numbers.gram[:, rows, columns]]).astype(_FLOAT).tobytes()
+    by_class = [numbers.dots.T] + ([] if numbers.exact is None else [numbers.exact.T])
+    return np.column_stack([numbers.updates, numbers.gram[:, rows, columns], *by_class]).astype(_FLOAT).tobytes()
 
 
-def decode_class(content: bytes, *, layers: int, exact: bool) -> Floats:
-    """A class's content of one step or of a segment, as steps L columns. Raises `LedgerError` for another size."""
-    return _read(content, class_bytes(layers, exact=exact)).reshape(-1, layers, _columns(exact=exact))
+def decode_class(content: bytes, *, layers: int) -> Floats:
+    """A class's content of one step or of a segment, as steps L 2: weight, norm. Raises `LedgerError` for another
+    size."""
+    return _read(content, class_bytes(layers)).reshape(-1, layers, _COLUMNS)
 
 
-def decode_step(contents: Mapping[int, bytes], joint: bytes, *, layers: int, exact: bool) -> StepNumbers:
+def decode_step(contents: Mapping[int, bytes], joint: bytes, *, layers: int) -> StepNumbers:
     """The numbers of one step from the content of each class that has any, by index, and the joint content.
 
     Raises `LedgerError` for sizes that do not fit and for numbers that no step can have.
     """
-    (numbers,) = decode_segment(contents, joint, steps=[tuple(sorted(contents))], layers=layers, exact=exact)
+    (numbers,) = decode_segment(contents, joint, steps=[tuple(sorted(contents))], layers=layers)
     return numbers
 
 
 def decode_segment(
-    contents: Mapping[int, bytes], joint: bytes, *, steps: Sequence[tuple[int, ...]], layers: int, exact: bool
+    contents: Mapping[int, bytes], joint: bytes, *, steps: Sequence[tuple[int, ...]], layers: int
 ) -> Iterator[StepNumbers]:
     """The numbers of each step of a segment; `steps` says which classes have numbers in it. Raises `LedgerError`."""
-    rows = {index: iter(decode_class(content, layers=layers, exact=exact)) for index, content in contents.items()}
+    rows = {index: iter(decode_class(content, layers=layers)) for index, content in contents.items()}
     joints = split_joint(joint, layers=layers, counts=[len(classes) for classes in steps])
     for classes, of_all in zip(steps, joints, strict=True):
         found = [next(rows.get(index, iter(())), None) for index in classes]
         if any(row is None for row in found):
             raise LedgerError(f"numbers of a segment: a class of {classes!r:.80} has fewer steps than the leaves say")
-        by_class = np.array(found, dtype=np.float32).reshape(len(classes), layers, _columns(exact=exact))
-        yield _step(classes, by_class, of_all, exact=exact)
+        by_class = np.array(found, dtype=np.float32).reshape(len(classes), layers, _COLUMNS)
+        yield _step(classes, by_class, decode_joint(of_all, layers=layers, classes=len(classes)))
     if any(next(left, None) is not None for left in rows.values()):
         raise LedgerError("numbers of a segment: a class has more steps than the leaves say")
 
 
-def split_class(content: bytes, *, layers: int, exact: bool) -> list[bytes]:
+def split_class(content: bytes, *, layers: int) -> list[bytes]:
     """A class's content of a segment, step by step, as it was committed to. Raises `LedgerError`."""
-    size = class_bytes(layers, exact=exact)
+    size = class_bytes(layers)
     _read(content, size)
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 
 def split_joint(content: bytes, *, layers: int, counts: Sequence[int]) -> list[bytes]:
-    """The joint content of a segment, step by step; `counts` says how many classes have numbers in each."""
-    ends = np.cumsum([joint_bytes(layers, count) for count in counts], dtype=np.int64).tolist()
-    if len(content) != (ends[-1] if ends else 0):
-        raise LedgerError(f"joint numbers: found {len(content)} bytes, expected {ends[-1] if ends else 0}")
-    return [content[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    """The joint content of a segment, step by step; `counts` says how many classes have numbers in each. Its size says
+    whether the run has exact mode. Raises `LedgerError` for a size that is neither."""
+    expected = []
+    for exact in (False, True):
+        ends = np.cumsum([0, *(joint_bytes(layers, count, exact=exact) for count in counts)], dtype=np.int64).tolist()
+        if len(content) == ends[-1]:
+            return [content[start:end] for start, end in pairwise(ends)]
+        expected.append(ends[-1])
+    raise LedgerError(
+        f"joint numbers: found {len(content)} bytes, expected {expected[0]}, or {expected[1]} in exact mode"
+    )
+
+
+def decode_joint(content: bytes, *, layers: int, classes: int) -> JointNumbers:
+    """The joint content of a step in which so many classes have numbers. Raises `LedgerError` for another size."""
+    exact = classes > 0 and len(content) == joint_bytes(layers, classes, exact=True)
+    if not exact and len(content) != (size := joint_bytes(layers, classes, exact=False)):
+        raise LedgerError(f"joint numbers of a step: found {len(content)} bytes, expected {size}")
+    numbers = np.frombuffer(content, dtype=_FLOAT).astype(np.float32).reshape(layers, -1)
+    before = 1 + classes * (classes - 1) // 2
+    return JointNumbers(
+        updates=numbers[:, 0].copy(),
+        products=numbers[:, 1:before],
+        dots=numbers[:, before : before + classes],
+        exact=numbers[:, before + classes :] if exact else None,
+    )
 
 
 def encode_sketches(sketches: Floats) -> bytes:
@@ -168,28 +207,23 @@ def decode_sketches(content: bytes, *, layers: int) -> Floats:
     return np.frombuffer(content, dtype=_FLOAT).astype(np.float32).reshape(layers, SKETCH)
 
 
-def _step(classes: tuple[int, ...], by_class: Floats, joint: bytes, *, exact: bool) -> StepNumbers:
-    """One step from its classes' numbers, k L columns, and its joint content."""
+def _step(classes: tuple[int, ...], by_class: Floats, joint: JointNumbers) -> StepNumbers:
+    """One step from its classes' numbers, k L 2, and its joint content."""
     k, layers = by_class.shape[:2]
-    of_all = np.frombuffer(joint, dtype=_FLOAT).astype(np.float32).reshape(layers, -1)
-    weights, norms, dots = (np.ascontiguousarray(by_class[:, :, column]) for column in range(3))
+    weights, norms = (np.ascontiguousarray(by_class[:, :, column]) for column in range(_COLUMNS))
     rows, columns = np.triu_indices(k, 1)
     gram = np.zeros((layers, k, k), dtype=np.float32)
-    gram[:, rows, columns] = gram[:, columns, rows] = of_all[:, 1:]
+    gram[:, rows, columns] = gram[:, columns, rows] = joint.products
     gram[:, range(k), range(k)] = diagonal(weights, norms).T
     return StepNumbers(
         classes=classes,
         weights=weights,
         norms=norms,
-        dots=dots,
+        dots=np.ascontiguousarray(joint.dots.T),
         gram=gram,
-        updates=of_all[:, 0].copy(),
-        exact=np.ascontiguousarray(by_class[:, :, 3]) if exact else None,
+        updates=joint.updates,
+        exact=None if joint.exact is None else np.ascontiguousarray(joint.exact.T),
     )
-
-
-def _columns(*, exact: bool) -> int:
-    return 4 if exact else 3
 
 
 def _read(content: bytes, size: int) -> Floats:

@@ -9,6 +9,9 @@ It knows no training loop. Whoever trains calls, in this order,
         segment                 every so many steps and at the end: their numbers, the state, all of it durable
     end                         once
 
+The numbers of confidential classes are sealed before they are anybody else's, and with them those over several classes
+(provenance/sealing.py); commitments are to what was sealed.
+
 A checkpoint of training may be written only while `settled`: right after `segment`. After a crash the run then begins
 at a state that is on record, and what it executes again is compared (writer.py).
 """
@@ -37,12 +40,17 @@ from explorer.governance.spool import ALL, Spool
 from explorer.governance.writer import Writer
 from explorer.note import Signer
 from explorer.provenance.admission import Admission
-from explorer.provenance.commitments import commit, derived_salt
+from explorer.provenance.commitments import commit
+from explorer.provenance.reading_keys import salt_of
 from explorer.provenance.salts import Salts
+from explorer.provenance.sealing import OVERHEAD, seal
+from explorer.recorded.blobs import class_of
+from explorer.recorded.keys import OwnKeys
 from explorer.recorded.tensors import BLOB as TENSORS
 from explorer.recorded.tensors import Tensors
 
 EVIDENCE = "evidence"  # blobs of a decision: evidence/<class>
+NOTHING = hashlib.sha256(b"").hexdigest()  # stands for what cannot be made without a secret
 WHOLE = "progress [0, 1]"  # the phase of a run without a policy
 
 
@@ -62,7 +70,14 @@ class Journal:
     """Entries of one run, made from numbers."""
 
     def __init__(
-        self, book: Book, *, genesis: Genesis, secrets: Salts, leaves: NDArray[np.uint8], spool: Spool | None
+        self,
+        book: Book,
+        *,
+        genesis: Genesis,
+        secrets: Salts,
+        leaves: NDArray[np.uint8],
+        spool: Spool | None,
+        confidential: frozenset[str],
     ) -> None:
         """Use `open`. `leaves` are the leaf hashes of the tag table, rows x 32; without a spool none is written."""
         if len(secrets) != len(genesis.classes) + 1:
@@ -72,12 +87,22 @@ class Journal:
         if 2 * len(genesis.classes) + 2 > MAX_BLOBS:
             raise LedgerError(f"{len(genesis.classes)} classes; a segment of at most {MAX_BLOBS // 2 - 1} is recorded")
         self.genesis = genesis
-        self._book, self._secrets, self._leaves, self._spool = book, secrets, leaves, spool
-        self._segment = Segment(genesis.classes)
+        self._book, self._leaves, self._spool = book, leaves, spool
+        self._keys = OwnKeys(secrets=secrets, classes=genesis.classes)
+        self._sealed = confidential | {ALL} if confidential else confidential
+        self._segment = Segment(genesis.classes, first=genesis.begins)
 
     @classmethod
-    def open(cls, run: Path, *, genesis: Genesis, signer: Signer, leaves: NDArray[np.uint8]) -> Self:
-        """Begin the ledger in a run's directory, or go on with it.
+    def open(
+        cls,
+        run: Path,
+        *,
+        genesis: Genesis,
+        signer: Signer,
+        leaves: NDArray[np.uint8],
+        confidential: frozenset[str] = frozenset(),
+    ) -> Self:
+        """Begin the ledger in a run's directory, or go on with it. `confidential` classes are sealed.
 
         Raises `LedgerError` if it is another run's, and `ProvenanceError` if the secrets of its classes are gone.
         """
@@ -86,7 +111,14 @@ class Journal:
             raise ProvenanceError(f"{run}: the secret of class {min(gone)!r} was destroyed: the run cannot go on")
         book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
         try:
-            return cls(book, genesis=genesis, secrets=secrets, leaves=leaves, spool=Spool(run, genesis))
+            return cls(
+                book,
+                genesis=genesis,
+                secrets=secrets,
+                leaves=leaves,
+                spool=Spool(run, genesis, confidential=confidential),
+                confidential=confidential,
+            )
         except BaseException:
             book.close()
             raise
@@ -103,7 +135,7 @@ class Journal:
 
     def begin(self, step: int, state: TrainingState) -> None:
         """Go on after so many steps. Raises `LedgerError` if the ledger does not know this state at that step."""
-        self._segment = Segment(self.genesis.classes)
+        self._segment = Segment(self.genesis.classes, first=step)
         recorded = self._book.begin(step)
         if recorded is not None and recorded != state:
             raise LedgerError(
@@ -129,18 +161,18 @@ class Journal:
         commitments: list[str | None] = [None] * len(self.genesis.classes)
         for place, index in enumerate(numbers.classes if numbers else ()):
             assert numbers is not None
-            commitments[index] = self._commit(index, Step.KIND, step, encode_class(numbers, place))
+            commitments[index] = self._commit(self.genesis.classes[index], Step, step, encode_class(numbers, place))
         entry = Step(
             step=step,
             phase=str(admission.phase) if admission else WHOLE,
             slots=slots_root(rows, self._leaves).hex(),
             examples=record.examples,
             numbers=tuple(commitments),
-            joint=None if numbers is None else self._commit(None, Step.KIND, step, encode_joint(numbers)),
+            joint=None if numbers is None else self._commit(ALL, Step, step, encode_joint(numbers)),
             quarantined=quarantined,
             weights=admission.digest if admission else None,
             updated="".join("1" if each else "0" for each in updated),
-            blobs=self._blobs({"weights": admission.content} if admission and first else {}),
+            blobs=self._blobs({"weights": admission.content} if admission and first else {}, Step, step),
         )
         self._put(entry, step)
         self._segment.add(record, sketches)
@@ -152,11 +184,11 @@ class Journal:
         step, found, contents = profiles.step, {}, {}
         for place, index in enumerate(profiles.classes):
             name, content = self.genesis.classes[index], profile_numbers.encode_class(profiles, place)
-            found[name] = self._commit(index, Profile.KIND, step, content)
+            found[name] = self._commit(name, Profile, step, content)
             contents[f"{NUMBERS}/{name}"] = content
         contents[JOINT] = profile_numbers.encode_joint(profiles)
-        joint = self._commit(None, Profile.KIND, step, contents[JOINT])
-        blobs = self._blobs(contents)
+        joint = self._commit(ALL, Profile, step, contents[JOINT])
+        blobs = self._blobs(contents, Profile, step)
         self._put(Profile(step=step, probes=profiles.probes, classes=found, joint=joint, blobs=blobs), step)
         if self._spool:
             self._spool.write_entropy(profiles)
@@ -174,10 +206,7 @@ class Journal:
         condition: str | None = None,
     ) -> None:
         """What was decided, and by class the canonical bytes of the numbers that decided it."""
-        commitments = {
-            name: self._commit(self.genesis.classes.index(name), Decision.KIND, step, content)
-            for name, content in evidence.items()
-        }
+        commitments = {name: self._commit(name, Decision, step, content) for name, content in evidence.items()}
         entry = Decision(
             step=step,
             action=action,  # pyright: ignore[reportArgumentType]  (checked when the entry is encoded)
@@ -187,7 +216,7 @@ class Journal:
             subjects=tuple(subjects),
             layers=tuple(layers),
             evidence=commitments,
-            blobs=self._blobs({f"{EVIDENCE}/{name}": content for name, content in evidence.items()}),
+            blobs=self._blobs({f"{EVIDENCE}/{name}": content for name, content in evidence.items()}, Decision, step),
         )
         self._put(entry, step)
 
@@ -195,8 +224,9 @@ class Journal:
         """Close the segment after so many steps, with the state that they led to; all of it is durable afterwards."""
         if self._spool:
             self._spool.write_contributions(self._segment.steps)
-        self._put(State(step=step, state=state, blobs=self._blobs(self._segment.blobs())), step)
-        self._segment = Segment(self.genesis.classes)
+        blobs = self._blobs(self._segment.blobs(), Step, self._segment.first)
+        self._put(State(step=step, state=state, blobs=blobs), step)
+        self._segment = Segment(self.genesis.classes, first=step)
         self._book.commit()
 
     def end(
@@ -212,7 +242,7 @@ class Journal:
         if not self.settled:
             raise LedgerError(f"the end after {step} steps: {len(self._segment.steps)} of them have no state entry yet")
         numbers = {name: write_float(value) for name, value in metrics.items()}
-        blobs = self._blobs({TENSORS: tensors.content})
+        blobs = self._blobs({TENSORS: tensors.content}, End, step)
         entry = End(step=step, outcome=outcome, state=state, metrics=numbers, blobs=blobs)  # pyright: ignore
         self._put(entry, step)
         self._book.commit()
@@ -230,15 +260,23 @@ class Journal:
     def _put(self, entry: Entry, step: int) -> None:
         self._book.put(encode(entry), step=step)
 
-    def _blobs(self, contents: Mapping[str, bytes]) -> dict[str, Blob]:
-        return {
-            name: Blob(sha256=self._book.write_blob(content), size=len(content)) for name, content in contents.items()
-        }
+    def _blobs(self, contents: Mapping[str, bytes], of: type[Entry], first: int) -> dict[str, Blob]:
+        """Store blobs. `of` and `first` are what the reading keys of their classes' numbers are derived with."""
+        return {name: self._blob(name, content, of.KIND, first) for name, content in contents.items()}
 
-    def _commit(self, index: int | None, kind: str, step: int, content: bytes) -> str:
-        """The commitment to content of a class, or of several classes for None."""
-        path = ALL if index is None else self.genesis.classes[index]
-        secret = self._secrets.of(len(self.genesis.classes) if index is None else index)
-        if secret is None:  # erased; a replay alone meets it, and what it compares leaves this out
-            return hashlib.sha256(b"").hexdigest()
-        return commit(derived_salt(secret, kind=kind, class_path=path, step=step), content).hex()
+    def _blob(self, name: str, content: bytes, kind: str, first: int) -> Blob:
+        path = class_of(name)
+        if path in self._sealed:
+            key = self._keys.of(path, kind, first)
+            if key is None:  # erased, as below
+                return Blob(sha256=NOTHING, size=len(content) + OVERHEAD)
+            content = seal(key, content, kind=kind, name=name, first=first)
+        return Blob(sha256=self._book.write_blob(content), size=len(content))
+
+    def _commit(self, path: str, of: type[Entry], step: int, content: bytes) -> str:
+        """The commitment to content of a class, or of several for *."""
+        first = self._segment.first if of is Step else step
+        key = self._keys.of(path, of.KIND, first)
+        if key is None:  # erased; a replay alone meets it, and what it compares leaves this out
+            return NOTHING
+        return commit(salt_of(key, step), content).hex()

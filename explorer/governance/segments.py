@@ -27,6 +27,7 @@ class Segment:
     """The steps so far, and the sums that no single step needs."""
 
     classes: Sequence[str]  # of the genesis
+    first: int  # the step that it begins with
     steps: list[RecordedStep] = field(default_factory=list)
     tables: set[str] = field(default_factory=set)  # digests of the admission tables that an entry has named
     _sketches: dict[int, Floats] = field(default_factory=dict)  # by class: layers x 64

@@ -6,6 +6,9 @@
 `share_num` / `share_den` is the class's share in the summed gradient, `update_num` / `update_sq` its projection on the
 update, and `exact_num` / `update_sq` its exact part in it: over steps and layers add both and divide last. A file is
 written whole or not at all, and executed again the same steps give the same bytes. No signature covers it.
+
+Of a confidential class nothing is here. In a run that has one no column is filled that several classes made: shares,
+projections and parts of an update that are known of all the others give away the one that is left out.
 """
 
 import io
@@ -27,6 +30,7 @@ ALL = "*"  # the class of a row that is about all classes together
 _KEYS = {"step": pa.int64(), "layer": pa.dictionary(pa.int32(), pa.string())}
 _KEYS |= {"class": pa.dictionary(pa.int32(), pa.string()), "examples": pa.int32()}
 _TERMS = ("weight", "norm", "share_num", "share_den", "update_num", "update_sq", "exact_num")
+_OF_SEVERAL = _TERMS[2:]  # a class's own are weight and norm
 CONTRIBUTIONS = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in _TERMS)])
 ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in JOINT)])
 
@@ -34,8 +38,10 @@ ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in JOINT)])
 class Spool:
     """The two directories of a run, for the one process that writes there."""
 
-    def __init__(self, run: Path, genesis: Genesis) -> None:
+    def __init__(self, run: Path, genesis: Genesis, *, confidential: frozenset[str] = frozenset()) -> None:
         self._run, self._genesis = run, genesis
+        hidden = [genesis.classes.index(path) for path in confidential]
+        self._hidden = [*hidden, len(genesis.classes)] if hidden else hidden  # with all together, which comes last
         for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY):
             for left in (run / name).glob(".*.tmp"):  # by a process that was killed while it wrote
                 left.unlink()
@@ -44,9 +50,10 @@ class Spool:
         """The numbers of a segment, named by its first step; nothing where nothing was measured."""
         parts = [self._contributions(each) for each in steps if each.numbers and each.numbers.classes]
         if parts:
-            path = self._run / rundir.CONTRIBUTIONS / f"segment-{steps[0].step:08d}.parquet"
+            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            columns = {name: each for name, each in columns.items() if not (self._hidden and name in _OF_SEVERAL)}
             self._write(
-                path, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, CONTRIBUTIONS
+                self._run / rundir.CONTRIBUTIONS / f"segment-{steps[0].step:08d}.parquet", columns, CONTRIBUTIONS
             )
 
     def write_entropy(self, profiles: LayerProfiles) -> None:
@@ -87,6 +94,10 @@ class Spool:
         }
 
     def _write(self, path: Path, columns: dict[str, np.ndarray], schema: pa.Schema) -> None:
+        shown = ~np.isin(columns["class"], self._hidden)
+        if not shown.any():
+            return
+        columns = {name: values[shown] for name, values in columns.items()}
         names = {"layer": self._genesis.layers, "class": (*self._genesis.classes, ALL)}
         arrays: list[Any] = []
         for field in schema:

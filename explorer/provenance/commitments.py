@@ -7,28 +7,19 @@ nobody can guess the content and try, and the same content under two salts gives
 erase content is to destroy it together with its salt; whatever the commitment is part of stays as it was.
 
 A record has a salt of its own, from the system's randomness. The numbers of a class in a training step have one that
-follows from a secret of that class, so that a replay arrives at the same commitment and destroying one secret erases
-the class:
-
-    salt = HKDF-Expand(secret, "explorer/commitment/v1" 00 kind 00 class 00 step as u64, 32)    RFC 5869, SHA-256
-
-big-endian, where `kind` is the kind of the ledger's entry.
+follows from a secret of that class (`explorer.provenance.reading_keys`), so that a replay arrives at the same
+commitment and destroying one secret erases the class.
 """
 
 import hashlib
 import hmac
 import secrets
-import struct
-
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from explorer.errors import ProvenanceError
 
 SALT_BYTES = 32
 COMMITMENT_BYTES = 32
 DESTROYED = bytes(SALT_BYTES)  # what stands where a salt or a secret was; no generator returns it
-_PURPOSE = b"explorer/commitment/v1"
 
 
 def new_salt() -> bytes:
@@ -49,14 +40,6 @@ def check_commitment(commitment: bytes, *, salt: bytes, content: bytes, where: s
             f"{where}: the content does not belong to its commitment: they give {found.hex()}, expected "
             f"{commitment.hex()}; the content was changed, or the salt is another record's"
         )
-
-
-def derived_salt(secret: bytes, *, kind: str, class_path: str, step: int) -> bytes:
-    """The salt of a class's numbers in one entry of the ledger."""
-    if not 0 <= step < 2**63:
-        raise ProvenanceError(f"no salt for step {step}: steps are counted from 0")
-    parts = (_PURPOSE, kind.encode(), class_path.encode(), struct.pack(">Q", step))
-    return HKDFExpand(algorithm=SHA256(), length=SALT_BYTES, info=b"\x00".join(parts)).derive(sound_salt(secret))
 
 
 def sound_salt(salt: bytes) -> bytes:

@@ -4,7 +4,7 @@ Total means that every question has an answer and that not knowing is answered b
 [0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from explorer.errors import ProvenanceError, unknown
@@ -115,6 +115,11 @@ def admits(routing: Routing, class_: str) -> bool:
             if (rule.layers, rule.depth, rule.progress, rule.condition) == (None, None, None, None):
                 return False
     return False
+
+
+def confidential(routing: Routing | None, classes: Iterable[str]) -> frozenset[str]:
+    """Those of the classes whose numbers the policy wants encrypted; none without a policy."""
+    return frozenset() if routing is None else frozenset(filter(routing.policy.is_confidential, classes))
 
 
 def _by_rule(policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer) -> Decision:

@@ -1,7 +1,7 @@
 """Comparing what is executed again with a ledger, entry by entry; nothing is written."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,8 @@ class Comparison:
                     )
                 )
         self.counts[head.kind] = self.counts.get(head.kind, 0) + 1
-        self.counts["blobs"] = self.counts.get("blobs", 0) + len(head.blobs)
+        compared = sum(f"blobs.{name}" not in self.uncompared for name in head.blobs)
+        self.counts["blobs"] = self.counts.get("blobs", 0) + compared
 
     def commit(self) -> None: ...
 
@@ -85,11 +86,13 @@ def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()
             yield name, *values
 
 
-def commitments(genesis: Genesis, classes: Collection[str]) -> frozenset[str]:
-    """The fields of the commitments of these classes, in entries of all kinds."""
+def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) -> frozenset[str]:
+    """The fields of the commitments of these classes and of their sealed blobs, in entries of all kinds."""
     numbers = {f"numbers.{place}" for place, name in enumerate(genesis.classes) if name in classes}
     named = {f"{of}.{name}" for of in ("classes", "evidence") for name in classes}
-    return frozenset(numbers | named | ({"joint"} if ALL in classes else set()))
+    joint = {"joint"} if ALL in classes else set[str]()
+    sealed = {f"blobs.{of}/{name}" for of in ("numbers", "sketches", "evidence") for name in classes & confidential}
+    return frozenset(numbers | named | joint | sealed | ({"blobs.joint"} if joint and confidential else set()))
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -7,7 +7,8 @@ the digests of all numbers. Nothing is written. On another machine or build the 
 doing; so what differs there is said first.
 
 Commitments need the classes' secrets. Where one is gone, or all are somebody else's, the numbers are compared by the
-blobs of their segments, and the report says which commitments were not.
+blobs of their segments, and the report says which commitments were not. Blobs of a confidential class need its secret
+too: without it neither is compared.
 """
 
 import dataclasses
@@ -30,7 +31,9 @@ from explorer.governance.digests import training_state
 from explorer.governance.history import History
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
+from explorer.governance.spool import ALL
 from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.routing import confidential
 from explorer.recipes import machine
 from explorer.recipes.comparison import NOTHING, Comparison, Difference, Differs, commitments, flat
 from explorer.recipes.run import build_loop, documents_in
@@ -65,6 +68,7 @@ class Replayed:
     states: int
     blobs: int
     secrets_missing: tuple[str, ...]  # classes, and * for numbers over several: their commitments were not compared
+    sealed_missing: tuple[str, ...]  # those of them whose blobs are sealed: their numbers were not compared at all
     difference: Difference | None
 
     @property
@@ -102,12 +106,15 @@ def replay(
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
     secrets = read_secrets(run, genesis)
     missing = erased(secrets, genesis)
-    comparison = Comparison(ledger, commitments(genesis, missing))
+    sealed = confidential(loop.state.resource(Session).routing, genesis.classes)
+    comparison = Comparison(ledger, commitments(genesis, missing, confidential=sealed))
     difference = _initial(loop, genesis)
     checkpoint = None if difference else newest(run, record.run_id, first)
     if difference is None:
         try:
-            with Journal(comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None) as journal:
+            with Journal(
+                comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None, confidential=sealed
+            ) as journal:
                 _execute(loop, journal, checkpoint, last)
         except Differs as found:
             difference = found.difference
@@ -124,6 +131,7 @@ def replay(
         states=counts.get("state", 0),
         blobs=counts.get("blobs", 0),
         secrets_missing=tuple(sorted(missing)),
+        sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
         difference=difference,
     )
 

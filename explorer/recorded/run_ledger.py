@@ -7,17 +7,20 @@ for each step. Nothing is verified here beyond digests of blobs: `verify` of the
 
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from explorer import rundir
 from explorer.entries.kinds import Unknown, decode
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
 from explorer.errors import LedgerError, RunError, unknown
-from explorer.ledger.blobs import blob_path, read_blob
 from explorer.ledger.read import LedgerDirectory
+from explorer.recorded.blobs import Missing, read_content
+from explorer.recorded.keys import Keys, own_keys
 
 Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
 
@@ -66,14 +69,30 @@ class Outline:
 class RunLedger:
     """The ledger in a run directory, as its checkpoint was when it was opened."""
 
-    def __init__(self, run: Path) -> None:
-        """Raises `RunError` where there is no governed run, `LedgerError` for a ledger that is not a run's."""
-        self.run = run
+    def __init__(self, run: Path, *, keys: Keys | None = None) -> None:
+        """`keys` open what is sealed; unless some are given, those that follow from the secrets in the directory.
+
+        Raises `RunError` where there is no governed run, `LedgerError` for a ledger that is not a run's.
+        """
+        self.run, self._keys = run, keys
         if not (run / rundir.LEDGER).is_dir():
             raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it")
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
         self.outline = _outline(self.ledger, begins=self.genesis.begins)
+
+    @property
+    def keys(self) -> Keys:
+        """What opens numbers here. Raises `LedgerError` or `ProvenanceError` for secrets that cannot be used."""
+        if self._keys is None:
+            self._keys = own_keys(self.run, self.genesis)
+        return self._keys
+
+    def reading_with(self, keys: Keys) -> Self:
+        """The same ledger, opened with these keys and no others."""
+        made = copy(self)
+        made._keys = keys
+        return made
 
     @property
     def begins(self) -> int:
@@ -131,14 +150,37 @@ class RunLedger:
             yield Segment(first=span.start, stop=span.stop, state=state)
 
     def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
-        """A blob that the entry names, its digest checked; None where it names none or the blob is not here, which is
-        how content is erased. Raises `LedgerError` for one that is damaged or larger than it can be."""
-        reference = placed.entry.blobs.get(name)
-        if reference is None or not (self.ledger.path / blob_path(reference.sha256)).exists():
-            return None
-        if reference.size > max_bytes:
-            raise LedgerError(f"entry {placed.index}: blob {name} of {reference.size} bytes, at most {max_bytes}")
-        return read_blob(self.ledger.path, reference.sha256)
+        """A blob that the entry names, its digest checked, opened if it was sealed; None where it names none, where it
+        is not here, which is how content is erased, and where it stays sealed. Raises `LedgerError` for one that is
+        damaged or larger than it can be."""
+        found = self.find(placed, name, max_bytes=max_bytes)
+        return None if isinstance(found, Missing) else found
+
+    def find(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | Missing:
+        """The same, and why where there is none."""
+        blob = placed.entry.blobs.get(name)
+        if blob is None:
+            return Missing.NOT_HERE
+        kind, first = self.stretch(placed)
+        try:
+            return read_content(
+                self.ledger.path, name, blob, key=self._key, kind=kind, first=first, max_bytes=max_bytes
+            )
+        except LedgerError as error:
+            raise LedgerError(f"entry {placed.index}: {error}") from error
+
+    def stretch(self, placed: Placed[Kind]) -> tuple[str, int]:
+        """Kind and first step of the reading keys of an entry's blobs: a state has the numbers of the steps since the
+        state before it."""
+        if isinstance(placed.entry, Genesis):
+            return Genesis.KIND, 0
+        if not isinstance(placed.entry, State):
+            return placed.entry.KIND, placed.entry.step
+        before = bisect_left(self.outline.states, (placed.entry.step,))
+        return Step.KIND, self.outline.states[before - 1][0] if before else self.begins
+
+    def _key(self, path: str, kind: str, first: int) -> bytes | None:
+        return self.keys.of(path, kind, first)
 
     def _spans(self, steps: range | None) -> Iterator[tuple[range, int]]:
         """Spans, and the entries of the states that close them."""

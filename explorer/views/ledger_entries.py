@@ -12,9 +12,10 @@ from explorer import rundir
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.merkle import leaf_hash
-from explorer.provenance.salts import Salts
+from explorer.recorded.blobs import Missing
+from explorer.recorded.keys import Keys, NoKeys
 from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import open_commitments, read_numbers, read_secrets
+from explorer.recorded.segments import open_commitments, read_numbers
 from explorer.views import text
 from explorer.views.ledger_steps import Steps
 from explorer.views.tables import Column, Row, table
@@ -26,6 +27,7 @@ OPENS = "opens"
 DIFFERS = "does not open"
 UNREAD = "not opened: the secret of the class is not here"
 GONE = "not opened: the numbers are not here"
+SEALED = "not opened: the numbers are sealed"
 
 COLUMNS = (
     Column(title="Entry"),
@@ -60,14 +62,14 @@ def entry_lines(
     index, place = run.class_(class_), run.layer(layer)
     having = [step for step in steps if recorded.numbers[step, index]]
     wanted = having[:most]
-    secrets, unread = _secrets(run)
+    keys, unread = _keys(run)
     lines: list[EntryLine] = []
     for segment in run.segments(range(wanted[0], wanted[-1] + 1)) if wanted else ():
         found = read_numbers(run, segment)
         rows, status = found.of_class(index), dict[int, str]()
-        if secrets is not None:
-            opened = open_commitments(run, found, secrets)
-            status = {entry: OPENS if said == seen else DIFFERS for entry, path, said, seen in opened if path == class_}
+        opened = open_commitments(found, keys)
+        status = {entry: OPENS if said == seen else DIFFERS for entry, path, said, seen in opened if path == class_}
+        gone = SEALED if found.missing.get(f"numbers/{class_}") is Missing.SEALED else GONE
         for placed in found.steps:
             step = placed.entry.step
             if step not in wanted:
@@ -81,7 +83,7 @@ def entry_lines(
                     examples=placed.entry.examples[index],
                     weight=None if numbers is None else float(numbers[0]),
                     norm=None if numbers is None else float(numbers[1]),
-                    commitment=GONE if numbers is None else status.get(placed.index, unread),
+                    commitment=gone if numbers is None else status.get(placed.index, unread),
                     leaf=leaf_hash(leaf).hex(),
                 )
             )
@@ -134,12 +136,9 @@ def _status(words: str) -> Markup:
     return Markup('<span class="x-warn">{}</span>' if words == DIFFERS else "{}").format(words)
 
 
-def _secrets(run: RunLedger) -> tuple[Salts | None, str]:
-    """The secrets, or why whoever looks has none: an auditor sees the entries without them."""
+def _keys(run: RunLedger) -> tuple[Keys, str]:
+    """The keys, or why whoever looks has none: an auditor sees the entries without them."""
     try:
-        found = read_secrets(run)
-    except OSError as error:
-        return None, f"not opened: the secrets cannot be read ({error.strerror or error})"
+        return run.keys, UNREAD
     except ProvenanceError as error:
-        return None, f"not opened: {error}"
-    return found, UNREAD
+        return NoKeys(), f"not opened: {error}"

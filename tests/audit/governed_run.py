@@ -28,7 +28,7 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.roles import Role
-from explorer.provenance.routing import Routing, bind
+from explorer.provenance.routing import Routing, bind, confidential
 from explorer.provenance.signed import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Trust, write_trust
@@ -190,8 +190,10 @@ def write_governed_run(
     run = write_run(runs, record)
     genesis, leaves = write_documents(run, policy)
     genesis = replace(genesis, layers=layers)
-    tables_ = Admissions(bind(policy, TAXONOMY, where="policy"), classes=CLASSES, layers=depths_of(layers))
-    with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves) as journal:
+    routing = bind(policy, TAXONOMY, where="policy")
+    tables_ = Admissions(routing, classes=CLASSES, layers=depths_of(layers))
+    sealed = confidential(routing, CLASSES)
+    with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves, confidential=sealed) as journal:
         journal.begin(0, state(0, layers))
         for step in range(steps):
             if step % max(6, steps // 10) == 3:

@@ -100,7 +100,7 @@ def test_what_was_erased_is_named(tmp_path: Path) -> None:
     digest = segment.state.entry.blobs[f"numbers/{MIT}"].sha256
     (run / rundir.LEDGER / "blobs" / "sha256" / digest[:2] / digest).unlink()
     found = with_examples(RunLedger(run), trace(RunLedger(run), layer="head"))
-    assert found.check.segments == 2 and found.check.unread == (f"steps 0 to 4: numbers/{MIT} not here",)
+    assert found.check.segments == 2 and found.check.unread == (f"steps 0 to 4: not here: numbers/{MIT}",)
     assert found.participants is not None
     mit = found.participants[CLASSES.index(MIT)]
     assert mit.steps == STEPS, "which examples took part follows from what was admitted"

@@ -27,6 +27,7 @@ from explorer.provenance import (
     layers,
     policy,
     salts,
+    sealing,
     signed,
     statement,
     tag_records,
@@ -175,22 +176,32 @@ def _bulk() -> dict[str, Parser]:
 
     def segment(raw: bytes) -> object:
         """A class with one step, a class with two, and what they have in common."""
-        contents = {0: raw[:24], 2: raw[24:72]}
-        return list(numbers.decode_segment(contents, raw[72:], steps=steps, layers=2, exact=False))
+        contents = {0: raw[:16], 2: raw[16:48]}
+        return list(numbers.decode_segment(contents, raw[48:], steps=steps, layers=2))
 
     return {
         "numbers of a segment": Parser(
             read=segment, seeds=(bytes(96), words[:96]), reads=("entries.numbers.decode_segment",)
         ),
         "numbers of a step": Parser(
-            read=lambda raw: numbers.decode_step({1: raw[:32]}, raw[32:], layers=2, exact=True),
+            read=lambda raw: numbers.decode_step({1: raw[:16]}, raw[16:], layers=2),
             seeds=(bytes(40), words[:40]),
             reads=("entries.numbers.decode_step",),
         ),
         "numbers of a class": Parser(
-            read=lambda raw: numbers.decode_class(raw, layers=2, exact=False),
+            read=lambda raw: numbers.decode_class(raw, layers=2),
             seeds=(words[:48],),
             reads=("entries.numbers.decode_class",),
+        ),
+        "joint numbers of a step": Parser(
+            read=lambda raw: numbers.decode_joint(raw, layers=2, classes=2),
+            seeds=(words[:32], words[:48]),
+            reads=("entries.numbers.decode_joint",),
+        ),
+        "sealed numbers": Parser(
+            read=lambda raw: sealing.open_sealed(bytes(32), raw, kind="step", name="joint", first=0),
+            seeds=(sealing.seal(bytes(32), words[:40], kind="step", name="joint", first=0),),
+            reads=("provenance.sealing.open_sealed",),
         ),
         "sketches": Parser(
             read=lambda raw: numbers.decode_sketches(raw, layers=1),

@@ -16,8 +16,9 @@ from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.ledger.read import LedgerDirectory
-from explorer.provenance.commitments import commit, derived_salt
+from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Rule
+from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import read_salts
 from tests.governance.recorded import STEPS, Interrupted, governed, leaves_of, train
 from tests.governance.tagged import CLASSES, routing
@@ -63,7 +64,7 @@ def content(directory: Path, entry: Decision | Profile, name: str) -> bytes:
     place = CLASSES.index(path) if path else len(CLASSES)
     secret = secrets.of(place)
     assert secret is not None
-    salt = derived_salt(secret, kind=entry.KIND, class_path=path or "*", step=entry.step)
+    salt = salt_of(reading_key(secret, kind=entry.KIND, class_path=path or "*", first=entry.step), entry.step)
     named = entry.evidence if isinstance(entry, Decision) else {**entry.classes, "": entry.joint}
     assert commit(salt, found).hex() == named[path]
     return found

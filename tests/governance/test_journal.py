@@ -22,10 +22,12 @@ from explorer.governance.history import History
 from explorer.governance.segments import RecordedStep, Segment
 from explorer.ledger.log import Log
 from explorer.ledger.read import LedgerDirectory
-from explorer.provenance.commitments import commit, derived_salt
+from explorer.provenance.commitments import commit
+from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import destroy_salt, read_salts
 from tests.governance.journals import (
     CLASSES,
+    EVERY,
     GENESIS,
     LEAVES,
     NO_TENSORS,
@@ -102,7 +104,9 @@ def test_every_commitment_opens_to_the_numbers_of_its_step(calm: Path) -> None:
     def opened(slot: int, path: str, content: bytes, *, kind: str, step: int) -> str:
         secret = secrets.of(slot)
         assert secret
-        return commit(derived_salt(secret, kind=kind, class_path=path, step=step), content).hex()
+        first = step // EVERY * EVERY if kind == "step" else step
+        key = reading_key(secret, kind=kind, class_path=path, first=first)
+        return commit(salt_of(key, step), content).hex()
 
     steps: list[Step] = []
     seen = 0
@@ -333,7 +337,7 @@ def test_blobs_of_16_layers_and_8_classes_are_at_most_4_kilobytes_a_step() -> No
         gram=np.ones((layers, k, k), np.float32),
         updates=np.ones(layers, np.float32),
     )
-    segment = Segment([f"class-{index}" for index in range(k)])
+    segment = Segment([f"class-{index}" for index in range(k)], first=0)
     for step in range(5):
         segment.add(RecordedStep(step=step, rows=np.arange(batch), examples=(16,) * k, numbers=full), None)
     assert sum(map(len, segment.blobs().values())) <= 5 * 4096

@@ -1,0 +1,71 @@
+"""Reading keys that a reader of a run has: whose sealed numbers open, and which commitments can be opened.
+
+The owner of a run derives all of them from the secrets in its `private` directory. Whoever reads with a grant has those
+that were wrapped for them; everybody else has none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from explorer import rundir
+from explorer.entries.run import Genesis
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.provenance.reading_keys import reading_key
+from explorer.provenance.salts import Salts, read_salts
+
+JOINT = "*"  # stands where a class path would: numbers over several classes
+
+
+class Keys(Protocol):
+    """What opens numbers."""
+
+    def of(self, class_path: str, kind: str, first: int) -> bytes | None:
+        """The reading key of a class's numbers in entries of this kind, from this step on; None: the reader does not
+        have it, or nobody does any more. See `explorer.provenance.reading_keys`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnKeys:
+    """All keys of a run, from its secrets."""
+
+    secrets: Salts
+    classes: Sequence[str]  # of the genesis; the last secret is for numbers over several
+
+    def of(self, class_path: str, kind: str, first: int) -> bytes | None:
+        names = (*self.classes, JOINT)
+        secret = self.secrets.of(names.index(class_path)) if class_path in names else None
+        return None if secret is None else reading_key(secret, kind=kind, class_path=class_path, first=first)
+
+    @property
+    def erased(self) -> frozenset[str]:
+        """The classes whose secret was destroyed; * is for numbers over several."""
+        return frozenset(name for slot, name in enumerate((*self.classes, JOINT)) if self.secrets.of(slot) is None)
+
+
+class NoKeys:
+    """What somebody has who was given none."""
+
+    def of(self, class_path: str, kind: str, first: int) -> None:
+        return None
+
+
+def own_keys(run: Path, genesis: Genesis) -> OwnKeys | NoKeys:
+    """The keys that follow from the secrets in the run's directory; none where they are not here.
+
+    Raises `LedgerError` for secrets of another number of classes, `ProvenanceError` for a file that others can
+    read, or that whoever asks cannot.
+    """
+    path = run / rundir.SECRETS
+    try:
+        here = path.exists()
+    except OSError as error:
+        raise ProvenanceError(f"cannot look for {path}: {error.strerror or error}") from error
+    if not here:
+        return NoKeys()
+    secrets, expected = read_salts(path), len(genesis.classes) + 1
+    if len(secrets) != expected:
+        raise LedgerError(f"{path}: {len(secrets)} secrets; the run's classes and the joint one are {expected}")
+    return OwnKeys(secrets=secrets, classes=genesis.classes)
