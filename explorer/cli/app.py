@@ -9,13 +9,17 @@ import typer
 
 import explorer
 from explorer.cli import (
+    attest,
     authority,
     conform,
     delete,
+    grant,
     ledger,
     notebooks,
+    observe,
     policy,
     quickstart,
+    read,
     replay,
     results,
     sweep,
@@ -23,6 +27,7 @@ from explorer.cli import (
     taxonomy,
     trace,
     training,
+    verify,
 )
 from explorer.cli.output import visible
 from explorer.errors import ExplorerError
@@ -66,7 +71,12 @@ results.register(app)
 ledger.register(app)
 trace.register(app)
 conform.register(app)
+attest.register(app)
+verify.register(app)
+observe.register(app)
 delete.register(app)
+grant.register(app)
+read.register(app)
 taxonomy.register(app)
 policy.register(app)
 tags.register(app)

@@ -48,7 +48,7 @@ PREDICATE_TYPE = "https://explorer.example/model/v1"
 MODEL, CARD = "model.safetensors", "model.json"  # the names of its subjects
 MAX_CHECKPOINT = 2**20
 
-Level = Literal["G0", "G1", "G2", "G3"]  # inactive, localised and ablated, exact by structure, exact by replay
+Level = Literal["G2", "G3"]  # exact by structure, exact by replay; what is less is no deletion
 ByClass = Annotated[dict[ClassPath, Share], Field(max_length=10_000)]
 
 
@@ -87,10 +87,10 @@ class Trained:
 
 @record
 class Deletable:
-    """What deleting a class would take: the best level there is, and how many steps are replayed for it."""
+    """What deleting a class would take when this was issued."""
 
-    level: Level
-    steps: Whole
+    level: Level | None  # the best exact one that there is; None: none
+    steps: Whole  # to be replayed for it
 
 
 @record
@@ -109,7 +109,7 @@ class Deleted:
     """A deletion that came before this model, and the certificate that proves it."""
 
     certificate: Digest  # of the payload
-    level: Literal["G2", "G3"]
+    level: Level
     ledger: LedgerName  # of the run that had what was deleted
     classes: tuple[ClassPath, ...]
     authorities: tuple[Name, ...]

@@ -14,7 +14,7 @@ of the model through; it is for whoever goes on from the model.
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
@@ -28,7 +28,7 @@ from explorer.provenance.lines import Line
 from explorer.provenance.model_attestation import MODEL, ByClass
 from explorer.provenance.named import Ascii, Digest, LedgerName
 from explorer.provenance.require import check_signed, check_signer, require
-from explorer.provenance.roles import Role
+from explorer.provenance.roles import Observer, Role
 from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement, parse_statement
 from explorer.provenance.times import Time
 from explorer.provenance.trust import Authority, Trust
@@ -37,11 +37,10 @@ from explorer.schema import from_json, record, to_json
 PREDICATE_TYPE = "https://explorer.example/observation/v1"
 MAX_METRICS = 1_000
 
-Observer = Literal["evaluator", "fine-tuner", "deployer"]
 SIGNS_AS: dict[Observer, Role] = {
-    "evaluator": Role.EVALUATOR,
-    "fine-tuner": Role.TRAINER,
-    "deployer": Role.MODEL_RISK,
+    Observer.EVALUATOR: Role.EVALUATOR,
+    Observer.FINE_TUNER: Role.TRAINER,
+    Observer.DEPLOYER: Role.MODEL_RISK,
 }
 Metric = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
 

@@ -1,4 +1,4 @@
-"""What an authority may do."""
+"""What an authority may do, and as what somebody observes a model."""
 
 from enum import StrEnum
 
@@ -11,3 +11,11 @@ class Role(StrEnum):
     TRAINER = "trainer"  # the ledger of a run
     AUDITOR = "auditor"  # requests to read
     EVALUATOR = "evaluator"  # what it has found out about a model
+
+
+class Observer(StrEnum):
+    """As what somebody says something about a model."""
+
+    EVALUATOR = "evaluator"
+    FINE_TUNER = "fine-tuner"
+    DEPLOYER = "deployer"

@@ -1,0 +1,218 @@
+"""The rules of a gate, judged: each holds or fails, and says why. What a rule speaks of and the model lacks fails it.
+
+A rule is judged for the model and for every model that it goes on from, with the words of the first that fails.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from explorer.audit.conform import Conformance
+from explorer.errors import ExplorerError, ProvenanceError, unknown
+from explorer.provenance.branches import covers
+from explorer.provenance.intervals import WHOLE, inside, written
+from explorer.provenance.layers import ADAPTER, matches
+from explorer.provenance.model_attestation import Attested, ClassClaim, LayerDepth
+from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.trust import Trust
+from explorer.release.gate import Absent, Deletable, Deleted, Deny, Evaluated, Gate, Rule, kind_of
+from explorer.release.observations import Weighed, metric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ruling:
+    """What became of a rule."""
+
+    rule: str  # "deny"
+    says: str  # the rule in words
+    holds: bool
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """What rules are judged by, all of it believed."""
+
+    models: tuple[Attested, ...]  # the model, and those that it goes on from
+    taxonomy: Taxonomy
+    trust: Trust
+    observations: tuple[Weighed, ...]
+    conformance: Callable[[], Conformance]
+
+
+def judge_rules(gate: Gate, evidence: Evidence) -> tuple[Ruling, ...]:
+    """All rules of the gate, in its order. What cannot be looked at fails."""
+    return tuple(judge_rule(rule, evidence) for rule in gate.rules)
+
+
+def judge_rule(rule: Rule, evidence: Evidence) -> Ruling:
+    """One rule."""
+    name = kind_of(rule)
+    says, judge = words_of(rule), _JUDGES[name]
+    try:
+        why = judge(getattr(rule, name), evidence)
+    except ExplorerError as fault:
+        return Ruling(rule=name, says=says, holds=False, why=str(fault))
+    return Ruling(rule=name, says=says, holds=True, why=why)
+
+
+def words_of(rule: Rule) -> str:
+    """A rule as a sentence."""
+    match rule:
+        case Rule(deny=Deny() as deny):
+            layers = "" if deny.layers is None else f" of {', '.join(deny.layers)}"
+            depth = "" if deny.depth is None else f" at depth {written(deny.depth)}"
+            return f"no class of {deny.branch} trained any layer{layers}{depth}"
+        case Rule(absent=Absent(branch=branch)):
+            return f"no example of {branch} was in any batch"
+        case Rule(deletable=Deletable(branch=branch, at_least=level)):
+            return f"what {branch} trained can be deleted at {level} or better"
+        case Rule(deleted=Deleted() as deleted):
+            what = deleted.branch or f"what {deleted.authority} vouches for"
+            return f"{what} was deleted at {deleted.at_least} or better"
+        case Rule(evaluated=Evaluated() as asked):
+            bound = f"at least {asked.at_least:g}" if asked.at_least is not None else f"at most {asked.at_most:g}"
+            return f"{asked.metric} is {bound}, by {asked.by or 'the observers'}"
+        case _:
+            return "the ledger keeps the three conditions of a governed pipeline"
+
+
+def _deny(asked: Deny, evidence: Evidence) -> str:
+    checked = 0
+    for model, path, claim in _claims(asked.branch, evidence):
+        meant = {layer.name: layer.depth for layer in _layers(asked, model)}
+        for each in claim.trained:
+            if each.layer in meant:
+                where = f"{each.layer} at depth {meant[each.layer]:g}"
+                raise ProvenanceError(f"{_of(model, evidence)}{path} trained {where} in {each.steps} steps")
+        checked += len(meant)
+    for model in evidence.models:
+        _layers(asked, model)  # names that no layer has fail the rule where no class of the branch was there, too
+    return f"{checked} pairs of class and layer looked at" if checked else f"the run had no class of {asked.branch}"
+
+
+def _absent(asked: Absent, evidence: Evidence) -> str:
+    for model, path, claim in _claims(asked.branch, evidence):
+        if claim.examples or claim.trained:
+            raise ProvenanceError(f"{_of(model, evidence)}{claim.examples} examples of {path} stood in batches")
+    return "none stood in any batch"
+
+
+def _deletable(asked: Deletable, evidence: Evidence) -> str:
+    levels: dict[str, str] = {}
+    for model, path, claim in _claims(asked.branch, evidence):
+        if not claim.trained:
+            continue
+        if model is not evidence.models[0]:
+            raise ProvenanceError(f"{_of(model, evidence)}{path} trained it, and nothing says how that could be undone")
+        if claim.deletable.level is None or claim.deletable.level < asked.at_least:
+            raise ProvenanceError(f"{path}: {claim.deletable.level or 'no exact way'}")
+        levels[path] = f"{path}: {claim.deletable.level}, {claim.deletable.steps} steps to replay"
+    return "; ".join(levels.values()) or f"no class of {asked.branch} trained anything"
+
+
+def _deleted(asked: Deleted, evidence: Evidence) -> str:
+    if asked.authority is not None:
+        _check_authority(asked.authority, evidence.trust)
+    for model, path, claim in _claims(asked.branch, evidence) if asked.branch else ():
+        if claim.trained:
+            raise ProvenanceError(f"{_of(model, evidence)}{path} trains what is left")
+    done = [each for model in evidence.models for each in model.value.deletions]
+    fits = [
+        each
+        for each in done
+        if asked.authority in each.authorities
+        or (asked.branch is not None and any(covers(asked.branch, path) for path in each.classes))
+    ]
+    good = [each for each in fits if each.level >= asked.at_least]
+    if not good:
+        levels = ", ".join(each.level for each in fits)
+        raise ProvenanceError(f"deleted at {levels} only" if fits else "no such deletion is attested")
+    return f"{good[0].level}, certificate {good[0].certificate}"
+
+
+def _evaluated(asked: Evaluated, evidence: Evidence) -> str:
+    if asked.by is not None:
+        _check_authority(asked.by, evidence.trust)
+    found = metric(evidence.observations, asked)
+    if found is None:
+        raise ProvenanceError(f"no admitted observation says its {asked.metric}")
+    value, by = found
+    if not (asked.at_least is None or value >= asked.at_least) or not (asked.at_most is None or value <= asked.at_most):
+        raise ProvenanceError(f"{asked.metric} is {value:g}, by {by}")
+    return f"{asked.metric} is {value:g}, by {by}"
+
+
+def _conforms(asked: bool, evidence: Evidence) -> str:
+    found = evidence.conformance()
+    broken = [condition.name for condition in found.conditions if not condition.holds]
+    if not found.conforms:
+        raise ProvenanceError(f"does not hold: {', '.join(broken) or 'the ledger itself'}")
+    return f"{', '.join(condition.name for condition in found.conditions)} hold"
+
+
+_JUDGES: dict[str, Callable[..., str]] = {
+    "deny": _deny,
+    "absent": _absent,
+    "deletable": _deletable,
+    "deleted": _deleted,
+    "evaluated": _evaluated,
+    "conforms": _conforms,
+}
+
+
+def _claims(branch: str, evidence: Evidence) -> Iterator[tuple[Attested, str, ClassClaim]]:
+    """What is said of the classes of a branch, model by model. Raises `ProvenanceError` for a branch that the taxonomy
+    lacks, and for a model that was trained under another taxonomy: there the branch may mean anything."""
+    known = [each.path for each in evidence.taxonomy.classes]
+    if branch not in known:
+        raise ProvenanceError(unknown("branch", branch, known))
+    for model in evidence.models:
+        if model.value.facts.taxonomy != evidence.taxonomy.digest:
+            raise ProvenanceError(f"{_of(model, evidence)}another taxonomy, {model.value.facts.taxonomy}")
+        for claim in model.value.classes:
+            if covers(branch, claim.path) and taken_over(claim, model, evidence.models):
+                yield model, claim.path, claim
+
+
+def taken_over(claim: ClassClaim, model: Attested, models: Sequence[Attested]) -> bool:
+    """Whether what a class trained in a model is in the first of these, or may be.
+
+    It is not in a model whose run began with this one, gave the class weight 0, and has none of the layers that the
+    class trained: they were a sealed region's, which was left behind.
+    """
+    children = [
+        (child, parent) for child in models for parent in child.value.parents if parent.attestation == model.digest
+    ]
+    left = [
+        parent.admitted.get(claim.path) == 0
+        and {each.layer for each in claim.trained}.isdisjoint(layer.name for layer in child.value.layers)
+        for child, parent in children
+    ]
+    return not left or not all(left)
+
+
+def _layers(asked: Deny, model: Attested) -> Sequence[LayerDepth]:
+    """The layers that a rule is about. Raises `ProvenanceError` for a name that fits none of the model's."""
+    shared = sorted({layer.name.partition(ADAPTER)[0] for layer in model.value.layers})
+    for pattern in asked.layers or ():
+        if not any(matches(pattern, name) for name in shared):
+            raise ProvenanceError(unknown("layer", pattern, shared))
+    return [
+        layer
+        for layer in model.value.layers
+        if inside(layer.depth, asked.depth or WHOLE)
+        and (
+            asked.layers is None or any(matches(pattern, layer.name.partition(ADAPTER)[0]) for pattern in asked.layers)
+        )
+    ]
+
+
+def _check_authority(name: str, trust: Trust) -> None:
+    known = [one.name for one in trust.authorities]
+    if name not in known:
+        raise ProvenanceError(unknown("authority", name, known))
+
+
+def _of(model: Attested, evidence: Evidence) -> str:
+    """Whose fault it is, where it is not the model's own."""
+    return "" if model is evidence.models[0] else f"in run {model.value.run}, whose model this one goes on from: "
