@@ -9,7 +9,7 @@ import contextlib
 import datetime
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import torch
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
+from explorer.governance.documents import Documents
 from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.plan import phase_of
 from explorer.recipes.run import build_loop, documents_in, recipe_of
@@ -69,12 +70,8 @@ class _Subject:
         """Build the recipe and warm up every phase. What it records goes into a directory that the stack removes."""
         self._runs = runs
         longest = max(runs, key=lambda run: run.steps)
-        recipe = recipe_of(longest)
         documents = None if directory is None else documents_in(directory / longest.run_id, longest)
-        self._loop: Loop = build_loop(longest, data=data, documents=documents)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="explorer-")))
-        keep_environment(scratch, recorded=False)
-        stack.enter_context(recording(self._loop, longest, recipe, scratch, documents, data=data, rehearsal=True))
+        self._loop: Loop = stack.enter_context(rehearsed(longest, data=data, documents=documents))
         self._phases = {name: self._warm(place) for name, place in _places(runs, self._loop).items()}
         once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
@@ -114,6 +111,17 @@ class _Subject:
             windows=len(phase.seconds),
             split=split_steps(self._loop, phase.place, count=phase.count),
         )
+
+
+@contextlib.contextmanager
+def rehearsed(run: RunRecord, *, data: Path | None, documents: Documents | None) -> Iterator[Loop]:
+    """The loop of a run, to be timed. What it records goes into a directory that is removed afterwards."""
+    loop = build_loop(run, data=data, documents=documents)
+    with tempfile.TemporaryDirectory(prefix="explorer-") as made:
+        scratch = Path(made)
+        keep_environment(scratch, recorded=False)
+        with recording(loop, run, recipe_of(run), scratch, documents, data=data, rehearsal=True):
+            yield loop
 
 
 def _by_recipe(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:

@@ -6,8 +6,10 @@ Whether data, code and machine are still those of the run, only who executes it 
 from pathlib import Path
 
 from explorer import rundir
+from explorer.entries.fields import read_float
 from explorer.entries.run import End
 from explorer.errors import ExplorerError
+from explorer.provenance.branches import covers
 from explorer.provenance.salts import Salts, read_salts
 from explorer.recorded.papers import quarantine_of
 from explorer.recorded.presence import Presence, read_record
@@ -20,7 +22,7 @@ WEIGHTS = "model.safetensors"
 
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
     """What stands in the way, in words; empty: nothing that can be seen from here."""
-    run, found = presence.run, [*_unfinished(presence)]
+    run, found = presence.run, [*_unfinished(presence), *_before(presence, reached)]
     if level == "G2":
         model = run.run / rundir.MODEL / WEIGHTS
         return (*found, *([] if model.exists() else [f"{model}: missing: there is no model to drop a region from"]))
@@ -38,6 +40,15 @@ def _unfinished(presence: Presence) -> list[str]:
     (end,) = run.read([run.outline.end], End)
     stopped = f"the run was stopped after {end.entry.step} steps, and not as its recipe plans it"
     return [] if end.entry.outcome == "finished" else [stopped]
+
+
+def _before(presence: Presence, reached: Reach) -> list[str]:
+    """Classes that the model which the run began with had learned from already: no step here can take that away."""
+    mine = (*reached.whole, *reached.partly)
+    parents = (each for each in presence.run.genesis.parents if each.kind == "model")
+    admitted = {path for each in parents for path, weight in each.admitted.items() if read_float(weight) > 0}
+    known = sorted(path for path in admitted if any(covers(path, own) or covers(own, path) for own in mine))
+    return [f"the model that the run began with was trained on {path}: delete it there first" for path in known]
 
 
 def _private(presence: Presence, reached: Reach) -> list[str]:

@@ -5,7 +5,8 @@ of the run itself, less the share of its examples that stay out. The interval is
 for a mean: each step at the quartiles of the profile, these stretched by `DRIFT` for another day's machine and widened
 to the step time of the run itself where it had the machine alone; the phases left to replay taken as the cheapest that
 they can be, and as the dearest; the examples that stay out saving all that they cost, and nothing; evaluation,
-checkpoints and first steps costing nothing, and all that they cost the run. Without a profile there is no interval.
+checkpoints, first steps and the ledger costing nothing, and all that they cost the run. Without a profile there is no
+interval.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from explorer.records import ProfileRecord, ResultRecord, RunRecord
 
 START = Duration(seconds=5.0, low=1.0, high=30.0)  # until the first step: imports, data, documents, a model built
 DRIFT = 1.25  # how much faster or slower the same machine may be on another day; an allowance
+
+LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles end no segment of steps
 
 STRUCTURE = "nothing is trained: a process starts, reads the model and writes it without the region"
 UNMEASURED = "how long a step takes was never measured on a quiet machine; --profile does that now"
@@ -50,7 +53,8 @@ STRUCTURAL = Time(seconds=START.seconds, low=START.low, high=START.high, source=
 def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = None) -> Time:
     """The time of replaying the last `steps` of a run, in which so large a share of the examples stays out.
 
-    `step` is the time of one of these steps as it was measured just now. Raises `RunError` for damaged records.
+    `step` is the time of one of these steps as it was measured just now, without those examples. Raises `RunError` for
+    damaged records.
     """
     if not (run / rundir.RUN).exists():
         return Time(seconds=None, low=None, high=None, source=None, words=UNMEASURED)
@@ -59,6 +63,7 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
     profile, measured = profile_of(run, record), None
     if step is not None:
         measured, words = replayed({"": steps}, {"": step}, steps), "by steps measured now"
+        share = 0.0
     elif profile is not None and set(record.phases) <= set(profile.phases):
         measured, words = replayed(record.phases, profile.phases, steps), f"by a profile of {profile.made_at}"
     elif besides.step is None:
@@ -88,7 +93,7 @@ def besides_of(run: Path, *, steps: int, of: int) -> Besides:
         rest=Duration(
             seconds=START.seconds + whole * steps / max(1, of),
             low=START.low,
-            high=START.high + whole + timings.warmup,
+            high=START.high + whole + timings.warmup + steps * result.metrics.get(LEDGER, 0.0),
         ),
         step=timings.training() / result.timed_steps if alone else None,
     )
