@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer import rundir
+from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.grants import Grant
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.tag_table import TagTable
@@ -19,6 +20,7 @@ DIRECTORY = Path(__file__).parent / "schemas"
 BASE = "https://explorer.example/schemas/provenance"
 
 SCHEMAS: dict[str, type[Any]] = {
+    "deletion": Certificate,
     "grant": Grant,
     "policy": RoutingPolicy,
     "tag-table": TagTable,

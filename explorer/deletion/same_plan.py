@@ -1,0 +1,130 @@
+"""What certificates of both levels say: whose documents, which parent, which plan, which model."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from explorer import records, rundir
+from explorer.audit.vouched import read_basis, read_rules, read_tags
+from explorer.canonical import digest
+from explorer.deletion.case import Case, name_of, state_of
+from explorer.deletion.checks import Claim, differ
+from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.recorded.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
+from explorer.recorded.model_file import MODEL, ModelFile, differences
+from explorer.recorded.presence import read_record
+from explorer.recorded.target import Target
+from explorer.records import RunRecord
+
+# What determines a run beside its recipe, and is the same in both.
+SAME = (
+    "code",
+    "data",
+    "tags",
+    "taxonomy",
+    "policy",
+    "trust",
+    "judged",
+    "strategy",
+    "seed",
+    "initial",
+    "classes",
+    "layers",
+)
+
+
+def documents(case: Case) -> str | None:
+    """The documents are those that both ledgers name, and believed."""
+    genesis, certificate = case.old.genesis, case.certificate
+    for name in ("taxonomy", "policy", "trust"):
+        differ(ProvenanceError, name, found=getattr(certificate, name), expected=getattr(genesis, name))
+    basis = read_basis(case.new.run, genesis, trust=case.trust)
+    if read_rules(case.new.run, genesis, basis) is None:
+        raise LedgerError("the old run had no policy")
+    if not case.certificate.target.classes:
+        read_tags(case.new.run, genesis, basis)
+    return None
+
+
+def target(case: Case) -> str | None:
+    """The target is one of the old run's."""
+    if case.certificate.target.records is not None and case.listed is None:
+        return "which records: the list that opens the commitment is not here"
+    for path in case.target.classes:
+        case.old.class_(path)
+    if not case.reach.whole and not case.reach.partly:
+        raise LedgerError(f"{case.target.words}: no example of the old run")
+    return None
+
+
+def parent(case: Case) -> str | None:
+    """The new ledger begins with the old one as what it was made from by a deletion."""
+    parents = case.new.genesis.parents
+    made = [each for each in parents if each.kind == "deletion"]
+    if len(made) != 1:
+        raise LedgerError(f"the new ledger names {len(made)} runs that it was made from by a deletion; expected one")
+    differ(LedgerError, "its parent", found=made[0].ledger, expected=state_of(name_of(case.old)))
+    if strange := [each.ledger.origin for each in parents if each not in (*made, *case.old.genesis.parents)]:
+        raise LedgerError(f"the new ledger has parents that the old one has not: {', '.join(strange)}")
+    return None
+
+
+def plan(case: Case) -> str | None:
+    """Both runs follow one plan, but that the new one leaves the target out."""
+    for name in SAME:
+        found, expected = getattr(case.new.genesis, name), getattr(case.old.genesis, name)
+        differ(LedgerError, f"{name} in the new ledger's first entry", found=found, expected=expected)
+    if not (case.new.run / rundir.RUN).exists():
+        return f"the plan of the new run: there is no {rundir.RUN}"
+    if case.certificate.target.records is not None and case.listed is None:
+        return "whether the plan leaves these records out: their list is not here"
+    after = read_record(case.new)
+    before = _before(case, after)
+    if digest(before.identity) != case.old.genesis.recipe:
+        raise LedgerError("the new plan with the target put back is not the one that the old ledger names")
+    expected = counterfactual(before, case.target)
+    differ(LedgerError, "the new run", found=case.new.genesis.run, expected=expected.run_id)
+    if after.identity != expected.identity:
+        raise LedgerError(f"the new plan is not the old one without {case.target.words}")
+    return None
+
+
+def model(case: Case) -> str | None:
+    """The certified file holds the parameters and buffers that the new ledger ends with."""
+    path = case.new.run / rundir.MODEL / MODEL
+    if not path.exists():
+        return f"the model: there is no {path}"
+    file = ModelFile(path)
+    differ(RunError, f"SHA-256 of {path}", found=file.sha256, expected=case.model)
+    _, new = case.ended
+    expected = {**new.tensors.parameters, **new.tensors.buffers}
+    if fault := next(differences(file.leaves(), expected), None):
+        raise RunError(f"{path}: not what the new ledger ends with: {fault}")
+    return None
+
+
+CLAIMS = (
+    Claim("documents", "taxonomy, policy and trust file are those of both runs, signed by whom you believe", documents),
+    Claim("target", "the target is one of the old run's", target),
+    Claim("parent", "the new ledger was made from this old one by a deletion", parent),
+    Claim("plan", "the same plan, but that the target is left out: every other number that decides is equal", plan),
+    Claim("model", "the model's file holds what the new ledger ends with", model),
+)
+
+
+def _before(case: Case, after: RunRecord) -> RunRecord:
+    """The old run's record; where it is not here, the new one's with the target put back."""
+    path = case.old_place / rundir.RUN
+    if path.exists():
+        return records.read(RunRecord, path)
+    left_out(after)  # its methods are what a recipe's are
+    methods = [_put_back(each, case.target) for each in after.identity["recipe"]["methods"]]
+    return replace(after, identity={**after.identity, "recipe": {**after.identity["recipe"], "methods": methods}})
+
+
+def _put_back(method: Mapping[str, Any], target: Target) -> Mapping[str, Any]:
+    if ROUTING not in method:
+        return method
+    members = {CLASSES: target.classes, AUTHORITIES: target.authorities, RECORDS: target.records}
+    values = method[ROUTING]
+    return {ROUTING: {**values, **{n: [e for e in values.get(n, ()) if e not in m] for n, m in members.items()}}}

@@ -1,0 +1,135 @@
+"""Whether a certificate of a deletion holds, found out by who trusts neither its signer nor the machine it ran on.
+
+It takes the certificate, a trust file, both ledgers and the new run's directory; no weights of the old run, and no
+torch. Every claim is derived anew and looked at by itself. The word "deleted" is for a certificate of which every one
+of them held: one that failed, or that could not be looked at, is enough to keep it back.
+
+What the signer merely says is listed apart: nobody can find out from two ledgers what else there was.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer.deletion import replayed, same_plan, structure
+from explorer.deletion.artefacts import blobs
+from explorer.deletion.case import Case, check_named, open_whole, place_of
+from explorer.deletion.checks import Check, Claim, Outcome, looked, unseen
+from explorer.deletion.records_list import read_list
+from explorer.errors import ProvenanceError
+from explorer.provenance.deletion_certificate import UNREACHED, Certificate, Opened, RunAt, open_certificate
+from explorer.provenance.trust import Trust
+from explorer.recorded.run_ledger import RunLedger
+
+OLD = "the old ledger is whole, signed by whom you believe, ended, and the one that is certified"
+NEW = "the new ledger is whole, signed by whom you believe, ended, and the one that is certified"
+SAID = "said by the signer, not checked"
+
+
+def numbers_named(case: Case) -> str | None:
+    """All numbers of the deleted classes that the old ledger names are among what is to be destroyed."""
+    listed = {(each.path, each.sha256) for each in case.certificate.to_destroy if each.what == "numbers"}
+    if missing := [each.path for each in blobs(case.old, case.reach) if (each.path, each.sha256) not in listed]:
+        raise ProvenanceError(f"{len(missing)} blobs with numbers of the target are not to be destroyed: {missing[0]}")
+    return None
+
+
+CLAIMS: dict[str, tuple[Claim[Case], ...]] = {
+    level: (
+        *same_plan.CLAIMS,
+        *own,
+        Claim("numbers", "what is to be destroyed has all numbers of deleted classes in the old ledger", numbers_named),
+    )
+    for level, own in (("G2", structure.CLAIMS), ("G3", replayed.CLAIMS))
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """A certificate that a trainer has signed, and what came of each of its claims."""
+
+    certificate: Certificate
+    digest: str  # SHA-256 of what was signed
+    model: str  # SHA-256 of the new model's file
+    signed_by: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def deleted(self) -> bool:
+        """Whether every claim held. Nothing else is called so."""
+        return all(check.outcome is Outcome.HELD for check in self.checks)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What the signer says and nobody can check from here."""
+        certificate = self.certificate
+        lines = [f"not reached: {UNREACHED[each.what]}: {each.detail}" for each in certificate.not_reached]
+        for each in certificate.to_destroy:
+            part = "" if each.part is None else f", the part of {each.part}"
+            lines.append(f"to be destroyed: {each.what} {each.path}{part}")
+        if certificate.request is not None:
+            lines.append(f"the request that it answers: commitment {certificate.request}")
+        return tuple(lines)
+
+
+def verify(
+    content: bytes,
+    *,
+    old: Path,
+    new: Path,
+    trust: Trust,
+    now: int,
+    records: Path | None = None,
+    where: str = "the certificate",
+) -> Verified:
+    """Check a certificate against the old run or its ledger, and the new run. `records`: the list that the deleted
+    records were committed to, if it was single records; `now` is in seconds since 1970.
+
+    Raises `ProvenanceError` for a certificate that nobody to be believed has signed, or that says what none can: of
+    such a one no claim is looked at.
+    """
+    opened = open_certificate(content, trust=trust, now=now, where=where)
+    value = opened.value
+    claims = CLAIMS[value.level]
+    place = place_of(old)
+    first, old_run = _ledger("old ledger", OLD, place, value.old, papers=new, trust=trust, now=now)
+    second, new_run = _ledger("new ledger", NEW, new, value.new, papers=new, trust=trust, now=now)
+    if old_run is None or new_run is None:
+        rest = [unseen(claim, "a ledger that it rests on is not here as it should be") for claim in claims]
+    else:
+        listed = None if records is None or value.target.records is None else read_list(records)
+        case = Case(
+            certificate=value,
+            model=opened.model,
+            old=old_run,
+            new=new_run,
+            old_place=place,
+            trust=trust,
+            listed=listed,
+        )
+        rest = [looked(claim, case) for claim in claims]
+    return _verified(opened, (first, second, *rest))
+
+
+def _verified(opened: Opened, checks: tuple[Check, ...]) -> Verified:
+    return Verified(
+        certificate=opened.value,
+        digest=opened.digest,
+        model=opened.model,
+        signed_by=tuple(authority.name for authority in opened.authorities),
+        checks=checks,
+    )
+
+
+def _ledger(
+    name: str, says: str, place: Path, named: RunAt, *, papers: Path, trust: Trust, now: int
+) -> tuple[Check, RunLedger | None]:
+    """The first two claims, on which all others rest."""
+    found: list[RunLedger] = []
+
+    def look(place: Path) -> None:
+        run = open_whole(place, papers=papers, trust=trust, now=now)
+        check_named(run, named)
+        found.append(run)
+
+    check = looked(Claim(name, says, look), place)
+    return check, found[0] if found and check.outcome is Outcome.HELD else None
