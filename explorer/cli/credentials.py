@@ -18,6 +18,7 @@ from explorer.provenance.private import PASSPHRASE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 MAX_FILE = 10_000
 
@@ -35,12 +36,16 @@ PassphraseFile = Annotated[
 
 def load_key(path: Path, passphrase_file: Path | None) -> "Ed25519PrivateKey":
     """Read a key file; ask for a passphrase only if it needs one."""
-    from explorer.provenance.keys import is_encrypted, read_key
+    from explorer.provenance.keys import read_key
 
-    if not is_encrypted(path):
-        return read_key(path, None)
-    known = _known(passphrase_file)
-    return read_key(path, _ask(f"Passphrase of {path}: ") if known is None else known)
+    return read_key(path, _passphrase_for(path, passphrase_file))
+
+
+def load_reader_key(path: Path, passphrase_file: Path | None) -> "X25519PrivateKey":
+    """Read the key file of a reader; ask for a passphrase only if it needs one."""
+    from explorer.provenance.reader_keys import read_reader_key
+
+    return read_reader_key(path, _passphrase_for(path, passphrase_file))
 
 
 def provide_passphrase(path: Path) -> None:
@@ -70,6 +75,16 @@ def new_passphrase(path: Path, passphrase_file: Path | None) -> str:
 def clock() -> int:
     """Now, in seconds since 1970."""
     return int(time.time())
+
+
+def _passphrase_for(path: Path, passphrase_file: Path | None) -> str | None:
+    """The passphrase of a key file; None for one that needs none."""
+    from explorer.provenance.keys import is_encrypted
+
+    if not is_encrypted(path):
+        return None
+    known = _known(passphrase_file)
+    return _ask(f"Passphrase of {path}: ") if known is None else known
 
 
 def _known(file: Path | None) -> str | None:

@@ -87,8 +87,7 @@ def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust,
     Raises `ProvenanceError` or `SpecError` for a faulty grant and for keys that may not sign it.
     """
     envelope, where = sign_file(path, GRANT, keys, trust=trust, now=now), str(path)
-    payload = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
-    grant = from_json(Grant, payload, where=where, error=ProvenanceError)
+    grant = claimed_grant(envelope, where=where)
     for key in keys:
         check_signer(
             public_bytes(key),
@@ -122,6 +121,14 @@ def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[
     if grant.owner not in names:
         raise ProvenanceError(f"{where}: not signed by its owner {grant.owner}; signed by {', '.join(names)}")
     return Signed(value=grant, authorities=authorities, envelope=signed.envelope)
+
+
+def claimed_grant(envelope: Envelope, *, where: str) -> Grant:
+    """What an envelope says, whether anybody signed it or not. Raises `ProvenanceError` for what is no grant."""
+    if envelope.payload_type != GRANT.payload_type:
+        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {GRANT.payload_type!r}")
+    value = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
+    return from_json(Grant, value, where=where, error=ProvenanceError)
 
 
 def grant_digest(envelope: Envelope) -> str:

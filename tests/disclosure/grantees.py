@@ -1,0 +1,96 @@
+"""A project with one run, three classes of which two are confidential, and readers with grants."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from explorer.canonical import canonical
+from explorer.disclosure.opening import GrantKeys, believe, open_keys
+from explorer.disclosure.reading import Answer, ask, read
+from explorer.disclosure.wrapping import Wrapping, read_wrapped, wrap_keys
+from explorer.project import Project, runs_of
+from explorer.provenance.envelope import Envelope, sign_envelope
+from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant
+from explorer.provenance.keys import write_key
+from explorer.provenance.reader_keys import reader_public_text
+from explorer.provenance.signed import Signed
+from explorer.recorded.keys import NoKeys
+from explorer.recorded.run_ledger import RunLedger
+from explorer.schema import to_json
+from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER, USUAL, trust, write_governed_run
+from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, private
+
+TRUST = trust()
+CONFIDENTIAL = (NEWS, MIT)
+EVERYTHING = (NEWS, OPEN)  # `open/mit` lies below `open`
+KINDS = ("step", "profile", "decision")
+READER, OTHER = (X25519PrivateKey.from_private_bytes(hashlib.sha256(seed).digest()) for seed in (b"reader", b"other"))
+
+
+def write_project(directory: Path, *, confidential: tuple[str, ...] = CONFIDENTIAL) -> Path:
+    """The run's directory; the trainer's key stands where the run says."""
+    run = write_governed_run(directory / "runs", policy=replace(USUAL, confidential=confidential))
+    write_key(run.parent / "trainer.pem", private(TRAINER), None)
+    return run
+
+
+def grant_of(run: Path, *classes: str, key: X25519PrivateKey = READER, entries: tuple[str, ...] = KINDS) -> Grant:
+    """A grant of these classes, `licensed/news` unless told otherwise."""
+    return Grant(
+        format="explorer/grant/v1",
+        id="2026-0007",
+        owner=GOVERNANCE,
+        grantee=Grantee(name="example.com/auditor", public_key=reader_public_text(key)),
+        runs=(run.name,),
+        classes=classes or (NEWS,),
+        entries=entries,
+        issued=ISSUED,
+        expires=EXPIRES,
+    )
+
+
+def envelope_of(grant: Grant, *seeds: str) -> Envelope:
+    """Signed by whoever has these keys, allowed or not."""
+    keys = [private(seed) for seed in seeds or (GOVERNANCE,)]
+    return sign_envelope(canonical(to_json(grant)), GRANT.payload_type, keys)
+
+
+def signed(grant: Grant, *, now: int = NOW) -> Signed[Grant]:
+    return open_grant(envelope_of(grant).content, trust=TRUST, now=now, where="grant.json")
+
+
+def project_of(run: Path) -> Project:
+    return Project.open(runs_of(run), key=private(TRAINER), name=TRAINER)
+
+
+def wrapped(run: Path, grant: Grant) -> Wrapping:
+    """Wrap the keys of a grant."""
+    with project_of(run) as project:
+        return wrap_keys(RunLedger(run), signed(grant), project=project)
+
+
+def opened(run: Path, path: Path, key: X25519PrivateKey = READER, *, now: int = NOW) -> tuple[Signed[Grant], GrantKeys]:
+    """What a reader makes of a file of wrapped keys."""
+    file = read_wrapped(path)
+    believed = believe(file, RunLedger(run, keys=NoKeys()), trust=TRUST, now=now, where="keys.json")
+    return believed, open_keys(file, believed.value, key, where="keys.json")
+
+
+def answered(
+    run: Path,
+    path: Path,
+    *,
+    key: X25519PrivateKey = READER,
+    kind: str = "step",
+    class_: str | None = None,
+    steps: range | None = None,
+    now: int = NOW,
+) -> Answer:
+    """Read with a file of wrapped keys."""
+    believed, keys = opened(run, path, key, now=now)
+    ledger = RunLedger(run, keys=NoKeys())
+    query = ask(ledger, believed.value, kind=kind, class_=class_, steps=steps)
+    with project_of(run) as project:
+        return read(ledger, query, believed, keys, project=project)
