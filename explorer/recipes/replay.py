@@ -1,10 +1,10 @@
 """Replay: steps of a recorded run, executed again and compared with its ledger entry by entry, bit for bit.
 
 It starts from the newest checkpoint at or before the first step: one that was kept before a class's first admission,
-one to resume from, or the initial state, which follows from the seed. Everything from there on is compared: each step
-with its slots, counts and commitments, decisions and profiles, and at the end of each segment the state of training and
-the digests of all numbers. Nothing is written. On another machine or build the bits may differ without anybody's
-doing; so what differs there is said first.
+the one that a deletion took over, one to resume from, or the initial state, which follows from the seed. Everything
+from there on is compared: each step with its slots, counts and commitments, decisions and profiles, and at the end of
+each segment the state of training and the digests of all numbers. Nothing is written. On another machine or build the
+bits may differ without anybody's doing; so what differs there is said first.
 
 Commitments need the classes' secrets. Where one is gone, or all are somebody else's, the numbers are compared by the
 blobs of their segments, and the report says which commitments were not. Blobs of a confidential class need its secret
@@ -97,7 +97,7 @@ def replay(
         raise RunError(f"{run}: the ledger of a loop of somebody's own: only what a recipe describes is executed again")
     record = records.read(RunRecord, run / rundir.RUN)
     genesis = _genesis(ledger, record)
-    first, last = _range(ledger, steps)
+    first, last = _range(ledger, steps, begins=genesis.begins)
     environment = elsewhere(run, record)
     on_environment(environment)
     documents = documents_in(run, record)
@@ -110,6 +110,8 @@ def replay(
     comparison = Comparison(ledger, commitments(genesis, missing, confidential=sealed))
     difference = _initial(loop, genesis)
     checkpoint = None if difference else newest(run, record.run_id, first)
+    if difference is None and genesis.begins > (checkpoint.step if checkpoint else 0):
+        raise RunError(f"run {record.run_id}: begins after {genesis.begins} steps, and no checkpoint of then is here")
     if difference is None:
         try:
             with Journal(
@@ -190,11 +192,13 @@ def _genesis(ledger: Path, record: RunRecord) -> Genesis:
     return found
 
 
-def _range(ledger: Path, steps: tuple[int, int] | None) -> tuple[int, int]:
-    recorded = sum(each.head.kind == "step" for each in History(ledger).entries())
-    first, last = steps or (0, recorded)
-    if not 0 <= first < last <= recorded:
-        raise LedgerError(f"{ledger}: steps {first}:{last}; expected a range within 0:{recorded}, which is on record")
+def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple[int, int]:
+    stop = begins + sum(each.head.kind == "step" for each in History(ledger).entries())
+    first, last = steps or (begins, stop)
+    if not begins <= first < last <= stop:
+        raise LedgerError(
+            f"{ledger}: steps {first}:{last}; expected a range within {begins}:{stop}, which is on record"
+        )
     return first, last
 
 

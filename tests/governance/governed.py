@@ -123,7 +123,9 @@ class Kept:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, index: Tensor) -> Tensor:
+    def __getitem__(self, index: Tensor | int) -> Tensor:
+        if isinstance(index, int):
+            return self._rows[self._place[index]]
         return self._rows[[self._place[int(each)] for each in index]]
 
 

@@ -1,0 +1,135 @@
+"""Deleting a target from a run: the run that never had it, made out of the one that did.
+
+The new run is the counterfactual (recorded/counterfactual.py): the same plan, the target's places in the batches empty.
+By replay it goes on from the newest state of the old run that the target had no influence on, and is trained to its
+end as any run is, so it may be interrupted and goes on where it was. By structure nothing is trained
+(without_region.py). Either way the new ledger begins with what was taken over and names the old one.
+
+What is not the old run's data, documents, machine, versions or code would give another run: refused, and said.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from explorer import records, rundir
+from explorer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from explorer.engine.fit import metrics_bytes
+from explorer.engine.loop import Loop
+from explorer.engine.method import Kind
+from explorer.entries.fields import LedgerState
+from explorer.entries.run import TrainingState
+from explorer.errors import RunError
+from explorer.governance.digests import training_state
+from explorer.governance.documents import keep, read_copies
+from explorer.recipes.replay import elsewhere
+from explorer.recipes.run import build_loop, execute
+from explorer.recipes.start import keep_start, kept_in, start_in
+from explorer.recipes.without_region import drop
+from explorer.recorded.counterfactual import counterfactual
+from explorer.recorded.forecast import Route, kept
+from explorer.recorded.origin import Origin, read_origin, write_origin
+from explorer.recorded.presence import read_record
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import Target
+from explorer.records import RunRecord
+
+IMMATERIAL = ("platform",)  # an update of the operating system changes no bit
+
+
+def delete(
+    old: Path,
+    target: Target,
+    *,
+    route: Route,
+    to: Path,
+    data: Path | None = None,
+    private: Path | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Make the run without the target in a directory of its own below `to`, and return that; what was begun there is
+    gone on with. `private` is where the salts and the trainer's key are now, if not where the run had them.
+
+    Raises `RunError` for a run that did not end, and where data, documents, machine, versions or code are others;
+    `ProvenanceError` for documents that are not to be believed; KeyboardInterrupt as `execute` does.
+    """
+    ledger = RunLedger(old)
+    record = read_record(ledger)
+    if ledger.outline.end is None:
+        raise RunError(f"run {record.run_id}: unfinished: its ledger has no end; let it end first")
+    new = counterfactual(record, target)
+    documents = read_copies(old)
+    if private is not None:
+        documents = replace(documents, private=private.resolve())
+    directory = to / new.run_id
+    checkpoint = ledger.ledger.checkpoint()
+    origin = Origin(
+        level=route.level,
+        run=record.run_id,
+        ledger=LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex()),
+        target=target,
+        begins=route.start,
+        state=None,
+    )
+    if route.level == "G2":
+        if not _begun(directory, origin) or not (directory / rundir.RESULT).exists():
+            with rundir.locked(directory, what=f"run {new.run_id}"):
+                drop(ledger, directory, new, origin, documents, dropped=route.dropped)
+        return directory
+    if not _begun(directory, origin):
+        refuse_elsewhere(old, record)
+        loop = build_loop(new, data=data, documents=documents)
+        with rundir.locked(directory, what=f"run {new.run_id}"):
+            start = start_in(new)
+            if start is not None:
+                keep_start(kept_in(documents, start), start, directory)
+            keep(documents, directory)
+            state = _take_over(old, loop, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
+            write_origin(directory, replace(origin, state=state))
+            records.write(directory / rundir.RUN, new)
+    execute(directory, data=data, on_progress=on_progress)
+    return directory
+
+
+def refuse_elsewhere(old: Path, record: RunRecord) -> None:
+    """Raise `RunError` with all that is otherwise here than where the run was trained and may decide its bits."""
+    differing = [each for each in elsewhere(old, record) if each.what not in IMMATERIAL]
+    if differing:
+        listed = "; ".join(f"{each.what}: {each.recorded} then, {each.here} here" for each in differing)
+        raise RunError(f"run {record.run_id} was trained elsewhere, and a replay here gives other bits: {listed}")
+
+
+def _begun(directory: Path, origin: Origin) -> bool:
+    """Whether this deletion was begun in the directory. Raises `RunError` where something else was."""
+    if not (directory / rundir.RUN).exists():
+        return False
+    found = read_origin(directory)
+    if found is None:
+        raise RunError(f"{directory}: holds a run of its own: give another directory with --out")
+    if replace(found, state=None) != origin:
+        raise RunError(
+            f"{directory}: begun as another deletion, {found.level} from step {found.begins} of"
+            f" {found.run}, whose ledger had {found.ledger.size} entries: move it away to delete anew"
+        )
+    return True
+
+
+def _take_over(old: Path, loop: Loop, directory: Path, *, old_id: str, new_id: str, step: int) -> TrainingState | None:
+    """What was kept of the old run up to this step, as the new run's own; returns the state then, None at step 0."""
+    state = None
+    for number in (each for each in kept(old) if each <= step):
+        found = load_checkpoint(old / rundir.KEPT / f"step-{number:08d}.json", run_id=old_id)
+        loop.restore(found.tensors, step=found.step)
+        for method in loop.methods:
+            if method.kind is not Kind.RECORD:
+                method.before_fit(loop.state)  # as it goes on: nothing is remembered of a class that is absent
+        head = metrics_bytes(found)
+        mine = Checkpoint(step=found.step, tensors=loop.tensors(), plain={"offset": head})
+        save_checkpoint(directory / rundir.KEPT, mine, run_id=new_id, keep=None)
+        if number == step:
+            rundir.write_bytes(directory / rundir.METRICS, (old / rundir.METRICS).read_bytes()[:head])
+            save_checkpoint(directory / rundir.CHECKPOINT, mine, run_id=new_id)
+            state = training_state(loop.state, step=step)
+    if step and state is None:
+        raise RunError(f"{old / rundir.KEPT}: no checkpoint of step {step} was kept")
+    return state
