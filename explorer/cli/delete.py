@@ -2,6 +2,7 @@
 
 import typer
 
+from explorer.cli.delete_erase import erase
 from explorer.cli.delete_evidence import evidence
 from explorer.cli.delete_plan import plan
 
@@ -9,5 +10,6 @@ from explorer.cli.delete_plan import plan
 def register(app: typer.Typer) -> None:
     group = typer.Typer(name="delete", help="Delete what a model learned from some examples, and prove it.")
     group.command("plan")(plan)
+    group.command("erase")(erase)
     group.command("evidence")(evidence)
     app.add_typer(group)
