@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line
+from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Whole
 from explorer.provenance.branches import Path as ClassPath
 from explorer.schema import record
 
@@ -37,16 +37,19 @@ class Access:
 
 @record
 class Deletion:
-    """A request to delete a class's contribution, and how far it was met."""
+    """A request to delete what a model learned from some examples, and how far it was met."""
 
     KIND: ClassVar[str] = "deletion"
     VERSION: ClassVar[int] = 1
 
-    ledger: LedgerState  # of the run that trained on the class
+    ledger: LedgerState  # of the run that had them
+    result: LedgerState | None  # of the run without them; None: below G2 there is none
     request: Digest  # a salted commitment: a request names a person
-    subject: ClassPath
+    classes: tuple[ClassPath, ...]  # what was asked for: these classes,
+    authorities: tuple[Line, ...]  # or all that these vouch for,
+    records: Whole  # or so many single records; which ones, the list beside the certificate says
     level: Literal["G0", "G1", "G2", "G3"]  # inactive, localised and ablated, exact by structure, exact by replay
-    evidence: ByName[Digest]
+    evidence: ByName[Digest]  # `certificate`: of its payload
     blobs: Blobs
 
 

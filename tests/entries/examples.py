@@ -72,7 +72,15 @@ EXAMPLES: tuple[Entry, ...] = (
     End(step=1, outcome="finished", state=STATE, metrics={"accuracy": write_float(0.9)}, blobs={}),
     Access(ledger=LEDGER, grant=A, query=B, blobs={}),
     Deletion(
-        ledger=LEDGER, request=A, subject="personal/customer", level="G2", evidence={"counterfactual": B}, blobs={}
+        ledger=LEDGER,
+        result=LEDGER,
+        request=A,
+        classes=("personal/customer",),
+        authorities=("example.com/data-governance",),
+        records=3,
+        level="G2",
+        evidence={"certificate": B},
+        blobs={},
     ),
     GrantUse(action="wrapped", owner="example.com/data-governance", id="2026-0007", grant=A, ledger=LEDGER, blobs={}),
     Observation(
