@@ -26,6 +26,7 @@ from explorer.provenance import (
     keys,
     layers,
     policy,
+    reader_keys,
     salts,
     sealing,
     signed,
@@ -301,7 +302,12 @@ def _files(place: Path) -> dict[str, Parser]:
         "key file": Parser(
             read=in_a_file(lambda path: keys.read_key(path, None), place),
             seeds=pem,
-            reads=("provenance.keys.read_key",),
+            reads=("provenance.keys.read_key", "provenance.keys.read_private"),
+        ),
+        "reader's key file": Parser(
+            read=in_a_file(lambda path: reader_keys.read_reader_key(path, None), place),
+            seeds=(reader_keys.new_reader_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),),
+            reads=("provenance.reader_keys.read_reader_key",),
         ),
         "records": Parser(
             read=in_a_file(lambda path: list(tag_records.read_records(path)), place),
