@@ -1,0 +1,99 @@
+"""The counterfactual itself: the run that never had the target, trained from its first step, and what it ends with.
+
+A deletion claims to have arrived at it by a shorter way. Here it is gone the long way, on this machine and from this
+data, and every tensor that the new run ended with is compared with the one that comes out, by name and bit for bit.
+What governed methods remember about classes is no state of the model, and is left out. Nothing is written that stays.
+"""
+
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from explorer.engine.loop import Loop
+from explorer.errors import LedgerError
+from explorer.governance.digests import tensors_of
+from explorer.governance.documents import Documents
+from explorer.recipes.ledger import keep_environment, recording
+from explorer.recipes.replay import Elsewhere, elsewhere
+from explorer.recipes.run import build_loop, documents_in, recipe_of
+from explorer.recorded.model_file import differences
+from explorer.recorded.presence import read_record
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.tensors import Tensors, is_bookkeeping, read_ended
+from explorer.records import RunRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """What came of it."""
+
+    run: str
+    steps: int  # trained
+    tensors: int  # compared
+    differing: tuple[str, ...]  # names, with what is wrong
+
+    @property
+    def equal(self) -> bool:
+        """Whether the new run ended with what the counterfactual ends with, all of it."""
+        return not self.differing
+
+
+def train_counterfactual(
+    new: Path,
+    *,
+    dropped: Collection[str] = (),
+    data: Path | None = None,
+    private: Path | None = None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Compared:
+    """Train the plan of the run in this directory from step 0, and compare. `dropped` are the tensors that a deletion
+    by structure took out, which the counterfactual has untrained.
+
+    `private` is where the salts of the tags are now, if not where the run had them. Raises `RunError` for a run without
+    a plan or without this data, `LedgerError` for one that has not ended. That something differs is no error.
+    """
+    ledger = RunLedger(new)
+    record, expected = read_record(ledger), read_ended(ledger).tensors
+    documents = documents_in(new, record)
+    if documents is None:
+        raise LedgerError(f"run {record.run_id}: governed by no documents: nothing can have been left out of it")
+    if private is not None:
+        documents = replace(documents, private=private.resolve())
+    environment = elsewhere(new, record)
+    on_environment(environment)
+    loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
+    with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
+        found = _trained(loop, record, documents, Path(scratch), data=data, on_progress=on_progress)
+    mine, theirs = ({**each.parameters, **each.buffers, **each.optimizer} for each in (found, expected))
+    untrained = {name for name in dropped if name not in theirs}
+    theirs = {name: leaf for name, leaf in theirs.items() if not is_bookkeeping(name)}
+    mine = {name: leaf for name, leaf in mine.items() if not is_bookkeeping(name) and name not in untrained}
+    return Compared(
+        run=record.run_id,
+        steps=record.steps,
+        tensors=len(theirs),
+        differing=tuple(differences(theirs, mine)),
+    )
+
+
+def _trained(
+    loop: Loop,
+    record: RunRecord,
+    documents: Documents,
+    scratch: Path,
+    *,
+    data: Path | None,
+    on_progress: Callable[[int, int], None],
+) -> Tensors:
+    """What the loop comes to at its end; its ledger goes into the scratch directory, signed by nobody."""
+    keep_environment(scratch, recorded=False)
+    with recording(loop, record, recipe_of(record), scratch, documents, data=data, rehearsal=True):
+        loop.call("before_fit")
+        while loop.state.step < loop.state.total_steps:
+            loop.step()
+            on_progress(loop.state.step, loop.state.total_steps)
+        loop.call("after_fit")
+        loop.evaluate()
+        return tensors_of(loop.state)
