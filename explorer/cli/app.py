@@ -17,6 +17,7 @@ from explorer.cli import (
     ledger,
     notebooks,
     observe,
+    pack,
     policy,
     quickstart,
     read,
@@ -71,6 +72,7 @@ results.register(app)
 ledger.register(app)
 trace.register(app)
 conform.register(app)
+pack.register(app)
 attest.register(app)
 verify.register(app)
 observe.register(app)

@@ -34,10 +34,15 @@ def host_keys(directory: Path) -> tuple[HostKey, ...]:
     """The keys in a directory, by the name of the file. Raises `ProvenanceError` if it cannot be listed."""
     try:
         paths = sorted(path for path in directory.iterdir() if path.is_file())
-        contents = {path.name: path.open("rb").read(MAX_FILE) for path in paths}
+        contents = {path.name: _beginning(path) for path in paths}
     except OSError as error:
         raise ProvenanceError(f"cannot look for keys in {directory}: {error.strerror or error}") from error
     return tuple(_host_key(name, content) for name, content in contents.items() if _MARK in content)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_FILE)
 
 
 def _host_key(name: str, content: bytes) -> HostKey:

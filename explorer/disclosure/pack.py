@@ -28,7 +28,7 @@ classes that no grant opens are there as they are in the ledger, sealed. Never t
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -39,17 +39,24 @@ from pydantic import Field
 
 from explorer import rundir
 from explorer.audit.vouched import ATTESTATION, POLICY, TABLE, TAXONOMY_FILE, TRUST
-from explorer.canonical import canonical
+from explorer.canonical import canonical, digest
 from explorer.disclosure.host import HostKey, host_keys
+from explorer.disclosure.opening import believe
+from explorer.disclosure.standing import check_standing, check_wrapped
+from explorer.disclosure.wrapped import WrappedKeys
+from explorer.disclosure.wrapping import ledger_state, naming, read_wrapped
 from explorer.entries.envelope import read_head
 from explorer.entries.fields import Digest, LedgerState, Line, Whole
+from explorer.entries.project import Access
 from explorer.errors import LedgerError, ProvenanceError, unknown
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.ledger.tiles import bundles, encode_bundle, tiles
 from explorer.ledger.verify import verify
+from explorer.project import Recorded
 from explorer.provenance.envelope import sign_envelope
+from explorer.provenance.grants import grant_digest
 from explorer.provenance.times import Time, format_time
 from explorer.provenance.trust import Trust
 from explorer.recorded.anchor import anchor_of_trust
@@ -60,7 +67,12 @@ from explorer.schema import record, to_json
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
 MANIFEST, SIGNATURE, VERIFIER, README, REPORT = "pack.json", "pack.dsse.json", "verify.py", "README.txt", "report.html"
-CERTIFICATE, DELETIONS, MODEL_PAPERS = "certificate.json", "deletions", ("attestation.json", "model.json")
+CERTIFICATE, DELETIONS, MODEL_ATTESTATION, MODEL_CARD = (
+    "certificate.json",
+    "deletions",
+    "attestation.json",
+    "model.json",
+)
 MAX_PACK, MAX_FILES = 2**30, 60_000
 DATED = (1980, 1, 1, 0, 0, 0)  # the first day that a zip knows
 REGULAR = 0o100644 << 16
@@ -105,7 +117,7 @@ class Pack:
 
 
 def make_pack(
-    run: RunLedger, *, grants: Mapping[str, bytes], report: bytes, key: Ed25519PrivateKey, trust: Trust, now: int
+    run: RunLedger, *, grants: Mapping[str, WrappedKeys], report: bytes, key: Ed25519PrivateKey, trust: Trust, now: int
 ) -> Pack:
     """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more.
 
@@ -117,17 +129,16 @@ def make_pack(
         **dict(_ledger(run.ledger)),
         **dict(_documents(run.run)),
         **dict(_papers(run)),
-        **{f"{rundir.GRANTS}/{id_}.json": content for id_, content in grants.items()},
+        **{f"{rundir.GRANTS}/{id_}.json": wrapped.content for id_, wrapped in grants.items()},
         **{f"proofs/{index}{SUFFIX}": make_proof(run.ledger, index).content for index in _proved(run)},
         REPORT: report,
         VERIFIER: files("explorer.disclosure").joinpath("verifier.py").read_bytes(),
         README: _readme(run.genesis.run, tuple(grants)).encode(),
     }
-    checkpoint = run.ledger.checkpoint()
     manifest = Manifest(
         made=format_time(now),
         run=run.genesis.run,
-        ledger=LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex()),
+        ledger=ledger_state(run),
         files=tuple(
             PackedFile(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
             for path, content in sorted(contents.items())
@@ -140,15 +151,36 @@ def make_pack(
     return Pack(manifest=manifest, content=container(contents))
 
 
-def read_grants(run: Path, ids: Sequence[str]) -> dict[str, bytes]:
-    """The wrapped keys of these grants. Raises `ProvenanceError` with the nearest id."""
-    directory = run / rundir.GRANTS
-    known = {path.stem: path for path in sorted(directory.glob("*.json"))}
-    for id_ in ids:
+def read_grants(
+    run: RunLedger, ids: Collection[str], *, trust: Trust, now: int, project: Iterable[Recorded]
+) -> dict[str, WrappedKeys]:
+    """The wrapped keys of these grants, each of which holds now. `project`: the entries of the project's ledger.
+
+    Raises `ProvenanceError` for a grant that is not here, with the nearest id; that is not believed, has expired, is
+    for another run, or was revoked; and for keys that nobody is on record as having wrapped.
+    """
+    known = {path.stem: path for path in (run.run / rundir.GRANTS).glob("*.json")}
+    recorded, found = list(project), {}
+    for id_ in sorted({*ids}):
         if id_ not in known:
-            raise ProvenanceError(f"{directory}: {unknown('grant', id_[:80], known)}; `explorer grant wrap` makes them")
-    most = rundir.MAX_JSON_BYTES
-    return {id_: rundir.read_bytes(known[id_], max_bytes=most, error=ProvenanceError) for id_ in sorted({*ids})}
+            raise ProvenanceError(f"{run.run / rundir.GRANTS}: {unknown('grant', id_[:80], known)}")
+        wrapped, where = read_wrapped(known[id_]), str(known[id_])
+        signed = believe(wrapped, run, trust=trust, now=now, where=where)
+        if signed.value.id != id_:
+            raise ProvenanceError(f"{where}: holds keys for the grant {signed.value.id!r}")
+        check_standing(recorded, naming(signed))
+        check_wrapped(recorded, naming(signed), origin=run.ledger.checkpoint().origin)
+        found[id_] = wrapped
+    return found
+
+
+def accesses(run: RunLedger, pack: Pack, grants: Mapping[str, WrappedKeys]) -> tuple[Access, ...]:
+    """What a pack discloses, as the project's ledger keeps it: one entry for each grant in it."""
+    query = digest({"format": FORMAT, "pack": hashlib.sha256(canonical(to_json(pack.manifest))).hexdigest()})
+    ledger = ledger_state(run)
+    return tuple(
+        Access(ledger=ledger, grant=grant_digest(wrapped.grant), query=query, blobs={}) for wrapped in grants.values()
+    )
 
 
 def write_pack(path: Path, pack: Pack) -> None:
@@ -211,7 +243,9 @@ def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
 
 def _papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
     """What else is signed about the run: where it comes from, its model's attestation, certificates of deletions."""
-    for relative in (rundir.ORIGIN, *(f"{rundir.MODEL}/{name}" for name in MODEL_PAPERS)):
+    papers = [f"{rundir.MODEL}/{name}" for name in (MODEL_ATTESTATION, MODEL_CARD)]
+    attested = all((run.run / each).exists() for each in papers)
+    for relative in [rundir.ORIGIN, *(papers if attested else ())]:
         if (run.run / relative).exists():
             yield relative, _paper(run.run / relative)
     for made in [run.run, *_made_from(run)]:

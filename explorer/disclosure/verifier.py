@@ -44,7 +44,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-MAX_PACK, MAX_FILES, MAX_JSON, MAX_DEPTH = 2**30, 60_000, 16 * 2**20, 40
+MAX_PACK, MAX_FILES, MAX_JSON, MAX_DEPTH = 2**30, 60_000, 2**26, 40
 MAX_NOTE, MAX_SIGNATURES, MAX_KEYS = 1_000_000, 100, 200
 SKEW = 300  # seconds that two clocks may differ
 ROLES = ("data-governance", "model-risk", "trainer", "auditor", "evaluator")
@@ -687,9 +687,12 @@ def check_proof(name: str, content: bytes, note: Note, run: Run) -> None:
 # ------------------------------------------------------------------------------ the documents that governed the run
 
 
-def check_documents(files: dict[str, bytes], run: Run, trust: Trust, findings: Findings) -> None:
-    """Taxonomy, policy and tags: those that the genesis names, signed by who may, as of the moment that it names."""
-    genesis = run.genesis
+def check_documents(files: dict[str, bytes], run: Run, trust: Trust, findings: Findings) -> list[str]:
+    """Taxonomy, policy and tags: those that the genesis names, signed by who may, as of the moment that it names.
+
+    Returns the branches whose numbers the policy has sealed.
+    """
+    genesis, sealed = run.genesis, []
     judged = genesis["judged"] or 0
     with findings.looking_at("governance/trust.json"):
         own = read_trust(_needed(files, "governance/trust.json"), "governance/trust.json")
@@ -708,9 +711,11 @@ def check_documents(files: dict[str, bytes], run: Run, trust: Trust, findings: F
         with findings.looking_at("governance/policy.json"):
             of = policy.get("taxonomy")
             expect(isinstance(of, dict) and of.get("digest") == genesis["taxonomy"], "written for another taxonomy")
+            sealed = texts(policy.get("confidential"), "confidential")
     if genesis["tags"]:
         with findings.looking_at("governance/tags.json"):
             _check_tags(files, genesis, judged, trust, findings)
+    return sealed
 
 
 def _document(
@@ -769,6 +774,42 @@ def read_statement(envelope: Envelope, predicate_type: str) -> tuple[list[str], 
     digests = [each.get("digest") if isinstance(each, dict) else None for each in value["subject"]]
     found = [each.get("sha256") if isinstance(each, dict) else None for each in digests]
     return [str(each) for each in found], value["predicate"]
+
+
+def check_papers(files: dict[str, bytes], note: Note, run: Run, trust: Trust, made: int, findings: Findings) -> None:
+    """What trainers have signed about the run's model and about deletions, as of when the pack was made: that they
+    have, and that it is about this ledger. Its claims are for other programs to derive again."""
+    for name in [name for name in files if name.startswith(("deletions/", "model/attestation"))]:
+        kind = "model" if name.startswith("model/") else "deletion"
+        with findings.looking_at(name):
+            envelope = open_envelope(parse_json(files[name], name), name, STATEMENT)
+            subjects, said = read_statement(envelope, f"https://explorer.example/{kind}/v1")
+            names = envelope.require(trust, TRAINER, said, made)
+            about = [said] if kind == "model" else [said.get("old"), said.get("new")]
+            known = any(isinstance(each, dict) and is_state(each.get("ledger"), note, run) for each in about)
+            expect(known, "about another ledger")
+            if kind == "model":
+                expect(sha256(_needed(files, "model/model.json")).hex() in subjects, "model/model.json: not its card")
+            findings.count(f"statement about a {kind}, signed by {', '.join(names)}")
+            verb = "verify MODEL" if kind == "model" else "delete verify"
+            findings.unchecked.append(f"what {name} claims: needs the model and the runs: explorer {verb}")
+
+
+def check_origin(files: dict[str, bytes], run: Run, findings: Findings) -> None:
+    """Where a run comes from that a deletion made: its genesis names the same ledger."""
+    value = shape(parse_json(files["origin.json"], "origin.json"), "origin.json", "ledger:object begins:number ...")
+    parents = [each for each in run.genesis["parents"] if isinstance(each, dict) and each.get("kind") == "deletion"]
+    named = [(each.get("ledger"), run.genesis["begins"]) for each in parents]
+    expect((value["ledger"], value["begins"]) in named, "origin.json: not what the genesis goes on from")
+    findings.count("origin of the run, which its genesis names")
+
+
+def is_state(value: Any, note: Note, run: Run) -> bool:
+    """Whether this names a state of the ledger: its origin, and the root that it had at a size."""
+    match value:
+        case {"origin": note.origin, "size": int(size), "root": str(expected)} if 0 <= size <= note.size:
+            return root(run.leaves[:size]).hex() == expected
+    return False
 
 
 def _needed(files: dict[str, bytes], name: str) -> bytes:
@@ -836,9 +877,7 @@ def check_grant(
     expect(grant["owner"] in names, f"{name}: granted by {grant['owner']}, who has not signed it or may not")
     ours = run.genesis["run"]
     expect(ours == value["run"] and ours in texts(grant["runs"], name), f"{name}: for another run than {ours}")
-    ledger = shape(value["ledger"], name, "origin:text size:number root:text")
-    known = ledger["origin"] == note.origin and 0 <= ledger["size"] <= note.size
-    expect(known and ledger["root"] == root(run.leaves[: ledger["size"]]).hex(), f"{name}: wrapped for another ledger")
+    expect(is_state(value["ledger"], note, run), f"{name}: wrapped for another ledger, or another state of it")
     grantee = shape(grant["grantee"], name, "name:text public_key:text")
     public = decode64(grantee["public_key"], f"{name}: grantee", length=32)
     mine = reader is not None and reader.public_key().public_bytes_raw() == public
@@ -861,17 +900,25 @@ def check_grant(
         wrapped = decode64(one["wrapped"], f"{name}: a key")
         if mine and reader is not None:
             bundle = hpke_open(wrapped, reader, canonical({**info, "ledger": note.origin, "run": ours}, name))
-            expect(len(bundle) % 40 == 0, f"{name}: a bundle of {len(bundle)} bytes, expected 40 for each key")
             parts = [bundle[at : at + 40] for at in range(0, len(bundle), 40)]
-            keys |= {(path, kind, int.from_bytes(part[:8])): part[8:] for part in parts}
+            firsts = [int.from_bytes(part[:8]) for part in parts]
+            sound = parts and len(parts[-1]) == 40 and firsts == sorted({*firsts})
+            expect(sound, f"{name}: the bundle for {kind} of {path} is not one of keys in the order of their steps")
+            keys |= {(path, kind, first): part[8:] for first, part in zip(firsts, parts, strict=True)}
     return f"{grant['id']}: {grantee['name']} may read {', '.join(branches)} until {grant['expires']}", keys
 
 
 class Reader:
     """Opens what keys open, and holds it against what the entries committed to."""
 
-    def __init__(self, files: dict[str, bytes], run: Run, keys: Keys, findings: Findings) -> None:
+    def __init__(
+        self, files: dict[str, bytes], run: Run, keys: Keys, branches: Sequence[str], findings: Findings
+    ) -> None:
+        """`branches`: those whose numbers the policy has sealed."""
         self.files, self.run, self.keys, self.findings = files, run, keys, findings
+        classes = run.genesis["classes"]
+        self.confidential = {path for path in classes if any(each == "*" or covers(each, path) for each in branches)}
+        self.confidential |= {JOINT} if self.confidential else set()  # it gives others away by subtraction
         self.sealed: dict[str, int] = {}  # by class, blobs that no key here opens
         self.bare: dict[str, int] = {}  # and blobs that anybody can read, without a key for their commitments
 
@@ -935,7 +982,9 @@ class Reader:
         if content is None:
             return None
         if not content.startswith(SEALED):
-            self.bare[path] = self.bare.get(path, 0) + (key is None and not name.startswith("sketches/"))
+            expect(path not in self.confidential, f"entry {index}: {name}: not sealed, and the policy has it sealed")
+            if key is None and not name.startswith("sketches/"):  # of which there is no commitment
+                self.bare[path] = self.bare.get(path, 0) + 1
             return content
         if key is None:
             self.sealed[path] = self.sealed.get(path, 0) + 1
@@ -1030,14 +1079,23 @@ def verify(
         state = {"origin": note.origin, "size": note.size, "root": note.root.hex()}
         expect(manifest["ledger"] == state, "names another state of the ledger than the checkpoint")
         expect(manifest["run"] == run.genesis["run"], f"of run {manifest['run']}, and the ledger of another")
+    with findings.looking_at("model/model.json"):
+        expect(
+            ("model/model.json" in files) == ("model/attestation.json" in files), "without its attestation, or it is"
+        )
+    if "origin.json" in files:
+        with findings.looking_at(""):
+            check_origin(files, run, findings)
     for name in [name for name in files if name.startswith("proofs/")]:
         with findings.looking_at(""):
             check_proof(name, files[name], note, run)
             findings.count("proofs of single entries")
     if trust is not None:
-        check_documents(files, run, trust, findings)
+        sealed = check_documents(files, run, trust, findings)
+        check_papers(files, note, run, trust, seconds(manifest["made"], "made"), findings)
         with findings.looking_at(""):
-            Reader(files, run, _keys(files, note, run, trust, now, reader, findings), findings).read()
+            keys = _keys(files, note, run, trust, now, reader, findings)
+            Reader(files, run, keys, sealed, findings).read()
     findings.unchecked += NEVER
 
 

@@ -1,0 +1,111 @@
+"""`explorer pack`: one file that an auditor opens offline, with the program that verifies it."""
+
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, visible
+from explorer.cli.settings import Json
+from explorer.cli.trace import RunDirectory
+
+if TYPE_CHECKING:
+    from explorer.disclosure.pack import Pack
+    from explorer.provenance.trust import Trust
+
+COMMANDS = (
+    ("python verify.py PACK --trust TRUST.json", "everything that this pack can show, and what it cannot"),
+    ("python verify.py PACK --trust TRUST.json --key READER.pem", "what was granted to you too"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(pack)
+
+
+def pack(
+    run: RunDirectory,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as run.pack.zip.")],
+    grant: Annotated[
+        list[str] | None,
+        typer.Option("--grant", metavar="ID", help="A grant whose wrapped keys go along; may be repeated."),
+    ] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own trust file."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Put a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.
+
+    The trainer's key signs it. What a grant opens goes on the project's record before the file is there. Without a
+    grant the integrity of everything can be verified and no sealed number read.
+    """
+    from explorer.audit.vouched import TRUST
+    from explorer.cli.credentials import clock, provide_passphrase
+    from explorer.disclosure.pack import accesses, make_pack, read_grants, write_pack
+    from explorer.project import Project, runs_of
+    from explorer.provenance.trust import read_trust
+    from explorer.recorded.run_ledger import RunLedger
+    from explorer.recorded.source import TRAINER, source_of, trainer_key
+    from explorer.rundir import GOVERNANCE
+
+    found, now = RunLedger(run), clock()
+    place = run / GOVERNANCE / TRUST if trust is None else trust
+    believed = read_trust(place)
+    provide_passphrase(Path(source_of(run).private) / TRAINER)
+    name, key = trainer_key(run, trust=believed, now=now)
+    with ExitStack() as stack:
+        project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
+        recorded = project.entries() if project else ()
+        granted = read_grants(found, grant or (), trust=believed, now=now, project=recorded)
+        made = make_pack(found, grants=granted, report=_report(run, place, now), key=key, trust=believed, now=now)
+        for access in accesses(found, made, granted):
+            assert project is not None
+            project.append(access)
+    write_pack(out, made)
+    print_json(_json(made, out)) if json else _print(made, out, believed)
+
+
+def _report(run: Path, trust: Path, now: int) -> bytes:
+    """The report of what is in the pack and no more: it is made where the run's private files are not."""
+    from explorer import rundir
+    from explorer.report.run_content import gather
+    from explorer.report.run_html import as_html
+
+    public = (rundir.LEDGER, rundir.GOVERNANCE, rundir.CONTRIBUTIONS, rundir.ENTROPY, rundir.RUN)
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / run.resolve().name
+        copy.mkdir()
+        for each in (run / name for name in public if (run / name).exists()):
+            if each.is_dir():
+                shutil.copytree(each, copy / each.name, symlinks=True)
+            else:
+                shutil.copy2(each, copy)
+        content = gather(copy, trust=trust, now=now)
+        return as_html(replace(content, directory=Path(content.run), commands=COMMANDS)).encode()
+
+
+def _json(made: "Pack", out: Path) -> dict[str, Any]:
+    from explorer.schema import to_json
+
+    value = to_json(made.manifest)
+    return {"file": str(out), "size": len(made.content), **value, "files": len(made.manifest.files)}
+
+
+def _print(made: "Pack", out: Path, believed: "Trust") -> None:
+    from explorer.provenance.keys import parse_public
+
+    manifest = made.manifest
+    print(visible(f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"))
+    print(visible(f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"))
+    print(visible(f"  grants       {', '.join(manifest.grants) or 'none: integrity alone'}"))
+    for each in manifest.host.keys:
+        owner = None if each.public_key is None else believed.owner(parse_public(each.public_key))
+        whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
+        print(visible(f"  on this host {each.file}: the private key{whose}, {each.state}"))
+    print("To verify it, anywhere: take verify.py out of it, then: python verify.py PACK --trust TRUST.json")

@@ -1,0 +1,161 @@
+"""What goes into a pack, what never does, and whose grants may."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from explorer import rundir
+from explorer.disclosure.host import host_keys
+from explorer.disclosure.pack import accesses, read_grants, write_pack
+from explorer.disclosure.standing import Named
+from explorer.disclosure.wrapping import naming, revoke
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.project import Project, read_project, runs_of
+from explorer.provenance.grants import open_grant
+from explorer.provenance.keys import public_text, write_key
+from explorer.provenance.times import parse_time
+from explorer.recorded.run_ledger import RunLedger
+from tests.audit import governed_run
+from tests.audit.governed_run import TRAINER
+from tests.disclosure.granted import READER, confidential_run, granted
+from tests.disclosure.packs import REPORT, governed, opened, packed
+from tests.provenance.people import EXPIRES, GOVERNANCE, NOW, private
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return confidential_run(tmp_path)
+
+
+def wanted(run: Path, *ids: str, now: int = NOW) -> dict:
+    return read_grants(RunLedger(run), ids, trust=governed_run.trust(), now=now, project=read_project(runs_of(run)))
+
+
+def test_the_same_run_at_the_same_moment_gives_the_same_bytes(run: Path) -> None:
+    assert packed(run).content == packed(run).content
+
+
+def test_what_is_in_a_pack(run: Path) -> None:
+    for name in ("weights.safetensors", "checkpoint/state", "contributions/a.parquet", "grants/other.json", "secret"):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_bytes(b"never")
+    (run / "ledger" / "unsigned" / "1").mkdir(parents=True)
+    (run / "ledger" / "unsigned" / "1" / "x").write_bytes(b"never")
+    (run / "ledger" / "blobs" / "sha256" / "aa").mkdir(exist_ok=True)
+    files = opened(packed(run).content)
+    assert b"never" not in files.values()
+    kinds = {name.split("/")[0] for name in files}
+    assert kinds - {"model"} == {
+        *("README.txt", "pack.json", "pack.dsse.json", "verify.py", "report.html"),
+        *("ledger", "governance", "proofs"),
+    }
+    assert {name for name in files if name.startswith("governance/")} == {
+        f"governance/{name}" for name in ("trust.json", "taxonomy.json", "policy.json", "tags.json", "tags.parquet")
+    }
+    outline = RunLedger(run).outline
+    proved = {0, outline.end, *(index for _, index in outline.states)}
+    assert {name for name in files if name.startswith("proofs/")} == {f"proofs/{at}.tlog-proof" for at in proved}
+    assert files["report.html"] == REPORT
+    assert str(run.parent).encode() not in b"".join(files.values()), "where the run lies is nobody's business"
+
+
+def test_only_the_grants_that_were_asked_for(run: Path) -> None:
+    granted(run, "one")
+    granted(run, "two")
+    files = opened(packed(run, grants=wanted(run, "two")).content)
+    assert [name for name in files if name.startswith("grants/")] == ["grants/two.json"]
+    assert json.loads(files["pack.json"])["grants"] == ["two"]
+
+
+def test_an_unknown_grant_is_refused_with_the_nearest(run: Path) -> None:
+    granted(run, "2026-0007")
+    with pytest.raises(ProvenanceError, match="did you mean '2026-0007'"):
+        wanted(run, "2026-0077")
+    with pytest.raises(ProvenanceError, match="unknown grant"):
+        wanted(run, "../2026-0007")
+
+
+def test_grants_that_do_not_hold_are_not_packed(run: Path, tmp_path: Path) -> None:
+    granted(run)
+    with pytest.raises(ProvenanceError, match="expired"):
+        wanted(run, "2026-0007", now=parse_time(EXPIRES))
+    stolen = confidential_run(tmp_path / "other", steps=9)
+    (stolen / "grants").mkdir()
+    shutil.copy(run / "grants" / "2026-0007.json", stolen / "grants")
+    with pytest.raises(ProvenanceError, match="another run"):
+        wanted(stolen, "2026-0007")
+    shutil.copy(run / "grants" / "2026-0007.json", run / "grants" / "renamed.json")
+    with pytest.raises(ProvenanceError, match="holds keys for the grant '2026-0007'"):
+        wanted(run, "renamed")
+    with pytest.raises(ProvenanceError, match="knows nothing of keys"):
+        read_grants(RunLedger(run), ["2026-0007"], trust=governed_run.trust(), now=NOW, project=())
+
+
+def test_a_revoked_grant_is_not_packed_even_from_a_copy_of_its_keys(run: Path, tmp_path: Path) -> None:
+    file = granted(run)
+    signed = open_grant(file.grant.content, trust=governed_run.trust(), now=NOW, where="grant")
+    grant: Named = naming(signed)
+    with Project.open(runs_of(run), key=private(TRAINER), name=TRAINER) as project:
+        revoke(grant, runs=runs_of(run), project=project)
+    with pytest.raises(ProvenanceError, match="unknown grant"):
+        wanted(run, "2026-0007")
+    rundir.write_bytes(run / "grants" / "2026-0007.json", file.content)
+    with pytest.raises(ProvenanceError, match="was revoked"):
+        wanted(run, "2026-0007")
+
+
+def test_what_is_disclosed_is_on_record_by_grant(run: Path) -> None:
+    granted(run, "one")
+    granted(run, "two")
+    grants = wanted(run, "one", "two")
+    pack = packed(run, grants=grants)
+    made = accesses(RunLedger(run), pack, grants)
+    assert len({each.grant for each in made}) == 2 and len({each.query for each in made}) == 1
+    assert {each.ledger for each in made} == {pack.manifest.ledger}
+    assert accesses(RunLedger(run), packed(run), {}) == ()
+
+
+def test_a_ledger_that_does_not_verify_is_not_packed(tmp_path: Path) -> None:
+    run = governed(tmp_path)
+    for bundle in (run / "ledger" / "tile" / "entries").rglob("*.p/*"):
+        bundle.write_bytes(bundle.read_bytes().replace(b'"seed":1', b'"seed":2'))
+    with pytest.raises(LedgerError, match="does not verify is no pack's"):
+        packed(run)
+
+
+def test_a_pack_replaces_a_pack_and_nothing_else(run: Path, tmp_path: Path) -> None:
+    pack = packed(run)
+    write_pack(tmp_path / "a.pack", pack)
+    write_pack(tmp_path / "a.pack", replace(pack, content=pack.content))
+    assert (tmp_path / "a.pack").read_bytes() == pack.content
+    key = tmp_path / "key.pem"
+    write_key(key, private(GOVERNANCE), None)
+    with pytest.raises(ProvenanceError, match="it is not a pack; it is not replaced"):
+        write_pack(key, pack)
+    with pytest.raises(ProvenanceError, match="not a pack"):
+        write_pack(tmp_path, pack)
+
+
+def test_the_keys_on_the_host_are_listed_and_encrypted_ones_not_looked_into(tmp_path: Path) -> None:
+    write_key(tmp_path / "a.pem", private(GOVERNANCE), None)
+    write_key(tmp_path / "b.pem", private(TRAINER), "correct horse")
+    write_key(tmp_path / "c.key", READER, None)  # pyright: ignore[reportArgumentType]
+    (tmp_path / "d.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    (tmp_path / "salts").write_bytes(bytes(99))
+    (tmp_path / "a.pem").chmod(0o644)  # others can read it: all the more a key that lies here
+    found = {each.file: each for each in host_keys(tmp_path)}
+    assert {name: each.state for name, each in found.items()} == {
+        "a.pem": "readable",
+        "b.pem": "encrypted, not looked into",
+        "c.key": "readable",
+        "d.pem": "damaged, or of another kind",
+    }
+    assert found["a.pem"].public_key == public_text(private(GOVERNANCE)) and found["b.pem"].public_key is None
+
+
+def test_the_host_in_the_manifest_is_where_the_trainers_key_is(run: Path) -> None:
+    (only,) = packed(run).manifest.host.keys
+    assert (only.file, only.public_key, only.state) == ("trainer.pem", public_text(private(TRAINER)), "readable")
