@@ -43,7 +43,7 @@ def replay(
         steps=None if steps is None else parse_steps(steps),
         data=data,
         private=governance,
-        on_environment=lambda differing: None if json else _print_elsewhere(differing),
+        on_environment=lambda differing: None if json else print_elsewhere(differing),
     )
     if json:
         print_json({**asdict(found), "equal": found.equal})
@@ -65,7 +65,7 @@ def parse_steps(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _print_elsewhere(differing: "tuple[Elsewhere, ...]") -> None:
+def print_elsewhere(differing: "tuple[Elsewhere, ...]") -> None:
     """Before the work begins, which may take long."""
     if differing:
         print("not where it was recorded; bits may differ for that alone:")

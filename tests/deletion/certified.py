@@ -39,7 +39,7 @@ def replayed(root: Path, **how: Any) -> Deletion:
 
 
 def certified(old: Path, new: Path, **how: Any) -> Deletion:
-    made = certify(old, new, keys=[private(TRAINER)], trust=TRUST, now=NOW, expires=EXPIRES, **how)
+    made = certify(old, new, keys=[private(TRAINER)], trust=TRUST, now=NOW, **{"expires": EXPIRES, **how})
     return Deletion(old=old, new=new, content=made.content)
 
 

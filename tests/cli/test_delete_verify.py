@@ -1,0 +1,132 @@
+"""`explorer delete verify`: what was checked, what was not, what is merely said; status 0 only if all of it holds."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer import rundir
+from explorer.cli import delete_verify
+from explorer.deletion.certificate import certify
+from explorer.deletion.records_list import FILE
+from explorer.provenance.trust import write_trust
+from explorer.recipes.counterfactual import Compared
+from explorer.recipes.deletion import delete
+from explorer.recorded.model_file import MODEL
+from explorer.recorded.target import Target
+from tests.audit.governed_run import FAR, NEWS, RISK, USUAL
+from tests.cli.command import explorer, refused
+from tests.deletion import deleted_runs
+from tests.deletion.certified import TRUST, Deletion, certified, signed_again
+from tests.governance import desk
+from tests.provenance.people import EXPIRES, NOW, private
+from tests.recipes.deletions import author, recipe_of, route, trained
+from tests.recipes.test_counterfactual_trained import LATE
+from tests.recipes.test_counterfactual_trained import TRUST as DESK_TRUST
+
+
+def written(root: Path, made: Deletion, content: bytes | None = None) -> list[str | Path]:
+    """The arguments of the verb."""
+    (root / "certificate.json").write_bytes(made.content if content is None else content)
+    write_trust(root / "trust.json", TRUST)
+    arguments = ["--old", made.old, "--new", made.new, "--trust", root / "trust.json"]
+    return ["delete", "verify", root / "certificate.json", *arguments]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Deletion:
+    old = deleted_runs.write_old(tmp_path / "runs", deleted_runs.SEALED)
+    return certified(old, deleted_runs.structural(old), expires=FAR)
+
+
+def test_what_holds_is_called_deleted(made: Deletion, tmp_path: Path) -> None:
+    done = explorer(*written(tmp_path, made))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{tmp_path / 'certificate.json'}: {NEWS}: deleted"
+    assert "G2. Same plan, the target's slots empty; how many there were remains known." in lines[1]
+    checks, rest = done.stdout.split("  checked:\n")[1].split("  counterfactual: not done")
+    assert checks.count("    held ") == 12 and checks.count("\n") == 12
+    _, said = rest.split("  said by the signer, not checked:\n")
+    assert "    not reached: copies of the old model" in said
+    assert "    to be destroyed: model model/model.safetensors" in said
+
+
+def test_what_does_not_hold_is_not(made: Deletion, tmp_path: Path) -> None:
+    shutil.copy(made.old / rundir.MODEL / MODEL, made.new / rundir.MODEL / MODEL)
+    said = refused(*written(tmp_path, made))
+    first, *rest = said.splitlines()
+    assert first.endswith(f"{NEWS}: NOT shown to be deleted")
+    assert [line for line in rest if "FAILED" in line] == [
+        "    FAILED        the model's file holds what the new ledger ends with"
+    ]
+    assert "  claims       G2." in said
+
+
+def test_what_is_not_here_is_not_called_deleted_either(made: Deletion, tmp_path: Path) -> None:
+    (made.new / rundir.RUN).unlink()
+    said = refused(*written(tmp_path, made))
+    assert "NOT LOOKED AT the same plan" in said and "there is no run.json" in said
+
+
+def test_for_programs(made: Deletion, tmp_path: Path) -> None:
+    found: Any = json.loads(explorer(*written(tmp_path, made), "--json").stdout)
+    assert found["deleted"] is True and found["certificate"]["level"] == "G2"
+    assert {check["outcome"] for check in found["checks"]} == {"held"}
+    assert found["counterfactual"] is None and found["said_by_the_signer_not_checked"]
+    (made.new / rundir.MODEL / MODEL).unlink()
+    done = explorer(*written(tmp_path, made), "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["deleted"] is False
+
+
+def test_nobodys_certificate(made: Deletion, tmp_path: Path) -> None:
+    other = signed_again(made.content, lambda _: None, by=RISK)
+    assert "wrong role" in refused(*written(tmp_path, made, other))
+    level = signed_again(made.content, lambda statement: statement["predicate"].update(level="G1"))
+    said = refused(*written(tmp_path, made, level))
+    assert "level" in said and "deleted" not in said.lower()
+    assert "not JSON" in refused(*written(tmp_path, made, b"{"))
+    (tmp_path / "certificate.json").unlink()
+    assert "cannot read" in refused(*written(tmp_path, made)[:2], tmp_path / "nothing", *written(tmp_path, made)[3:])
+
+
+def test_what_a_signer_says_steers_no_terminal(made: Deletion, tmp_path: Path) -> None:
+    def steering(statement: Any) -> None:
+        statement["predicate"]["to_destroy"][0]["path"] = "model/\x1b[2J"
+
+    assert "\x1b" not in refused(*written(tmp_path, made, signed_again(made.content, steering)))
+
+
+def test_records_take_their_list(tmp_path: Path) -> None:
+    old = deleted_runs.write_old(tmp_path / "runs", USUAL)
+    target = Target(records=(5, 8))
+    made = certified(old, deleted_runs.replayed(old, target=target, begins=0, without=()), expires=FAR)
+    assert "the list that opens the commitment is not here" in refused(*written(tmp_path, made))
+    done = explorer(*written(tmp_path, made), "--records", made.new / FILE)
+    assert done.returncode == 0 and "2 records: deleted" in done.stdout
+
+
+def test_with_the_counterfactual_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real run, a real deletion; and what was trained otherwise than it says."""
+    monkeypatch.setattr(delete_verify, "clock", lambda: NOW)
+    old = trained(tmp_path, author(tmp_path, LATE), recipe_of("late"))
+    new = delete(old, Target(classes=(NEWS,)), route=route(old, Target(classes=(NEWS,))), to=tmp_path / "new")
+    signing: Any = {"keys": [private(desk.TRAINER)], "trust": DESK_TRUST, "now": NOW, "expires": EXPIRES}
+    made = Deletion(old=old, new=new, content=certify(old, new, **signing).content)
+    arguments = [*written(tmp_path, made), "--counterfactual"]
+    write_trust(tmp_path / "trust.json", DESK_TRUST)
+    done = explorer(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "counterfactual: trained, 4 steps: all" in done.stdout and "bit for bit the same" in done.stdout
+
+    def otherwise(*_: object, **__: object) -> Compared:
+        return Compared(run=new.name, steps=4, tensors=9, differing=tuple(f"tensor {at}" for at in range(7)))
+
+    monkeypatch.setattr("explorer.recipes.counterfactual.train_counterfactual", otherwise)
+    said = refused(*arguments)
+    assert "NOT shown to be deleted" in said.splitlines()[0]
+    assert "trained, 4 steps: 7 tensors are NOT the same" in said and "    and 2 more" in said
+    found: Any = json.loads(explorer(*arguments, "--json").stdout)
+    assert (found["deleted"], found["counterfactual"]["equal"]) == (False, False)
