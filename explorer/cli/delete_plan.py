@@ -65,6 +65,7 @@ def _elsewhere(found: "Plan", run: Path, data: Path | None) -> tuple[str, ...]:
     from explorer import records, rundir
     from explorer.data.sources import load
     from explorer.errors import ExplorerError
+    from explorer.recipes.deletion import IMMATERIAL
     from explorer.recipes.replay import elsewhere
     from explorer.recipes.run import recipe_of
     from explorer.records import RunRecord
@@ -72,7 +73,8 @@ def _elsewhere(found: "Plan", run: Path, data: Path | None) -> tuple[str, ...]:
     if not (run / rundir.RUN).exists():
         return ()
     record = records.read(RunRecord, run / rundir.RUN)
-    words = [f"{each.what}: {each.recorded} when it was recorded, {each.here} here" for each in elsewhere(run, record)]
+    differing = [each for each in elsewhere(run, record) if each.what not in IMMATERIAL]
+    words = [f"{each.what}: {each.recorded} when it was recorded, {each.here} here" for each in differing]
     try:
         dataset = recipe_of(record).dataset
         load(dataset, data)
@@ -124,7 +126,7 @@ def _lines(found: "Plan", obstacles: tuple[str, ...]) -> list[str]:
         lines.append(f"  to drop: {', '.join(route.dropped)}; nothing is trained")
     else:
         lines.append("  to drop: nothing, for it reached nothing")
-    lines.append(f"  time: {_time(found.forecast.time)}")
+    lines.append(f"  time: {time_words(found.forecast.time)}")
     lines.append(f"  cost: {_cost(found)}")
     lines.append("  not reached:")
     lines += [f"    {each.what}: {UNREACHED[each.what]}\n      here: {each.detail}" for each in found.beyond]
@@ -157,7 +159,8 @@ def _some(names: tuple[str, ...]) -> str:
     return f"{len(names)}: {', '.join(names[:SHOWN])}{more}"
 
 
-def _time(time: "Time") -> str:
+def time_words(time: "Time") -> str:
+    """How long, with its interval, and how that is known."""
     if time.seconds is None:
         return f"not known: {time.words}"
     interval = "" if time.low is None or time.high is None else f" ({_span(time.low)} to {_span(time.high)})"
