@@ -8,14 +8,16 @@ This is the seam between training and reading. Layout:
     runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
                           environment.json
                           metrics.jsonl  a line a measurement
-                          checkpoint/    the newest state to resume from
                           notebook.ipynb the executed notebook
                           ledger/        of a governed run: entries, numbers, signed checkpoints
                           governance/    the signed documents that the run was governed by
-                          private/       secrets, for the owner alone
+                          private/       for the owner alone: secrets, and states of training, which hold what was
+                                         learned of everybody, with what methods remember of single classes
+                              secrets    of a governed run's classes
+                              checkpoint/    the newest state to resume from
+                              admission/     states that stay: each before the first step that some class may train in
                           contributions/ segment-<first step>.parquet: which class moved which layer, step by step
                           entropy/       step-<step>.parquet: the profiles of the layers
-                          admission/     checkpoints that stay: each before the first step that some class may train in
                           model/         of a recorded run: what it trained, and what vouches for it
                           grants/        keys of numbers, each wrapped for one reader
                           origin.json    of a run that a deletion made: what it goes on from
@@ -44,8 +46,8 @@ FAILURE = "failure.json"
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 NOTEBOOK = "notebook.ipynb"
-CHECKPOINT = "checkpoint"
-KEPT = "admission"
+CHECKPOINT = "private/checkpoint"
+KEPT = "private/admission"
 LEDGER = "ledger"
 GOVERNANCE = "governance"
 PRIVATE = "private"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from explorer import records, rundir
 from explorer.audit import reconstructible, routable, typed
 from explorer.audit.conditions import Condition, Judgement
+from explorer.audit.confidential import check_confidential
 from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
 from explorer.audit.routable import Routable
@@ -85,6 +86,8 @@ def _documents(
         rules = read_rules(run.run, run.genesis, basis)
         if rules is None:
             first.contradict(0, "the run has no policy: nothing was routed")
+        else:
+            check_confidential(run, rules.routing, first)
     with second.reading(0):
         tags = read_tags(run.run, run.genesis, basis)
     return rules, tags

@@ -1,7 +1,8 @@
 """The shares of the provenance classes in a run's updates, layer by layer, over some steps or over time.
 
 They come from the spool beside the ledger, which answers quickly for millions of steps and which no signature covers;
-`explorer.audit.trace` holds it against the ledger.
+`explorer.audit.trace` holds it against the ledger. In a run with confidential classes the spool has no shares: there
+they come from the ledger, for who can open it.
 """
 
 from dataclasses import dataclass, replace
@@ -9,11 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.audit.ledger_sums import COLUMNS, Numbers, is_confidential, ledger_sums
 from explorer.errors import StoreError
 from explorer.recorded.run_ledger import RunLedger
 from explorer.store.spool import binned_sums, binned_updates
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -78,10 +78,18 @@ def shares(run: RunLedger, steps: range | None = None, *, bins: int = 1) -> Shar
 
 
 def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -> Sums:
-    """The sums over so many parts of the steps, of all layers or of one. Raises `StoreError`; see `shares`."""
+    """The sums over so many parts of the steps, of all layers or of one. Raises `StoreError`; see `shares`, and
+    `LedgerError` where they come from the ledger."""
     bins = max(1, min(bins, len(steps)))
+    edges = tuple(-(-part * len(steps) // bins) + steps.start for part in range(bins + 1))
+    if is_confidential(run):
+        columns, squares = ledger_sums(run, steps, bins=bins)
+        if layer is not None:
+            columns[:, :, np.arange(columns.shape[2]) != run.layer(layer)] = 0
+        split = bool(np.isfinite(columns[..., -1]).any(where=columns[..., 0] > 0))
+        return Sums(run=run, edges=edges, columns=columns, squares=squares if split else None)
     classes, layers = run.genesis.classes, run.genesis.layers
-    columns = np.zeros((bins, len(classes), len(layers), 7))
+    columns = np.zeros((bins, len(classes), len(layers), COLUMNS))
     exact = False
     for part, name, class_, *row in binned_sums(run.run, steps, bins=bins, layer=layer):
         place = part, place_of(run, "class", class_, classes), place_of(run, "layer", name, layers)
@@ -95,7 +103,7 @@ def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -
             squares[part, 0, place_of(run, "layer", name, layers)] = square
     return Sums(
         run=run,
-        edges=tuple(-(-part * len(steps) // bins) + steps.start for part in range(bins + 1)),
+        edges=edges,
         columns=columns,
         squares=squares,
     )

@@ -139,6 +139,9 @@ def _clear(directory: Path) -> None:
     """Remove what a finished run no longer needs."""
     (directory / rundir.FAILURE).unlink(missing_ok=True)
     remove_all(directory / rundir.CHECKPOINT)
+    private = directory / rundir.PRIVATE
+    if private.exists() and not any(private.iterdir()):  # a run without a ledger has no secrets
+        private.rmdir()
 
 
 def _result(directory: Path, record: RunRecord, fitted: Fitted, *, contended: bool) -> ResultRecord:

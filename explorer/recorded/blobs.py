@@ -7,7 +7,7 @@ from pathlib import Path
 from explorer.entries.fields import Blob
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.blobs import blob_path, read_blob
-from explorer.provenance.sealing import OVERHEAD, is_sealed, open_sealed
+from explorer.provenance.sealing import MAGIC, OVERHEAD, is_sealed, open_sealed
 from explorer.recorded.keys import JOINT
 
 _OF_A_CLASS = ("numbers", "sketches", "evidence")
@@ -31,6 +31,17 @@ def class_of(name: str) -> str | None:
     """
     what, _, path = name.partition("/")
     return path if path and what in _OF_A_CLASS else JOINT if name == _JOINT else None
+
+
+def claims_seal(ledger: Path, sha256: str) -> bool:
+    """Whether a blob is here and begins as a sealed one does. Raises `LedgerError` for one that cannot be read."""
+    try:
+        with (ledger / blob_path(sha256)).open("rb") as file:
+            return is_sealed(file.read(len(MAGIC)))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise LedgerError(f"cannot read blob {sha256}: {error.strerror or error}") from error
 
 
 def read_content(

@@ -19,7 +19,7 @@ from explorer.entries.kinds import Unknown, decode
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.ledger.read import LedgerDirectory
-from explorer.recorded.blobs import Missing, read_content
+from explorer.recorded.blobs import Missing, claims_seal, read_content
 from explorer.recorded.keys import Keys, own_keys
 
 Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
@@ -168,6 +168,11 @@ class RunLedger:
             )
         except LedgerError as error:
             raise LedgerError(f"entry {placed.index}: {error}") from error
+
+    def is_sealed(self, placed: Placed[Kind], name: str) -> bool:
+        """Whether the entry names such a blob, and it is here and sealed; for everybody, whatever their keys."""
+        blob = placed.entry.blobs.get(name)
+        return blob is not None and claims_seal(self.ledger.path, blob.sha256)
 
     def stretch(self, placed: Placed[Kind]) -> tuple[str, int]:
         """Kind and first step of the reading keys of an entry's blobs: a state has the numbers of the steps since the

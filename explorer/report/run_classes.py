@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 
 from explorer.audit.history import Decided
+from explorer.audit.shares import sums
 from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.routing import Routing
 from explorer.provenance.sealed import region_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_references import Reference, refer
-from explorer.store.spool import binned_sums
 from explorer.views.ledger_steps import Steps
 
 BANDS = ("input quarter", "second quarter", "third quarter", "output quarter")
@@ -61,7 +61,7 @@ def class_lines(
     Raises `StoreError` for a spool that is damaged or not this run's.
     """
     bands = band_of_layers(run, routing)
-    sums = _sums(run, bands)
+    shares = _sums(run, bands)
     stretches = range(len(parts(run.steps)))
     shared = np.array([band != SEALED for band in bands.values()])
     everywhere = np.ones(len(shared), bool)
@@ -76,9 +76,9 @@ def class_lines(
                 path=path,
                 examples=int(recorded.examples[:, index].sum()),
                 tagged=None if tagged is None else tagged.get(path, 0),
-                share=_share(sums, path),
-                bands={band: _share(sums, path, band=band) for band in dict.fromkeys(bands.values())},
-                over_time=tuple(_share(sums, path, part=part) for part in stretches),
+                share=_share(shares, path),
+                bands={band: _share(shares, path, band=band) for band in dict.fromkeys(bands.values())},
+                over_time=tuple(_share(shares, path, part=part) for part in stretches),
                 denied=tuple(band for band in dict.fromkeys(places) if not weights[index, places == band].any()),
                 first_admitted=admitted,
                 level=level,
@@ -111,17 +111,16 @@ def band_of_layers(run: RunLedger, routing: Routing | None) -> dict[str, str]:
 def _sums(run: RunLedger, bands: dict[str, str]) -> Sums:
     """Those of all classes add up to the denominator of a share."""
     found: Sums = {}
-    for part, layer, class_, _, _, _, numerator, *_ in binned_sums(
-        run.run, range(run.begins, run.steps), bins=len(parts(run.steps))
-    ):
-        key = part, class_, bands[layer]
-        found[key] = found.get(key, 0.0) + (np.nan if numerator is None else numerator)
+    columns = sums(run, range(run.begins, run.steps), bins=len(parts(run.steps))).columns
+    for part, class_, layer in np.argwhere(columns[..., 0]).tolist():
+        key = part, run.genesis.classes[class_], bands[run.genesis.layers[layer]]
+        found[key] = found.get(key, 0.0) + columns[part, class_, layer, 3]
     return found
 
 
-def _share(sums: Sums, path: str, *, part: int | None = None, band: str | None = None) -> float | None:
+def _share(shares: Sums, path: str, *, part: int | None = None, band: str | None = None) -> float | None:
     """The share of a class in one part or all, in one band or all; None where nothing of it was recorded."""
-    wanted = {key: value for key, value in sums.items() if part in (None, key[0]) and band in (None, key[2])}
+    wanted = {key: value for key, value in shares.items() if part in (None, key[0]) and band in (None, key[2])}
     mine = [value for (_, class_, _), value in wanted.items() if class_ == path]
     whole = sum(wanted.values())
     if not mine or not np.isfinite(whole) or whole == 0:

@@ -6,7 +6,6 @@ run from its last checkpoint, and is killed some time after it has told of some 
 
 import os
 import random
-import shutil
 import signal
 import sys
 import time
@@ -18,7 +17,7 @@ from explorer import rundir
 from explorer.entries.envelope import read_head
 from explorer.entries.sequence import check_sequence
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
-from tests.governance.recorded import governed, train
+from tests.governance.recorded import governed, train, with_secrets_of
 from tests.ledger.ledgers import check
 
 STEPS, EVERY = 60, 4
@@ -127,9 +126,7 @@ def main(root: Path, kills: int, seed: int) -> None:
     train_small(calm, lambda done, total: None)
 
     def new(number: int) -> Path:
-        run = root / str(number)
-        shutil.copytree(calm / rundir.PRIVATE, run / rundir.PRIVATE)
-        return run
+        return with_secrets_of(calm, root / str(number))
 
     print(survive(calm, new, train_small, lambda ledger: check(ledger).ok, kills=kills, seed=seed, most=16))
 

@@ -96,7 +96,8 @@ def train(run: Path, loop: Loop, *, tags: VerifiedTags | None = None, **options:
 
 def with_secrets_of(other: Path, run: Path) -> Path:
     """A run whose commitments are those of the other."""
-    shutil.copytree(other / rundir.PRIVATE, run / rundir.PRIVATE)
+    (run / rundir.SECRETS).parent.mkdir(parents=True, mode=0o700)
+    shutil.copy2(other / rundir.SECRETS, run / rundir.SECRETS)
     return run
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from explorer import rundir
 from explorer.analysis.forgetting import judge, reference, same
 from explorer.errors import LedgerError, RunError
 from explorer.recipes.evidence import Behaviour, Bench, finished
@@ -71,7 +72,7 @@ def test_putting_layers_back_is_no_deletion(scene: Scene) -> None:
 def test_putting_layers_back_takes_the_checkpoint_before_the_class(scene: Scene, tmp_path: Path) -> None:
     run = tmp_path / scene.run.name
     shutil.copytree(scene.run, run)
-    (checkpoint,) = (run / "admission").glob("*.safetensors")
+    (checkpoint,) = (run / rundir.KEPT).glob("*.safetensors")
     before = load_file(checkpoint)
     measured = bench(run)
     measured._put({name.removeprefix("model/"): each for name, each in before.items() if name.startswith("model/")})

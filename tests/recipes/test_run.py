@@ -77,7 +77,7 @@ def test_what_a_finished_run_no_longer_needs_goes(directory: Path) -> None:
     """Killed between the result and the clearing: the next look clears."""
     execute(directory)
     (directory / rundir.FAILURE).write_text("{}")
-    (directory / rundir.CHECKPOINT).mkdir()
+    (directory / rundir.CHECKPOINT).mkdir(parents=True)
     (directory / rundir.CHECKPOINT / "step-00000001.safetensors").write_bytes(b"")
     execute(directory)
     assert not (directory / rundir.FAILURE).exists()

@@ -1,0 +1,41 @@
+"""What a policy calls confidential is sealed, and nowhere beside the ledger either: anybody can check it, without keys.
+
+Blobs of a confidential class and, in a run that has one, blobs of numbers over several classes have to be sealed. The
+spool has no row of such a class, and no number that several classes made.
+"""
+
+from explorer import rundir
+from explorer.audit.conditions import Judgement
+from explorer.entries.envelope import read_head
+from explorer.ledger.blobs import blob_path
+from explorer.provenance.routing import Routing, confidential
+from explorer.recorded.blobs import claims_seal, class_of
+from explorer.recorded.keys import JOINT
+from explorer.recorded.run_ledger import RunLedger
+from explorer.store.spool import CONTRIBUTIONS, ENTROPY, select
+
+_TERMS = ("share_num", "share_den", "update_num", "update_sq", "exact_num")  # that several classes made
+
+
+def check_confidential(run: RunLedger, routing: Routing, judgement: Judgement) -> None:
+    """Judge the blobs that are here, and the spool."""
+    classes = confidential(routing, run.genesis.classes)
+    if not classes:
+        return
+    sealed = classes | {JOINT}
+    for index, leaf in enumerate(run.ledger.entries()):  # those that were executed again too
+        with judgement.looking():
+            for name, blob in read_head(leaf).blobs.items():
+                if class_of(name) in sealed and (run.ledger.path / blob_path(blob.sha256)).exists():
+                    judgement.count("sealed blobs")
+                    if not claims_seal(run.ledger.path, blob.sha256):
+                        judgement.contradict(index, f"{name}: in the clear, and the policy calls it confidential")
+    for directory, columns in ((rundir.CONTRIBUTIONS, CONTRIBUTIONS), (rundir.ENTROPY, ENTROPY)):
+        with judgement.reading():
+            counted = "+".join(f"count({name})" for name in _TERMS if name in columns) or "0"
+            rows = select(run.run / directory, columns, f"SELECT class, {counted} FROM spool GROUP BY class ORDER BY 1")
+            for path, terms in rows:
+                if path in sealed:
+                    judgement.contradict(None, f"{directory}: numbers of {path} in the clear, which are confidential")
+                elif terms:
+                    judgement.contradict(None, f"{directory}: numbers of {path} that confidential classes are part of")
