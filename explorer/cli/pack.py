@@ -47,13 +47,14 @@ def pack(
     """
     from explorer.audit.vouched import TRUST
     from explorer.cli.credentials import clock, provide_passphrase
-    from explorer.disclosure.pack import accesses, make_pack, read_grants, write_pack
+    from explorer.disclosure.pack import accesses, check_place, make_pack, read_grants, write_pack
     from explorer.project import Project, runs_of
     from explorer.provenance.trust import read_trust
     from explorer.recorded.run_ledger import RunLedger
     from explorer.recorded.source import TRAINER, source_of, trainer_key
     from explorer.rundir import GOVERNANCE
 
+    check_place(out)
     found, now = RunLedger(run), clock()
     place = run / GOVERNANCE / TRUST if trust is None else trust
     believed = read_trust(place)

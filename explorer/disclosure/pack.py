@@ -183,13 +183,18 @@ def accesses(run: RunLedger, pack: Pack, grants: Mapping[str, WrappedKeys]) -> t
     )
 
 
+def check_place(path: Path) -> None:
+    """Raise `ProvenanceError` where there is a file already that is not a pack: it is not replaced."""
+    if path.exists() and not (path.is_file() and MANIFEST in _names(path)):
+        raise ProvenanceError(f"{path}: there is a file already, and it is not a pack; it is not replaced")
+
+
 def write_pack(path: Path, pack: Pack) -> None:
     """Write a pack whole or not at all. It replaces an older pack and nothing else.
 
     Raises `ProvenanceError` for another file that is there already, `RunError` if the disk refuses.
     """
-    if path.exists() and not (path.is_file() and zipfile.is_zipfile(path) and MANIFEST in _names(path)):
-        raise ProvenanceError(f"{path}: there is a file already, and it is not a pack; it is not replaced")
+    check_place(path)
     rundir.write_bytes(path, pack.content)
 
 
