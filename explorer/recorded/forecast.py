@@ -73,6 +73,11 @@ def route_of(run: RunLedger, reached: Reach) -> Route:
     if reached.structural:
         dropped = tuple(sorted(reached.regions))
         return Route(level="G2", start=run.steps, steps=0, share=0.0, dropped=dropped)
+    return replay_route(run, reached)
+
+
+def replay_route(run: RunLedger, reached: Reach) -> Route:
+    """The way by replay, which there is for every target."""
     start = max((step for step in kept(run.run) if step <= (reached.first or 0)), default=0)
     slots = reached.slots[max(0, start - run.begins) :]
     share = sum(slots) / max(1, reached.batch * len(slots))

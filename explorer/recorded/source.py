@@ -37,12 +37,13 @@ def source_of(run: Path) -> Source:
     return schema.from_json(Source, rundir.read_json(where), where=str(where), error=RunError)
 
 
-def trainer_key(run: Path, *, trust: Trust, now: int) -> tuple[str, Ed25519PrivateKey]:
-    """The trainer's name and key; its passphrase is in the environment.
+def trainer_key(run: Path, *, trust: Trust, now: int, private: Path | None = None) -> tuple[str, Ed25519PrivateKey]:
+    """The trainer's name and key; its passphrase is in the environment. `private` is where it is now, if not where the
+    run had it.
 
     Raises `ProvenanceError` for a key that is not here, cannot be opened, or is no trainer's now.
     """
-    path = Path(source_of(run).private) / TRAINER
+    path = (Path(source_of(run).private) if private is None else private) / TRAINER
     key = read_key(path, os.environ.get(PASSPHRASE) if is_encrypted(path) else None)
     moment = format_time(now)
     trainer = check_signer(public_bytes(key), trust=trust, role=Role.TRAINER, issued=moment, now=now, where=str(path))

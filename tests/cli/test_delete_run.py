@@ -1,0 +1,183 @@
+"""`explorer delete run` as a person meets it: what it says first, what comes out, and that it verifies."""
+
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from explorer import rundir
+from explorer.cli import delete_run
+from explorer.deletion.conclude import CERTIFICATE, DESTROY, REQUEST
+from explorer.entries.project import Deletion
+from explorer.project import read_project
+from explorer.provenance.commitments import commit
+from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
+from explorer.provenance.salts import read_salts
+from explorer.provenance.sealed import SealedRegion
+from explorer.recipes.demonstration import demonstrate
+from explorer.recorded.origin import read_origin
+from tests.cli.command import Done, explorer, refused
+from tests.recipes.governed_for_tests import DIGITS, TAXONOMY, recipe
+from tests.recipes.governed_for_tests import policy as lower
+
+LATE, SEALED, USUAL = "simulated/class-00", "simulated/class-01", "simulated/class-02"
+REGION = SealedRegion(name="own", branch=SEALED, layers=("stages.2.*",), rank=2)
+
+
+def policy(name: str) -> RoutingPolicy:
+    """One class comes late, one lives in a region of its own, one trains everything."""
+    rules = (
+        Rule(classes=(LATE,), progress=(0.0, 0.5), weight=0.0),
+        Rule(classes=(SEALED,), weight=0.0),
+        Rule(classes=("simulated",), weight=1.0),
+    )
+    return replace(lower(name, Quarantine.REFUSE), rules=rules, sealed=(REGION,))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project's directory with a finished run in it."""
+    root = tmp_path_factory.mktemp("project")
+    made = demonstrate(root, DIGITS, data=None, taxonomy=TAXONOMY, policies=(policy("mine"),), now=int(time.time()))
+    made.rename(root / "governed")
+    methods = [{"routing": {"policy": "mine"}}, "contributions", {"recorder": {"every": 2}}]
+    (root / "tiny.yaml").write_text(yaml.safe_dump(recipe("governed", methods=methods)))
+    done = explorer("run", "tiny.yaml", cwd=root)
+    assert done.returncode == 0, done.stderr
+    cosign(root, run_of(root))
+    return root
+
+
+def cosign(project: Path, run: Path) -> None:
+    """The trust file asks for both."""
+    for key in ("data-governance.pem", "model-risk.pem"):
+        where = ["--key", f"governed/{key}", "--trust", "governed/trust.json"]
+        done = explorer("ledger", "cosign", run / rundir.LEDGER, *where, cwd=project)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def project(trained: Path, tmp_path: Path) -> Path:
+    shutil.copytree(trained, tmp_path / "project")
+    return tmp_path / "project"
+
+
+def run_of(project: Path) -> Path:
+    (run,) = rundir.run_directories(project / "runs" / "single")
+    return run
+
+
+def delete(project: Path, *arguments: str) -> Done:
+    """Until the new ledger has the cosignatures that the trust file asks for, nothing is certified and called deleted:
+    then the same command does it."""
+    first = explorer("delete", "run", run_of(project), *arguments, cwd=project)
+    assert first.returncode == 1 and "deleted" not in first.stdout
+    assert "the quorum is not met" in first.stderr and "the same command certifies it" in first.stderr
+    cosign(project, new_run(project))
+    return explorer("delete", "run", run_of(project), *arguments, cwd=project)
+
+
+def new_run(project: Path) -> Path:
+    (run,) = rundir.run_directories(project / "runs" / "deletions")
+    return run
+
+
+def verified(project: Path, *arguments: str | Path) -> Done:
+    new = new_run(project)
+    where = ["--old", str(run_of(project)), "--new", str(new), "--trust", str(project / "governed" / "trust.json")]
+    return explorer("delete", "verify", new / CERTIFICATE, *where, *arguments, cwd=project)
+
+
+def test_a_class_that_came_late(project: Path) -> None:
+    """By replay: the plan first, then what came out; the certificate holds, the counterfactual too."""
+    done = delete(project, LATE)
+    assert done.returncode == 0, done.stderr
+    first, *_ = done.stdout.splitlines()
+    assert first.endswith(f": {LATE}") and "G3, exact by replay: 2 steps, from step 2 on" in done.stdout
+    new = new_run(project)
+    assert f"{new.name}: G3, deleted." in done.stdout and "never ship both models" in done.stdout
+    assert done.stdout.index("exact by replay") < done.stdout.index("deleted")
+    found = verified(project, "--counterfactual")
+    assert found.returncode == 0, found.stderr + found.stdout
+
+
+def test_a_class_with_a_region_of_its_own(project: Path) -> None:
+    done = delete(project, SEALED)
+    assert done.returncode == 0, done.stderr
+    assert "G2, exact by structure: without own, nothing is trained" in done.stdout
+    found = verified(project, "--counterfactual")
+    assert found.returncode == 0, found.stderr + found.stdout
+
+
+def test_a_region_may_be_replayed_too(project: Path) -> None:
+    assert delete(project, SEALED, "--level", "G3").returncode == 0
+    origin = read_origin(new_run(project))
+    assert origin is not None and origin.level == "G3"
+    found = verified(project)
+    assert found.returncode == 0, found.stderr + found.stdout
+
+
+def test_records(project: Path) -> None:
+    """Which ones stands in the private list alone, and in the plan of the new run."""
+    done = delete(project, "--record", "5", "--record", "9")
+    assert done.returncode == 0, done.stderr
+    new = new_run(project)
+    assert '"records":[5,9]' not in (new / CERTIFICATE).read_text()
+    found = verified(project, "--records", new / "private" / "deleted.json")
+    assert found.returncode == 0, found.stderr + found.stdout
+    assert verified(project).returncode == 1  # the control: without the list nobody knows which
+
+
+def test_what_it_leaves(project: Path) -> None:
+    (project / "request.txt").write_text("Please forget me. A. Person")
+    done = delete(project, LATE, "--request", "request.txt", "--json")
+    assert done.returncode == 0, done.stderr
+    said, new, old = json.loads(done.stdout), new_run(project), run_of(project)
+    assert (said["level"], said["deleted"], said["run"]) == ("G3", True, new.name)
+    files = json.loads((new / DESTROY).read_text())["files"]
+    assert files == said["to_destroy"] and {"model", "numbers", "secret", "spool"} <= {each["what"] for each in files}
+    assert all((old / each["path"]).exists() and each["why"] for each in files)
+    (entry,) = [each.entry for each in read_project(project / "runs")]
+    assert isinstance(entry, Deletion) and (entry.classes, entry.level) == ((LATE,), "G3")
+    assert entry.evidence == {"certificate": said["certificate"]["digest"]}
+    salt = read_salts(new / REQUEST).of(0)
+    assert salt is not None and entry.request == commit(salt, b"Please forget me. A. Person").hex()
+    assert (new / REQUEST).stat().st_mode & 0o077 == 0
+    everything = b"".join(path.read_bytes() for path in (project / "runs").rglob("*") if path.is_file())
+    assert b"Person" not in everything
+
+
+def test_again_it_changes_nothing(project: Path) -> None:
+    assert delete(project, LATE).returncode == 0
+    before = {path: path.read_bytes() for path in new_run(project).rglob("*") if path.is_file()}
+    assert explorer("delete", "run", run_of(project), LATE, cwd=project).returncode == 0
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(list(read_project(project / "runs"))) == 1
+    again = explorer("delete", "run", run_of(project), LATE, "--request", "another", cwd=project)
+    assert again.returncode == 1 and "answers another request" in again.stderr and "deleted" not in again.stdout
+
+
+def test_what_is_not_available_is_refused(project: Path) -> None:
+    run = run_of(project)
+    assert "reached more than sealed regions of its own" in refused("delete", "run", run, USUAL, "--level", "G2")
+    assert "unknown level 'G1'" in refused("delete", "run", run, USUAL, "--level", "G1")
+    assert "did you mean 'simulated/class-0" in refused("delete", "run", run, "simulated/class-0")
+    assert not (project / "runs" / "deletions").exists()
+
+
+def test_a_key_that_may_not_sign_is_refused_before_anything_is_trained(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_run, "clock", lambda: 10**11)
+    assert "expired" in refused("delete", "run", run_of(project), LATE, "--json")
+    assert not (project / "runs" / "deletions").exists()
+
+
+def test_an_old_ledger_without_its_cosignatures_is_refused_before_anything_is_trained(project: Path) -> None:
+    shutil.rmtree(run_of(project) / rundir.LEDGER / "witness")
+    assert "the quorum is not met" in refused("delete", "run", run_of(project), LATE, "--json")
+    assert not (project / "runs" / "deletions").exists()
