@@ -78,7 +78,7 @@ def _charts(content: RunContent) -> dict[str, Markup]:
         if opened.decisions:
             steps, phases = len(opened.recorded), opened.recorded.phases
             charts["time"] = ledger_timeline.timeline(opened.decisions, phases=phases, steps=steps, width=WIDTH - 100)
-    for measure in ("entropy", "chi") if opened.profiles else ():
+    for measure in ("entropy", "chi") if ledger_depth.is_drawn(opened.profiles) else ():
         charts[measure] = ledger_depth.depth_profile(opened.profiles, measure=measure, width=WIDTH // 2 - 60)
     return {name: _picture(chart, name) for name, chart in charts.items()}
 

@@ -44,7 +44,7 @@ CAPTION = (
 
 
 def depth_profile(profiles: Sequence[DepthProfile], *, measure: str, width: int | str = "container") -> alt.LayerChart:
-    """Draw one of `MEASURES` over depth. There is at least one profile."""
+    """Draw one of `MEASURES` over depth. There is something to draw (`is_drawn`)."""
     frame = profile_frame(profiles)
     steps = shown_steps(frame)
     shown = frame[frame["step"].isin(steps)].assign(value=frame[measure]).dropna(subset=["value"])
@@ -91,6 +91,11 @@ def depth_profile(profiles: Sequence[DepthProfile], *, measure: str, width: int 
     words = f"{MEASURES[measure].title} by depth, measured {text.count(len(steps), 'time')}."
     chart = alt.LayerChart(layer=layers).properties(width=width, height=250, description=words)
     return theme.styled(chart.properties(padding={"top": 18, "left": 2, "right": 12, "bottom": 4}))
+
+
+def is_drawn(profiles: Sequence[DepthProfile]) -> bool:
+    """Whether there is a profile over all classes, which is what is drawn. Where it is sealed there can be others."""
+    return any(each.class_ == ALL for each in profiles)
 
 
 def profile_frame(profiles: Sequence[DepthProfile]) -> pd.DataFrame:

@@ -143,9 +143,9 @@ class Ledger(widgets.VBox):
 
     def _draw_depth(self) -> None:
         opened = self.opened
-        if opened is None or not opened.profiles:
+        if opened is None or not ledger_depth.is_drawn(opened.profiles):
             measured = opened is not None and opened.ledger.outline.profiles
-            why = "Their numbers are not beside the ledger." if measured else "The recipe measures none."
+            why = "Their numbers are not beside the ledger, or sealed." if measured else "The recipe measures none."
             return self._depth.say(f"There are no entropy profiles to show. {why}")
         measured = ledger_depth.profile_frame(opened.profiles)["step"].nunique()
         shown = min(measured, ledger_depth.MAX_LINES)
