@@ -67,6 +67,17 @@ def ledger_heads(database: Path, *, sweep: str | None = None, run_id: str | None
     return _of_run(database, "ledger_heads", sweep, run_id)
 
 
+def deletion_forecasts(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """What deleting each class of a governed run would take: level, the first step that it influenced, the step to go
+    on from, steps, seconds with their interval. Unknown seconds are NaN."""
+    return _of_run(database, "deletion_forecasts", sweep, run_id)
+
+
+def deletions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
+    """The runs that deletions made: level, the run that had the target, and the target. Nobody has verified them."""
+    return _of_run(database, "deletions", sweep, run_id)
+
+
 def prices(database: Path) -> pd.DataFrame:
     """The price table as it was at the last ingest."""
     return _frame(database, queries.table_question(database, "prices"))

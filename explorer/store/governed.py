@@ -1,4 +1,5 @@
-"""What a governed run adds to its rows: contributions by segment, entropy profiles, decisions, the head of its ledger.
+"""What a governed run adds to its rows: contributions by segment, entropy profiles, decisions, the head of its ledger,
+and what deleting each of its classes would take (deletability.py).
 
 Contributions are summed over each segment, so that a database stays small however many steps there were; the spool in
 the run directory has every step. The ledger is read here and not verified: `explorer.audit` does that.
@@ -12,9 +13,11 @@ from explorer.entries.fields import read_float
 from explorer.entries.kinds import decode
 from explorer.entries.run import Decision
 from explorer.ledger.read import LedgerDirectory
+from explorer.recorded.run_ledger import RunLedger
+from explorer.store.deletability import deletion_rows, route_rows
 from explorer.store.spool import entropy_rows, segment_sums
 
-TABLES = ("contributions", "entropy", "decisions", "ledger_heads")
+TABLES = ("contributions", "entropy", "decisions", "ledger_heads", "deletion_routes", "deletions")
 
 _DECISION = b'"kind":"decision"'  # in canonical JSON these bytes are nothing but an entry's kind
 
@@ -24,17 +27,19 @@ Row = tuple[Any, ...]
 def governed_rows(run: Path, key: Row) -> dict[str, list[Row]]:
     """The rows of a run by table, each behind `key`; none for a run that keeps no ledger.
 
-    Raises `StoreError` or `LedgerError` for files that are damaged.
+    Raises `StoreError`, `LedgerError`, `ProvenanceError` or `RunError` for files that are damaged.
     """
     if not (run / rundir.LEDGER).is_dir():
         return {}
-    ledger = LedgerDirectory(run / rundir.LEDGER)
-    checkpoint = ledger.checkpoint()
+    opened = RunLedger(run)
+    checkpoint = opened.ledger.checkpoint()
     return {
         "contributions": [(*key, *row) for row in segment_sums(run)],
         "entropy": [(*key, *row) for row in entropy_rows(run)],
-        "decisions": [(*key, *row) for row in _decisions(ledger)],
+        "decisions": [(*key, *row) for row in _decisions(opened.ledger)],
         "ledger_heads": [(*key, checkpoint.origin, checkpoint.size, checkpoint.root.hex())],
+        "deletion_routes": [(*key, *row) for row in route_rows(opened)],
+        "deletions": [(*key, *row) for row in deletion_rows(run)],
     }
 
 

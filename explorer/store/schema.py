@@ -8,7 +8,9 @@ Snapshot, `runs/explorer.duckdb`, opened read-only by everybody: the present sta
 described at `SNAPSHOT`. A change of the schema is a new `VERSION` and a rebuild, not a migration.
 """
 
-VERSION = 2
+from explorer.recorded.replay_time import DRIFT
+
+VERSION = 3
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
@@ -44,6 +46,14 @@ CREATE TABLE decisions (
     parameters MAP(VARCHAR, DOUBLE), subjects VARCHAR[], layers VARCHAR[], evidence VARCHAR[], superseded BOOLEAN
 );
 CREATE TABLE ledger_heads (path VARCHAR, version VARCHAR, origin VARCHAR, size BIGINT, root VARCHAR);
+CREATE TABLE deletion_routes (
+    path VARCHAR, version VARCHAR, class VARCHAR, level VARCHAR, first_step BIGINT, start_step BIGINT, steps BIGINT,
+    share DOUBLE, rest DOUBLE, rest_low DOUBLE, rest_high DOUBLE, own_step DOUBLE
+);
+CREATE TABLE deletions (
+    path VARCHAR, version VARCHAR, level VARCHAR, origin_run VARCHAR, origin VARCHAR, origin_size BIGINT,
+    origin_root VARCHAR, classes VARCHAR[], authorities VARCHAR[], records BIGINT, begins BIGINT
+);
 CREATE VIEW present AS
 SELECT * FROM sources
 QUALIFY row_number() OVER (PARTITION BY path ORDER BY sequence DESC) = 1 AND state <> 'gone';
@@ -109,6 +119,20 @@ FROM work.present s JOIN work.runs r USING (path, version) JOIN work.ledger_head
 WHERE s.state = 'finished'
 ORDER BY s.path;
 
+-- What deleting a class would take, but for the time of a step, which is that of the run's profile as it is now.
+CREATE TABLE deletion_routes AS
+SELECT s.sweep, r.run_id, s.path AS directory, d.* EXCLUDE (path, version)
+FROM work.present s JOIN work.runs r USING (path, version) JOIN work.deletion_routes d USING (path, version)
+WHERE s.state = 'finished'
+ORDER BY s.path, d.class;
+
+-- Runs that a deletion made. Nobody has verified their certificates.
+CREATE TABLE deletions AS
+SELECT s.sweep, r.run_id, d.* EXCLUDE (path, version)
+FROM work.present s JOIN work.runs r USING (path, version) JOIN work.deletions d USING (path, version)
+WHERE s.state = 'finished'
+ORDER BY s.path;
+
 CREATE TABLE problems AS
 SELECT path AS directory, problem AS reason FROM work.present WHERE state = 'damaged' ORDER BY path;
 
@@ -159,6 +183,48 @@ FROM runs r JOIN run_profiles c USING (directory)
 WHERE r.is_baseline
 GROUP BY ALL;
 
+-- The cheapest and the dearest that steps to replay can be, whichever phases they are in.
+CREATE VIEW replay_bounds AS
+SELECT d.directory, d.class,
+       sum(greatest(0, least(x.steps, d.steps - x.cheaper)) * x.low) AS low,
+       sum(greatest(0, least(x.steps, d.steps - x.dearer)) * x.high) AS high
+FROM deletion_routes d
+JOIN (
+    SELECT s.directory, s.steps, p.low, p.high,
+           sum(s.steps) OVER (PARTITION BY s.directory ORDER BY p.low, s.phase) - s.steps AS cheaper,
+           sum(s.steps) OVER (PARTITION BY s.directory ORDER BY p.high DESC, s.phase) - s.steps AS dearer
+    FROM (SELECT directory, unnest(map_keys(phases)) AS phase, unnest(map_values(phases)) AS steps FROM runs) s
+    JOIN run_profiles c USING (directory)
+    JOIN profiles p ON p.sweep = c.sweep AND p.key = c.key AND p.phase = s.phase
+) x USING (directory)
+GROUP BY d.directory, d.class;
+
+-- What deleting each class of a governed run would take: as `explorer.recorded.replay_time` has it. `least` and
+-- `greatest` pass over a step time of the run's own that is not known.
+CREATE VIEW deletion_forecasts AS
+SELECT d.sweep, d.run_id, d.class, d.level, d.first_step, d.start_step, d.steps,
+       CASE WHEN d.steps = 0 THEN d.rest
+            ELSE d.rest + (1 - d.share) * d.steps * coalesce(p.seconds / r.steps, d.own_step) END AS seconds,
+       CASE WHEN d.steps = 0 THEN d.rest_low WHEN p.seconds IS NOT NULL
+            THEN d.rest_low + (1 - d.share) * least(b.low, d.own_step * d.steps) / {drift} END AS seconds_low,
+       CASE WHEN d.steps = 0 THEN d.rest_high WHEN p.seconds IS NOT NULL
+            THEN d.rest_high + greatest(b.high, d.own_step * d.steps) * {drift} END AS seconds_high,
+       d.directory
+FROM deletion_routes d
+JOIN runs r USING (directory)
+LEFT JOIN profiled_times p USING (directory)
+LEFT JOIN replay_bounds b ON b.directory = d.directory AND b.class = d.class;
+
+-- The class of each run that is dearest to delete; where the time of one is unknown, so is which that is.
+CREATE VIEW dearest_deletions AS
+SELECT directory, max(level) AS level,
+       CASE WHEN count(*) = count(seconds) THEN arg_max(class, seconds) END AS class,
+       CASE WHEN count(*) = count(seconds) THEN max(seconds) END AS seconds,
+       CASE WHEN count(*) = count(seconds) THEN arg_max(seconds_low, seconds) END AS low,
+       CASE WHEN count(*) = count(seconds) THEN arg_max(seconds_high, seconds) END AS high
+FROM deletion_forecasts
+GROUP BY directory;
+
 CREATE VIEW results AS
 SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, r.batch_size, r.ssr, r.seed, r.steps,
        r.examples, r.metric, q.value AS quality, q.unit, q.higher_is_better,
@@ -169,6 +235,9 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        r.device, r.hardware, r.threads, r.world_size,
        u.usd_per_accelerator_hour * r.world_size AS usd_per_hour, u.price_source, u.price_as_of,
        coalesce(p.seconds, m.training) / 3600 * u.usd_per_accelerator_hour * r.world_size AS cost_usd,
+       e.level AS deletion_level, e.class AS deletion_class, e.seconds AS deletion_seconds,
+       e.low AS deletion_seconds_low, e.high AS deletion_seconds_high,
+       e.seconds / 3600 * u.usd_per_accelerator_hour * r.world_size AS deletion_usd,
        r.baseline, r.is_baseline, r.tuning, r.contended, m.wall AS wall_seconds, r.state_digest, r.directory,
        r.recipe_digest
 FROM runs r
@@ -178,5 +247,6 @@ LEFT JOIN profiled_times p USING (directory)
 LEFT JOIN measured_times m USING (directory)
 LEFT JOIN baseline_inference b USING (sweep, device, hardware, threads, world_size)
 LEFT JOIN rates u USING (hardware)
+LEFT JOIN dearest_deletions e USING (directory)
 WHERE r.state = 'finished';
-"""
+""".replace("{drift}", repr(DRIFT))

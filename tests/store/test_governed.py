@@ -70,7 +70,7 @@ def test_profiles_decisions_and_heads(runs: Path) -> None:
 
 def test_rebuilt_it_is_the_same(runs: Path) -> None:
     tables = {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in governed.TABLES}
-    assert all(tables.values())
+    assert [name for name, rows in tables.items() if not rows] == ["deletions"]
     rebuild(runs)
     assert {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in governed.TABLES} == tables
 

@@ -16,7 +16,9 @@ COLUMNS = [
     *("examples", "metric", "quality", "unit", "higher_is_better"),
     *("train_seconds", "train_seconds_low", "train_seconds_high", "time_source", "inference_seconds"),
     *("inference_ratio", "device", "hardware", "threads", "world_size"),
-    *("usd_per_hour", "price_source", "price_as_of", "cost_usd", "baseline", "is_baseline", "tuning", "contended"),
+    *("usd_per_hour", "price_source", "price_as_of", "cost_usd"),
+    *("deletion_level", "deletion_class", "deletion_seconds", "deletion_seconds_low", "deletion_seconds_high"),
+    *("deletion_usd", "baseline", "is_baseline", "tuning", "contended"),
     *("wall_seconds", "state_digest", "directory", "recipe_digest"),
 ]
 
