@@ -96,6 +96,7 @@ def _json(found: "Verified", compared: "Compared | None", *, holds: bool) -> dic
         "checks": [asdict(check) for check in found.checks],
         "counterfactual": None if compared is None else {**asdict(compared), "equal": compared.equal},
         "said_by_the_signer_not_checked": found.said,
+        "still_there": found.remaining,
     }
 
 
@@ -115,7 +116,10 @@ def _lines(found: "Verified", compared: "Compared | None", certificate: Path, *,
         lines += [f"{'':<18} {check.why}"] if check.why else []
     lines += _counterfactual(compared)
     lines.append("  said by the signer, not checked:")
-    return [*lines, *(f"    {line}" for line in found.said)]
+    lines += [f"    {line}" for line in found.said]
+    if found.remaining:
+        lines.append(f"  {len(found.remaining)} of the files to be destroyed are still beside the old ledger")
+    return lines
 
 
 def _counterfactual(compared: "Compared | None") -> list[str]:

@@ -17,10 +17,9 @@ from explorer.deletion.checks import Outcome
 from explorer.deletion.records_list import FILE, RecordsList, keep_list
 from explorer.deletion.replayed import replay_of
 from explorer.deletion.structure import structure_of
-from explorer.deletion.verify import verify
+from explorer.deletion.verify import unreached, verify
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import (
-    ALWAYS,
     FORMAT,
     MEANS,
     UNREACHED,
@@ -69,7 +68,7 @@ def certify(
     model = ModelFile(new / rundir.MODEL / MODEL).sha256
     draft = _draft(origin, runs, listed, request=request, issued=format_time(now), expires=expires)
     case = Case(certificate=draft, model=model, old=runs[0], new=runs[1], old_place=old, trust=trust, listed=listed)
-    value = _with_claims(case, [*not_reached, *_always(not_reached)])
+    value = _with_claims(case, [*not_reached, *_owed(case, not_reached)])
     envelope = sign_certificate(value, model=model, keys=keys, trust=trust, now=now)
     records = None if listed is None else new / FILE
     found = verify(envelope.content, old=old, new=new, trust=trust, now=now, records=records)
@@ -129,7 +128,7 @@ def _with_claims(case: Case, not_reached: Collection[NotReached]) -> Certificate
     )
 
 
-def _always(said: Collection[NotReached]) -> list[NotReached]:
-    """What no deletion reaches, where the signer has said nothing of it."""
+def _owed(case: Case, said: Collection[NotReached]) -> list[NotReached]:
+    """What this deletion cannot have reached, where the signer has said nothing of it."""
     known = {each.what for each in said}
-    return [NotReached(what=what, detail=DETAIL) for what in ALWAYS if what not in known]
+    return [NotReached(what=what, detail=DETAIL) for what in unreached(case) if what not in known]

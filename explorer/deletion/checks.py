@@ -1,7 +1,7 @@
 """Claims of a certificate, each looked at once: it held, it failed, or it could not be looked at, and why."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -53,6 +53,11 @@ def unseen(claim: Claim[Case], why: str) -> Check:
 
 
 def differ(error: type[ExplorerError], what: str, *, found: object, expected: object) -> None:
-    """Raise `error` unless both are the same."""
-    if found != expected:
-        raise error(f"{what}: found {found!s:.200}, expected {expected!s:.200}")
+    """Raise `error` unless both are the same; of two records of one kind it names the first field that is not."""
+    if found == expected:
+        return
+    if type(found) is type(expected) and is_dataclass(found) and is_dataclass(expected):
+        names = (each.name for each in fields(found))
+        name = next(name for name in names if getattr(found, name) != getattr(expected, name))
+        what, found, expected = f"{what}: {name}", getattr(found, name), getattr(expected, name)
+    raise error(f"{what}: found {found!s:.200}, expected {expected!s:.200}")

@@ -16,13 +16,34 @@ from explorer.deletion.case import Case, check_named, open_whole, place_of
 from explorer.deletion.checks import Check, Claim, Outcome, looked, unseen
 from explorer.deletion.records_list import read_list
 from explorer.errors import ProvenanceError
-from explorer.provenance.deletion_certificate import UNREACHED, Certificate, Opened, RunAt, open_certificate
+from explorer.provenance.deletion_certificate import (
+    ALWAYS,
+    UNREACHED,
+    Certificate,
+    RunAt,
+    Unreached,
+    open_certificate,
+)
 from explorer.provenance.trust import Trust
 from explorer.recorded.run_ledger import RunLedger
 
 OLD = "the old ledger is whole, signed by whom you believe, ended, and the one that is certified"
 NEW = "the new ledger is whole, signed by whom you believe, ended, and the one that is certified"
-SAID = "said by the signer, not checked"
+
+
+def unreached(case: Case) -> tuple[Unreached, ...]:
+    """What the ledgers themselves say that this deletion did not reach."""
+    base: tuple[Unreached, ...] = ("base-model",)
+    return (*ALWAYS, *base) if any(parent.kind == "model" for parent in case.old.genesis.parents) else ALWAYS
+
+
+def admitted_to(case: Case) -> str | None:
+    """What this deletion cannot have reached is said to be not reached."""
+    said = {each.what for each in case.certificate.not_reached}
+    missing = [UNREACHED[what] for what in unreached(case) if what not in said]
+    if missing:
+        raise ProvenanceError(f"not_reached leaves out: {', '.join(missing)}")
+    return None
 
 
 def numbers_named(case: Case) -> str | None:
@@ -37,6 +58,7 @@ CLAIMS: dict[str, tuple[Claim[Case], ...]] = {
     level: (
         *same_plan.CLAIMS,
         *own,
+        Claim("not reached", "what no deletion of such a run reaches is said to be not reached", admitted_to),
         Claim("numbers", "what is to be destroyed has all numbers of deleted classes in the old ledger", numbers_named),
     )
     for level, own in (("G2", structure.CLAIMS), ("G3", replayed.CLAIMS))
@@ -52,6 +74,7 @@ class Verified:
     model: str  # SHA-256 of the new model's file
     signed_by: tuple[str, ...]
     checks: tuple[Check, ...]
+    remaining: tuple[str, ...]  # of what is to be destroyed: files that are still beside the old ledger
 
     @property
     def deleted(self) -> bool:
@@ -107,16 +130,13 @@ def verify(
             listed=listed,
         )
         rest = [looked(claim, case) for claim in claims]
-    return _verified(opened, (first, second, *rest))
-
-
-def _verified(opened: Opened, checks: tuple[Check, ...]) -> Verified:
     return Verified(
-        certificate=opened.value,
+        certificate=value,
         digest=opened.digest,
         model=opened.model,
         signed_by=tuple(authority.name for authority in opened.authorities),
-        checks=checks,
+        checks=(first, second, *rest),
+        remaining=tuple(each.path for each in value.to_destroy if each.sha256 and (place / each.path).exists()),
     )
 
 

@@ -48,10 +48,11 @@ def test_what_holds_is_called_deleted(made: Deletion, tmp_path: Path) -> None:
     assert lines[0] == f"{tmp_path / 'certificate.json'}: {NEWS}: deleted"
     assert "G2. Same plan, the target's slots empty; how many there were remains known." in lines[1]
     checks, rest = done.stdout.split("  checked:\n")[1].split("  counterfactual: not done")
-    assert checks.count("    held ") == 12 and checks.count("\n") == 12
+    assert checks.count("    held ") == checks.count("\n") == 13
     _, said = rest.split("  said by the signer, not checked:\n")
     assert "    not reached: copies of the old model" in said
     assert "    to be destroyed: model model/model.safetensors" in said
+    assert "of the files to be destroyed are still beside the old ledger" in said
 
 
 def test_what_does_not_hold_is_not(made: Deletion, tmp_path: Path) -> None:

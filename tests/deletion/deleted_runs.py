@@ -63,14 +63,14 @@ def layers_of(policy: RoutingPolicy) -> tuple[str, ...]:
     return tuple(layer.name for layer in with_adapters(policy.sealed, depths_of(LAYERS)))
 
 
-def write_old(runs: Path, policy: RoutingPolicy) -> Path:
+def write_old(runs: Path, policy: RoutingPolicy, *, parents: tuple[Parent, ...] = ()) -> Path:
     """The run that had the target."""
     record = record_of(policy)
     run = runs / "digits" / record.run_id
     records.write(run / rundir.RUN, record)
     genesis, leaves = write_documents(run, policy)
     layers = layers_of(policy)
-    genesis = replace(genesis, recipe=digest(record.identity), layers=layers)
+    genesis = replace(genesis, recipe=digest(record.identity), layers=layers, parents=parents)
     with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves) as journal:
         journal.begin(0, models.state(layers, 0))
         train(journal, policy, range(STEPS), without=())
@@ -133,7 +133,7 @@ def begun(
         recipe=digest(record.identity),
         begins=begins,
         start=start,
-        parents=(parent,),
+        parents=(*was.genesis.parents, parent),
     )
     return new, genesis, read_tags(new, was.genesis, read_basis(new, was.genesis)).tags.leaves
 

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from explorer import rundir
 from explorer.deletion.certificate import certify
+from explorer.entries.fields import LedgerState
+from explorer.entries.run import Parent
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import ALWAYS, MEANS, Certificate, NotReached
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.times import parse_time
+from explorer.recorded.model_file import MODEL
 from explorer.schema import to_json
 from tests.audit.governed_run import TRAINER, USUAL
 from tests.deletion import deleted_runs
@@ -228,6 +232,27 @@ def test_what_the_signer_adds_is_shown_as_said(made: Deletion) -> None:
     assert found.deleted and found.certificate.request == OTHER
     assert any("example.com/chat-2" in line for line in found.said)
     assert any(OTHER in line for line in found.said)
+
+
+def test_what_the_old_run_began_with_is_not_reached(tmp_path: Path) -> None:
+    ledger = LedgerState(origin="example.com/base", size=9, root=OTHER)
+    base = Parent(kind="model", ledger=ledger, model=OTHER, attestation=OTHER, admitted={})
+    old = deleted_runs.write_old(tmp_path, USUAL, parents=(base,))
+    based = certified(old, deleted_runs.replayed(old))
+    found = checked(based)
+    assert found.deleted and any("what the model that the old run began with" in line for line in found.said)
+    less = at("not_reached", value=lambda said: [each for each in said if each["what"] != "base-model"])
+    refused(based, less, "not reached", "leaves out: what the model that the old run began with had learned before")
+
+
+def test_what_was_not_destroyed_yet_is_told(tmp_path: Path) -> None:
+    made = replayed(tmp_path)
+    assert f"{rundir.MODEL}/{MODEL}" in checked(made).remaining
+    for each in checked(made).certificate.to_destroy:
+        if each.sha256:
+            (made.old / each.path).unlink()
+    found = checked(made)
+    assert found.deleted and found.remaining == ()
 
 
 def test_every_field_of_the_record_was_changed_above(made: Deletion) -> None:

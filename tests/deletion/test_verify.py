@@ -334,7 +334,7 @@ def test_a_start_that_the_old_run_never_had(g3: Deletion, root: str) -> None:
     found = lying(
         g3, "new", of(Genesis, lambda genesis: replace(genesis, start=replace(genesis.start, **{root: OTHER})))
     )
-    assert "the state that the new ledger begins with" in found["start"]
+    assert f"the state that the new ledger begins with: {root}: found {OTHER}" in found["start"]
 
 
 def test_a_start_that_is_on_no_record(tmp_path: Path) -> None:
