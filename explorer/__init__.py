@@ -7,7 +7,8 @@ Data flows one way through the package:
 The run directory is the seam. Left of it stands torch and never a database; right of it stands DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
 (`from explorer.methods.mixup import mixup_batch`); importing the package alone loads nothing heavy. `explorer.govern`
-puts a training loop of your own under a signed policy.
+puts a training loop of your own under a signed policy; `explorer.load_model` gives back a model that a recorded run has
+left, once its attestation is believed.
 """
 
 from importlib import import_module
@@ -15,9 +16,15 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+_LAZY = {
+    "govern": "explorer.recipes.govern",
+    "Governed": "explorer.recipes.govern",
+    "load_model": "explorer.recipes.model_files",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """`explorer.govern` and `explorer.Governed`, loaded when somebody asks: they bring torch."""
-    if name in ("govern", "Governed"):
-        return getattr(import_module("explorer.recipes.govern"), name)
+    """What brings torch, loaded when somebody asks for it."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -57,6 +57,7 @@ class ModelCard:
     classes: int  # of an output
     dataset: str
     sealed: tuple[SealedRegion, ...]  # whose parameters are in the file
+    absent: tuple[SealedRegion, ...] = ()  # modules of the model that were deleted: they are not in the file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,8 +21,9 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
     deny       no class of the branch trained any layer there: in that interval of depth, that the names fit; both, or
                everywhere. The adapter of a sealed region counts as a layer at its layer's depth.
     absent     no example of the branch was in any batch, not even one that was denied
-    deletable  every class of the branch that trained anything can be deleted exactly, at this level or better
-    deleted    something of the branch, or all that an authority vouches for, was deleted at this level or better, and
+    deletable  every class of the branch that trained anything can be deleted exactly, at this level or above: G2 is
+               any exact way, G3 is by replay alone
+    deleted    something of the branch, or all that an authority vouches for, was deleted at this level or above, and
                no class of the branch trains what is left
     evaluated  a metric of the admitted observations, the mean of several observers' by their weights
     conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`)

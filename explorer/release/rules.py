@@ -65,10 +65,10 @@ def words_of(rule: Rule) -> str:
         case Rule(absent=Absent(branch=branch)):
             return f"no example of {branch} was in any batch"
         case Rule(deletable=Deletable(branch=branch, at_least=level)):
-            return f"what {branch} trained can be deleted at {level} or better"
+            return f"what {branch} trained can be deleted at {level} or above"
         case Rule(deleted=Deleted() as deleted):
             what = deleted.branch or f"what {deleted.authority} vouches for"
-            return f"{what} was deleted at {deleted.at_least} or better"
+            return f"{what} was deleted at {deleted.at_least} or above"
         case Rule(evaluated=Evaluated() as asked):
             bound = f"at least {asked.at_least:g}" if asked.at_least is not None else f"at most {asked.at_most:g}"
             return f"{asked.metric} is {bound}, by {asked.by or 'the observers'}"

@@ -1,0 +1,105 @@
+"""A model that a recorded run has left, as a module again.
+
+    model = explorer.load_model("model", trust="trust.json", regions=["customer"])
+
+`model.json` says how to build it and `model.safetensors` what its parameters and buffers are; neither holds code. The
+module is built without memory first and held against the file's header, so that a file that does not fit costs nothing.
+"""
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from explorer.data.streams import torch_stream
+from explorer.engine.method import used_hooks
+from explorer.engine.state import State
+from explorer.errors import ExplorerError, RunError, unknown
+from explorer.governance.sealed import seal
+from explorer.methods import METHODS
+from explorer.models.table import MODELS
+from explorer.provenance.trust import read_trust
+from explorer.recipes.choice import choose
+from explorer.recorded.attested import ModelPlace, read_attested
+from explorer.recorded.model_file import TYPES, ModelCard, ModelFile, read_card
+
+
+def load_model(directory: str | Path, *, trust: str | Path | None = None, regions: Collection[str] = ()) -> nn.Module:
+    """The module in a model's directory, in evaluation mode, on the CPU.
+
+    Its sealed regions are off but for those in `regions`; what was deleted from it is absent and cannot be named. With
+    a trust file the attestation beside the model is believed first, or `ProvenanceError` says why it is not. Raises
+    `RunError` for files that do not belong together, and for a region that the model does not have.
+    """
+    place = ModelPlace.of(Path(directory))
+    if trust is not None:
+        read_attested(place, trust=read_trust(Path(trust)), now=int(time.time()))
+    card, file = read_card(place.card), ModelFile(place.model)
+    known = [region.name for region in card.sealed]
+    for name in regions:
+        if name not in known:
+            raise RunError(f"{place.model.parent}: {unknown('sealed region', name, known)}")
+    with torch.device("meta"):
+        _check_fit(_build(card, place.card, on=()), file)
+    model = _build(card, place.card, on=regions)
+    tensors = load_file(place.model)
+    with torch.no_grad():
+        for name, tensor in _tensors(model).items():
+            tensor.copy_(tensors[name])
+    return model.eval()
+
+
+class Absent(nn.Module):
+    """Stands where a sealed module was deleted: as where it was switched off, what runs around it goes on alone."""
+
+    def forward(self, input: Tensor, *rest: object, **named: object) -> Tensor:
+        return torch.zeros_like(input)
+
+
+def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
+    """The module with whatever values. Raises `RunError` for a card of no model that can be built."""
+    where = str(path)
+    try:
+        with torch_stream(torch.device("cpu"), 0, "build"):
+            spec = choose(MODELS, card.model, kind="model", where=where)
+            model = spec.build(example_shape=card.example_shape, classes=card.classes)
+            _change(model, card, where)
+            for region in card.absent:
+                model.set_submodule(str(region.module), Absent(), strict=True)
+            sealed = seal(model, card.sealed, seed=0)
+    except (ExplorerError, AttributeError, ValueError, TypeError, RuntimeError) as error:
+        raise RunError(f"{path}: no model can be built as it says: {error}") from error
+    sealed.switch.on = frozenset(on)
+    return model
+
+
+def _change(model: nn.Module, card: ModelCard, where: str) -> None:
+    """What the recipe's methods changed in the model before its regions were sealed."""
+    state = State(seed=0, total_steps=1, batch_size=1, classes=card.classes, model=model, recompute=lambda: None)
+    for index, written in enumerate(card.methods):
+        method = choose(METHODS, written, kind="method", where=f"{where}: methods[{index}]")
+        if "change_model" not in used_hooks(type(method)):
+            raise RunError(f"{where}: methods[{index}]: {method.name!r} changes no model")
+        method.change_model(state)
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, as the file has them."""
+    return dict(model.named_parameters()) | dict(model.named_buffers())
+
+
+def _check_fit(model: nn.Module, file: ModelFile) -> None:
+    """Raise `RunError` unless the file has the model's tensors, all of them and no others."""
+    tensors = _tensors(model)
+    for name in sorted(tensors.keys() | file.entries.keys()):
+        if name not in file.entries:
+            raise RunError(f"{file.path}: {name}: missing: the model that model.json describes has it")
+        if name not in tensors:
+            raise RunError(f"{file.path}: {name}: not a tensor of the model that model.json describes")
+        entry, tensor = file.entries[name], tensors[name]
+        found, expected = (TYPES[entry.type][1], entry.shape), (str(tensor.dtype), tuple(tensor.shape))
+        if found != expected:
+            raise RunError(f"{file.path}: {name}: found {found[0]} {found[1]}, expected {expected[0]} {expected[1]}")

@@ -1,0 +1,139 @@
+"""Attestations: what they claim is what the ledger says, and a run that is not done or not vouched for gets none."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explorer import note, rundir
+from explorer.audit.shares import shares
+from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.ledger.cosign import cosign
+from explorer.note import Algorithm, Signer
+from explorer.provenance.envelope import parse_envelope
+from explorer.provenance.model_attestation import open_model
+from explorer.provenance.roles import Role
+from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.run_ledger import RunLedger
+from explorer.release.attest import attest
+from tests import tensors_for_tests
+from tests.audit.governed_run import LAYERS, MIT, NEWS, OPEN, STEPS, TRAINER, write_governed_run
+from tests.provenance.people import GOVERNANCE, NOW, RISK, private
+from tests.release.released import EVALUATOR, release, statement_of, trust
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_governed_run(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def run(honest: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(honest, tmp_path / honest.name))
+
+
+def test_what_is_shipped(run: Path) -> None:
+    model = release(run)
+    assert {path.name for path in model.iterdir()} == {
+        *("model.safetensors", "model.json", "attestation.json", "taxonomy.json", "policy.json")
+    }
+    assert (model / "policy.json").read_bytes() == (run / "governance" / "policy.json").read_bytes()
+
+
+def test_its_claims_are_those_of_the_ledger(run: Path) -> None:
+    """Against what the spool says, which was written beside the ledger and goes another way."""
+    opened = open_model((release(run) / "attestation.json").read_bytes(), trust=trust(), now=NOW, where="a")
+    value, ledger = opened.value, RunLedger(run)
+    genesis, spool = ledger.genesis, shares(ledger)
+    assert (value.run, value.steps) == (run.name, STEPS)
+    assert (value.facts.recipe, value.facts.policy) == (genesis.recipe, genesis.policy)
+    assert [(layer.name, layer.depth) for layer in value.layers] == [(n, i / 3) for i, n in enumerate(LAYERS)]
+    assert [claim.path for claim in value.classes] == [NEWS, OPEN, MIT]
+    for index, claim in enumerate(value.classes):
+        assert {each.layer for each in claim.trained} == {
+            name for at, name in enumerate(LAYERS) if spool.weight[0, index, at] > 0
+        }
+        for each in claim.trained:
+            at = LAYERS.index(each.layer)
+            assert each.share == pytest.approx(spool.share[0, index, at], abs=1e-6)
+    late = {each.layer: each.steps for each in value.classes[0].trained}
+    assert late.keys() == {"body.1", "head"} and 0 < late["head"] <= STEPS - 5  # admitted from the fifth step on
+
+
+def test_shares_add_up(run: Path) -> None:
+    value = open_model((release(run) / "attestation.json").read_bytes(), trust=trust(), now=NOW, where="a").value
+    total = {name: 0.0 for name in LAYERS}
+    for claim in value.classes:
+        for each in claim.trained:
+            total[each.layer] += each.share or 0.0
+    assert np.allclose(list(total.values()), 1, atol=1e-5)
+
+
+def test_numbers_that_are_not_here_take_the_shares_with_them_and_nothing_else(run: Path) -> None:
+    before = statement_of(release(run)).predicate
+    ledger = RunLedger(run)
+    for segment in ledger.segments():
+        reference = segment.state.entry.blobs[f"numbers/{MIT}"].sha256
+        (run / rundir.LEDGER / "blobs" / "sha256" / reference[:2] / reference).unlink()
+    after = statement_of(release(run)).predicate
+    shares_before, shares_after = (
+        [each.pop("share") for claim in found["classes"] for each in claim["trained"]] for found in (before, after)
+    )
+    assert None not in shares_before and set(shares_after) == {None}
+    assert before["classes"] == after["classes"]
+
+
+def test_a_run_that_is_not_finished(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, finished=False)
+    with pytest.raises(ProvenanceError, match="unfinished: its ledger has no end"):
+        release(run)
+    assert not (run / "model" / "attestation.json").exists()
+
+
+def test_a_checkpoint_without_its_quorum_says_who_is_missing_and_how(run: Path, tmp_path: Path) -> None:
+    asking = trust(cosigners={Role.MODEL_RISK: 1})
+    with pytest.raises(LedgerError, match=rf"quorum is not met: it asks for .*{RISK}.*cosigned: nobody.*ledger cosign"):
+        release(run, believed=asking)
+    directory = run / rundir.LEDGER
+    anchor = anchor_of_trust(asking, origin=RunLedger(run).ledger.checkpoint().origin)
+    signer = Signer(name=RISK, algorithm=Algorithm.COSIGNATURE, private_key=private(RISK))
+    assert cosign(directory, signer=signer, state=tmp_path / "state", anchor=anchor, now=NOW).path is not None
+    value = open_model(
+        (release(run, believed=asking) / "attestation.json").read_bytes(), trust=asking, now=NOW, where="a"
+    ).value
+    assert {each.name for each in note.parse(value.checkpoint.encode()).signatures} == {value.ledger.origin, RISK}
+
+
+def test_a_model_that_the_ledger_does_not_end_with(run: Path) -> None:
+    tensors_for_tests.write_model(run, LAYERS, STEPS + 1)
+    with pytest.raises(LedgerError, match=r"not the model that the ledger ends with: .*expected .* \(and \d more\)"):
+        release(run)
+
+
+def test_a_model_that_is_not_there(run: Path) -> None:
+    (run / "model" / "model.safetensors").unlink()
+    with pytest.raises(RunError, match=r"cannot read .*model.safetensors"):
+        release(run)
+
+
+@pytest.mark.parametrize("seed", [EVALUATOR, RISK, "a stranger"])
+def test_a_key_that_is_no_trainers(run: Path, seed: str) -> None:
+    with pytest.raises(ProvenanceError, match=r"a trainer signs it|is not in the trust file"):
+        release(run, seed=seed)
+    assert not (run / "model" / "attestation.json").exists()
+
+
+def test_others_may_stand_by_it_too(run: Path) -> None:
+    ledger = RunLedger(run)
+    envelope = attest(ledger, keys=[private(GOVERNANCE), private(TRAINER)], trust=trust(), now=NOW)
+    assert len(parse_envelope(envelope.content, where="a").signatures) == 2
+    assert [one.name for one in open_model(envelope.content, trust=trust(), now=NOW, where="a").authorities] == [
+        TRAINER
+    ]
+
+
+def test_it_holds_for_a_year_unless_told_otherwise(run: Path) -> None:
+    envelope = attest(RunLedger(run), keys=[private(TRAINER)], trust=trust(), now=NOW)
+    value = open_model(envelope.content, trust=trust(), now=NOW, where="a").value
+    assert (value.issued, value.expires) == ("2026-06-01T00:00:00Z", "2027-06-01T00:00:00Z")
