@@ -24,8 +24,10 @@ LEAVES = np.arange(40 * 32, dtype=np.uint64).astype(np.uint8).reshape(40, 32)
 EVERY = 3
 
 
-def open_journal(run: Path, *, genesis: Genesis = GENESIS, seed: int = 1) -> Journal:
-    return Journal.open(run, genesis=genesis, signer=signer(seed), leaves=LEAVES)
+def open_journal(
+    run: Path, *, genesis: Genesis = GENESIS, seed: int = 1, confidential: frozenset[str] = frozenset()
+) -> Journal:
+    return Journal.open(run, genesis=genesis, signer=signer(seed), leaves=LEAVES, confidential=confidential)
 
 
 NO_TENSORS = Tensors(parameters={}, buffers={}, optimizer={})
