@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from explorer import records, rundir
+from explorer.canonical import digest
 from explorer.deletion.checks import Outcome
 from explorer.deletion.records_list import FILE, read_list
 from explorer.entries.fields import LedgerState
@@ -105,6 +106,50 @@ def test_a_ledger_that_was_changed_is_none(g3: Deletion, side: str, name: str) -
     found = checked(g3)
     assert not found.deleted and f"{side} ledger" in failures(found)
     assert {each.outcome for each in found.checks[2:]} == {Outcome.UNSEEN}
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_blob_that_was_changed(g3: Deletion, side: str) -> None:
+    ledger = (g3.old if side == "old" else g3.new) / rundir.LEDGER
+    path = max((ledger / "blobs").rglob("[0-9a-f]" * 64))
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    assert f"{path.relative_to(ledger)}" in failures(checked(g3))[f"{side} ledger"]
+
+
+FILES = (
+    "run.json",
+    "model/model.safetensors",
+    *(f"governance/{name}.json" for name in ("trust", "taxonomy", "policy")),
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_byte_of_the_new_run_makes_it_fall_over(g2_once: Deletion, tmp_path: Path, name: str) -> None:
+    """What nothing covers (the spelling of JSON, a hint in an envelope) may change; the rest is noticed, in words."""
+    made = copied(g2_once, tmp_path)
+    path = made.new / name
+    content, chance = path.read_bytes(), np.random.default_rng(7)
+    noticed = 0
+    for at in chance.integers(0, len(content), 12).tolist():
+        path.write_bytes(content[:at] + bytes([content[at] ^ int(chance.integers(1, 256))]) + content[at + 1 :])
+        noticed += not checked(made).deleted
+    assert noticed == 12 if name.startswith("model") else noticed > 2
+    path.write_bytes(b"")
+    assert not checked(made).deleted
+
+
+@pytest.mark.parametrize(
+    "recipe", [5, [], {"methods": 5}, {"methods": [5]}, {"methods": [{"routing": 5}]}, {"methods": [{"routing": None}]}]
+)
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_plan_that_is_none(g3: Deletion, side: str, recipe: Any) -> None:
+    """Under the digest that its ledger names."""
+    run = g3.old if side == "old" else g3.new
+    record = records.read(RunRecord, run / rundir.RUN)
+    identity = {**record.identity, "recipe": recipe}
+    records.write(run / rundir.RUN, replace(record, identity=identity))
+    found = lying(g3, side, of(Genesis, lambda genesis: replace(genesis, recipe=digest(identity))))
+    assert "plan" in found
 
 
 @pytest.mark.parametrize("side", ["old", "new"])
@@ -264,8 +309,8 @@ def test_the_list_of_tensors_leads_to_the_roots(g2: Deletion) -> None:
 
 
 def test_a_list_of_tensors_that_is_gone(g2: Deletion) -> None:
-    digest = read_ended(RunLedger(g2.old)).end.entry.blobs["tensors"].sha256
-    (g2.old / rundir.LEDGER / blob_path(digest)).unlink()
+    blob = read_ended(RunLedger(g2.old)).end.entry.blobs["tensors"]
+    (g2.old / rundir.LEDGER / blob_path(blob.sha256)).unlink()
     assert "which tensors it ended with is not here" in failures(checked(g2))["kept"]
 
 
