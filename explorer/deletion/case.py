@@ -61,6 +61,13 @@ class Case:
         """What the target touched in the old run, by its ledger."""
         return reach(self.old, self.target)
 
+    @property
+    def unseen(self) -> str | None:
+        """Why nobody can tell from here what methods looked at, where it matters; None: that can be told."""
+        if (self.old_place / rundir.RUN).exists() or (self.target.classes and not self.old.begins):
+            return None
+        return f"which methods looked at single examples, the old run's {rundir.RUN} says, and it is not here"
+
     @cached_property
     def policy(self) -> RoutingPolicy:
         """The policy of the old run. Raises `LedgerError` where it has none."""

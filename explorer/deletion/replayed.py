@@ -5,7 +5,6 @@ on from, that the batches are the same to the last slot, and that nothing of the
 the steps in between were trained as they say, a replay shows, or the counterfactual itself.
 """
 
-from explorer import rundir
 from explorer.deletion.case import Case
 from explorer.deletion.checks import Claim, differ
 from explorer.entries.run import Decision, Profile, State, Step, TrainingState
@@ -28,8 +27,8 @@ def replay_of(case: Case) -> Replay:
 
 def influence(case: Case) -> str | None:
     """The first step that the target could have influenced is the one that is certified."""
-    if not case.target.classes and not (case.old_place / rundir.RUN).exists():
-        return f"which methods looked at single examples, the old run's {rundir.RUN} says, and it is not here"
+    if case.unseen:
+        return case.unseen
     found, expected = _certified(case).influence, _first(case)
     differ(LedgerError, "the certified first step of influence", found=found, expected=expected)
     return None
@@ -37,6 +36,8 @@ def influence(case: Case) -> str | None:
 
 def start(case: Case) -> str | None:
     """The new run goes on from the old one's state, at or before the first influence."""
+    if case.unseen:
+        return case.unseen
     begins, first, certified = case.new.begins, _first(case), _certified(case)
     if begins > first:
         raise LedgerError(

@@ -26,8 +26,9 @@ def structure_of(case: Case) -> tuple[Structure, Tensors]:
 
 def isolated(case: Case) -> str | None:
     """By the old ledger the target moved its own regions alone, lived there alone, and decided nothing."""
-    fault = _entangled(case.reach)
-    if fault:
+    if case.unseen:
+        return case.unseen
+    if fault := _entangled(case.reach):
         raise LedgerError(f"{case.target.words}: {fault}")
     return None
 

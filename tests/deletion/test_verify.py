@@ -479,7 +479,8 @@ def test_a_list_of_records_that_is_none(listed: Deletion, tmp_path: Path) -> Non
 def test_who_looked_at_single_examples_the_old_plan_says(listed: Deletion, tmp_path: Path) -> None:
     shutil.copytree(listed.old / rundir.LEDGER, tmp_path / rundir.LEDGER)
     found = checked(replace(listed, old=tmp_path), records=listed.new / FILE)
-    assert [each.name for each in found.checks if each.outcome is Outcome.UNSEEN] == ["influence"]
+    assert [each.name for each in found.checks if each.outcome is Outcome.UNSEEN] == ["influence", "start"]
+    assert failures(found)["influence"].startswith("which methods looked at single examples")
 
 
 def test_what_an_authority_vouches_for(tmp_path: Path) -> None:
