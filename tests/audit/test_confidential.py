@@ -1,0 +1,166 @@
+"""Runs with confidential classes, judged and traced: by their owner as any other, by others as far as that goes."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from explorer import rundir
+from explorer.audit.conform import Conformance, conform
+from explorer.audit.history import depth_profiles, directions
+from explorer.audit.participants import with_examples
+from explorer.audit.shares import shares
+from explorer.audit.simulate import simulate
+from explorer.audit.trace import trace
+from explorer.entries.kinds import Entry
+from explorer.errors import LedgerError
+from explorer.provenance.routing import bind
+from explorer.provenance.salts import new_salts, write_salts
+from explorer.recorded.keys import JOINT
+from explorer.recorded.run_ledger import RunLedger
+from tests.audit.governed_run import CLASSES, MIT, NEWS, STEPS, USUAL, sign_again, trust, with_blob
+from tests.audit.governed_run import write_governed_run as write
+from tests.provenance.people import NOW
+from tests.provenance.tables import TAXONOMY
+
+POLICY = replace(USUAL, confidential=(NEWS,))
+SEALED = 3 + 2 * 2 + 2 * 2 + 2  # joint of 3 segments; numbers and sketches of 2; of 2 profiles; evidence of 2 decisions
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("plain"), exact=True)
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("sealed"), policy=POLICY, exact=True)
+
+
+@pytest.fixture(scope="module")
+def outside(sealed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What somebody has who was given the directory alone."""
+    made = tmp_path_factory.mktemp("outside") / sealed.name
+    shutil.copytree(sealed, made, ignore=shutil.ignore_patterns(rundir.PRIVATE))
+    return made
+
+
+@pytest.fixture
+def copy(sealed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sealed, tmp_path / sealed.name))
+
+
+def judged(run: Path) -> Conformance:
+    return conform(RunLedger(run), trust=trust(), now=NOW)
+
+
+def faults(run: Path) -> list[tuple[str, str]]:
+    return [(each.name, fault.message) for each in judged(run).conditions for fault in each.contradictions]
+
+
+def test_its_owner_judges_it_as_a_run_in_which_nothing_is_confidential(plain: Path, sealed: Path) -> None:
+    usual, found = judged(plain), judged(sealed)
+    assert found.conforms and all(not condition.notes for condition in found.conditions)
+    (first, *rest), (usual_first, *usual_rest) = found.conditions, usual.conditions
+    assert rest == usual_rest
+    assert first.checked == {"sealed blobs": SEALED, **usual_first.checked}
+
+
+def test_without_keys_it_conforms_too_and_what_stays_sealed_is_said(sealed: Path, outside: Path) -> None:
+    found = judged(outside)
+    assert found.conforms
+    routable, _, reconstructible = found.conditions
+    assert routable.checked["cells"] < judged(sealed).conditions[0].checked["cells"]
+    assert routable.checked["sealed blobs"] == SEALED
+    assert "not looked at: inner products of classes, where numbers are missing" in routable.notes
+    assert reconstructible.notes == (
+        "commitments were not opened: the secrets of the classes are not here",
+        f"numbers/{NEWS}: sealed: needs a grant; held against its digest and size alone",
+        "joint: sealed: needs a grant; held against its digest and size alone",
+    )
+    assert reconstructible.checked["blobs"] == judged(sealed).conditions[2].checked["blobs"]
+
+
+@pytest.mark.parametrize("name", [f"numbers/{NEWS}", "joint"])
+def test_numbers_in_the_clear_contradict_the_policy(copy: Path, name: str) -> None:
+    """Found without keys; the run is honest otherwise."""
+    ledger = RunLedger(copy)
+    segments = list(ledger.segments())
+    state = next(segment.state for segment in segments if name in segment.state.entry.blobs)
+    content = ledger.blob(state, name, max_bytes=2**20)
+    assert content is not None
+
+    def lie(index: int, entry: Entry) -> Entry:
+        return with_blob(copy, entry, name, content) if index == state.index else entry
+
+    sign_again(copy, lie)
+    expected = [("routable", f"{name}: in the clear, and the policy calls it confidential")]
+    assert faults(copy) == expected
+    shutil.rmtree(copy / rundir.PRIVATE)
+    assert faults(copy) == expected
+
+
+def test_a_spool_that_says_too_much_contradicts_the_policy(plain: Path, copy: Path) -> None:
+    for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY):
+        shutil.copytree(plain / name, copy / name, dirs_exist_ok=True)
+    found = faults(copy)
+    assert ("routable", f"contributions: numbers of {NEWS} in the clear, which are confidential") in found
+    assert ("routable", f"contributions: numbers of {MIT} that confidential classes are part of") in found
+    assert ("routable", f"entropy: numbers of {NEWS} in the clear, which are confidential") in found
+    assert ("routable", f"entropy: numbers of {JOINT} in the clear, which are confidential") in found
+    assert len(found) == 5
+
+
+def test_secrets_of_another_run_contradict(copy: Path) -> None:
+    (copy / rundir.SECRETS).unlink()
+    write_salts(copy / rundir.SECRETS, new_salts(len(CLASSES) + 1))
+    assert any("the seal is broken" in message for _, message in faults(copy))
+
+
+def test_its_owner_traces_it_as_ever(plain: Path, sealed: Path) -> None:
+    expected, found = trace(RunLedger(plain), check=True), trace(RunLedger(sealed), check=True)
+    assert found.check.agrees and found.check.segments == expected.check.segments == 3
+    assert [(row.class_, row.layer, row.steps, row.examples, row.admitted) for row in found.rows] == [
+        (row.class_, row.layer, row.steps, row.examples, row.admitted) for row in expected.rows
+    ]
+    usual, mine = (shares(RunLedger(run), bins=3) for run in (plain, sealed))
+    assert usual.edges == mine.edges
+    for name in ("steps", "examples", "weight", "share", "projection", "exact"):
+        np.testing.assert_allclose(getattr(mine, name), getattr(usual, name), rtol=1e-5, atol=1e-7, err_msg=name)
+    one, other = (trace(RunLedger(run), layer="head", steps=range(2, 9)).rows for run in (plain, sealed))
+    assert [row.share for row in other] == pytest.approx([row.share for row in one], rel=1e-5)
+    assert depth_profiles(RunLedger(sealed)) == depth_profiles(RunLedger(plain))
+    participants = [with_examples(RunLedger(run), trace(RunLedger(run))).participants for run in (plain, sealed)]
+    assert participants[0] == participants[1]
+
+
+def test_others_see_what_the_open_classes_made_by_themselves(sealed: Path, outside: Path) -> None:
+    ledger = RunLedger(outside)
+    found, whole = shares(ledger), shares(RunLedger(sealed))
+    for name in ("steps", "examples", "weight"):  # in the leaves, or the policy's
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    there = found.steps > 0
+    assert np.isnan(found.share[there]).all() and np.isnan(found.projection[there]).all() and found.exact is None
+    answer = trace(ledger, check=True)
+    assert answer.check.segments == 0 and answer.check.unread[0].startswith("steps 0 to 4: sealed: needs a grant")
+    assert {each.class_ for each in depth_profiles(ledger)} == set(CLASSES) - {NEWS}
+    assert directions(ledger).missing == (NEWS,)
+    routing = bind(POLICY, TAXONOMY, where="policy")
+    with pytest.raises(LedgerError, match="sealed: needs a grant"):
+        simulate(ledger, routing, range(STEPS), recorded=routing, planned=STEPS)
+
+
+def test_what_a_check_of_sums_has_left_to_compare_is_compared(copy: Path) -> None:
+    """The control: examples of an open class, counted otherwise in the spool."""
+    (path, *_) = sorted((copy / rundir.CONTRIBUTIONS).glob("*.parquet"))
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("examples")
+    assert trace(RunLedger(copy), check=True).check.agrees
+    more = pa.array([value + 1 for value in table["examples"].to_pylist()], pa.int32())
+    pq.write_table(table.set_column(at, table.schema.field(at), more), path)
+    found = trace(RunLedger(copy), check=True).check
+    assert not found.agrees and "examples is" in found.differences[0]
