@@ -16,7 +16,11 @@ from explorer.entries.fields import read_float
 from explorer.entries.run import Decision
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
+from explorer.provenance.absent import Absent
+from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags_parquet import TagFile
+from explorer.recorded.counterfactual import ROUTING, left_out
+from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers, read_numbers, read_rows
 from explorer.recorded.tables import InForce, tables
@@ -41,6 +45,7 @@ def participants(
     """
     tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
+    absent = _absent(run, tags)
     in_force, chosen = tables(run), _chosen(run, steps)
     found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
     for segment in run.segments(steps):
@@ -57,13 +62,23 @@ def participants(
                 raise LedgerError(f"entry {placed.index}: the examples of step {step.step} do not lead to its root")
             for index in classes:
                 if step.step in moved[index]:
-                    here = mine[kinds[mine] == index]
+                    here = mine[(kinds[mine] == index) & ~absent[mine]]
                     places = chosen.get((step.step, index), np.arange(len(here)))
                     if len(places) and places[-1] >= len(here):
                         raise LedgerError(f"entry {placed.index}: more losses than examples to choose from")
                     found[index].append(here[places])
     sources = _sources(run.run / rundir.GOVERNANCE / TABLE, {row for each in found.values() for r in each for row in r})
     return tuple(_summed(run.genesis.classes[index], each, sources) for index, each in found.items())
+
+
+def _absent(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
+    """Of every row whether the run's plan leaves it out: its slots stay, and are empty. Where the plan that the genesis
+    names is not here, none is: every slot then counts, and never too few."""
+    plan, absent = recorded_plan(run), Absent()
+    if plan is not None and ROUTING in plan.methods:
+        found = left_out(plan)
+        absent = Absent(classes=found.classes, authorities=found.authorities, records=found.records)
+    return absent.examples(tags, count=len(class_of_rows(run, tags)))
 
 
 def _chosen(run: RunLedger, steps: range) -> dict[tuple[int, int], NDArray[np.int64]]:

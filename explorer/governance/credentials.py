@@ -16,9 +16,9 @@ import numpy as np
 from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
-from explorer.governance.absent import Absent
 from explorer.governance.documents import ATTESTATION, TRUST, Documents
 from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
+from explorer.provenance.absent import Absent
 from explorer.provenance.attestation import VerifiedTags, verify_tags, weigh_tags
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine

@@ -22,11 +22,11 @@ from torch import Tensor
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Share, State
 from explorer.errors import RecipeError, unknown
-from explorer.governance.absent import Absent
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.sealed import Switch, seal
 from explorer.governance.session import Session
 from explorer.provenance import routing as policies
+from explorer.provenance.absent import Absent
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.branches import covers
 

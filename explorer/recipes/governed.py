@@ -9,11 +9,11 @@ from explorer.data.batches import Typing
 from explorer.data.dataset import DataSource
 from explorer.data.sources import load
 from explorer.errors import RecipeError
-from explorer.governance.absent import Absent
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.documents import Documents, read_documents
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
+from explorer.provenance.absent import Absent
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.methods import GOVERNED
 from explorer.recipes.recipe import Recipe

@@ -45,7 +45,7 @@ class Presence:
     def __init__(self, run: RunLedger) -> None:
         self.run = run
         self.policy: RoutingPolicy | None = read_policy(run)
-        self.recipe = _recipe(run)  # None: no recipe is on record that is the genesis'
+        self.recipe = recorded_plan(run)  # None: no recipe is on record that is the genesis'
         self.absent = Target()
         if self.recipe is not None and ROUTING in self.recipe.methods:
             self.absent = left_out(self.recipe)
@@ -128,7 +128,7 @@ def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
     return examples, updated
 
 
-def _recipe(run: RunLedger) -> RunRecord | None:
+def recorded_plan(run: RunLedger) -> RunRecord | None:
     """What the run is, as `run.json` says; None where that is not what the genesis names, or not there."""
     path = run.run / rundir.RUN
     if not path.exists():

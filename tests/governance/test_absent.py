@@ -11,7 +11,6 @@ import torch
 from explorer.data.dataset import Dataset, Split
 from explorer.engine.loop import Loop
 from explorer.errors import ProvenanceError, RecipeError
-from explorer.governance.absent import Absent
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.entropy import Entropy
@@ -20,6 +19,7 @@ from explorer.governance.governed_selective_backprop import GovernedSelectiveBac
 from explorer.governance.probes import choose_probes
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
+from explorer.provenance.absent import Absent
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import Rule
 from explorer.provenance.roles import Role

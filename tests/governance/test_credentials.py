@@ -9,8 +9,8 @@ import torch
 
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
-from explorer.governance.absent import Absent
 from explorer.governance.credentials import Credentials, check
+from explorer.provenance.absent import Absent
 from explorer.provenance.envelope import parse_envelope, sign_envelope, write_envelope
 from explorer.provenance.policy import POLICY
 from explorer.provenance.roles import Role

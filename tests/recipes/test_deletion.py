@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from explorer import records, rundir
+from explorer.audit.participants import participants
 from explorer.data import order
 from explorer.data.digits import Digits
 from explorer.data.order import Order
@@ -172,6 +173,15 @@ def test_records(old: Path, tmp_path: Path, whole: bool) -> None:
         new = delete(old, target, route=found, to=tmp_path / "deletions")
         assert same(new, never(old, target, tmp_path / "never"))
     assert not same(new, old) and steps_of(new) == range(start, 10)
+    assert gone <= who_moved(old) and not gone & who_moved(new)  # its slots stay, and nobody says that it moved a layer
+
+
+def who_moved(run: Path) -> set[int]:
+    """The examples that moved any layer, as `explorer trace` tells them."""
+    ledger = RunLedger(run)
+    everything: Any = {name: range(len(getattr(ledger.genesis, name))) for name in ("classes", "layers")}
+    found = participants(ledger, steps_of(run), **everything)
+    return {number for each in found for number in each.examples}
 
 
 def test_an_authority(tmp_path: Path) -> None:
