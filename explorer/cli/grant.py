@@ -59,16 +59,17 @@ def sign(
     json: Json = False,
 ) -> None:
     """Sign a grant, its owner first, or add a signature to a signed one. Takes a key of data governance."""
-    from explorer.provenance.envelope import write_envelope
+    from explorer.provenance.envelope import key_id, write_envelope
     from explorer.provenance.grants import claimed_grant, grant_digest, sign_grant
+    from explorer.provenance.keys import public_bytes
     from explorer.provenance.trust import read_trust
 
     signing = load_key(key, passphrase_file)
     envelope = sign_grant(file, [signing], trust=read_trust(trust), now=clock())
     write_envelope(out, envelope)
     if json:
-        digest, signatures = grant_digest(envelope), len(envelope.signatures)
-        print_json({"file": str(out), "digest": digest, "signatures": signatures})
+        signer, signatures = key_id(public_bytes(signing)), len(envelope.signatures)
+        print_json({"file": str(out), "digest": grant_digest(envelope), "key": signer, "signatures": signatures})
     else:
         print(f"{out}: {claimed_grant(envelope, where=str(out)).words}")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN = 40  # rows in a terminal
 FORMATS = ("csv", "parquet")
+WORDS = ("layer", "class", "action", "rule", "evidence")  # columns that are no numbers
 
 
 def register(app: typer.Typer) -> None:
@@ -77,8 +78,8 @@ def read(
     query = ask(found, signed.value, kind=kind, class_=class_, steps=steps_of(found, steps))
     keys = open_keys(wrapped, signed.value, load_reader_key(key, passphrase_file), where=str(file))
     name, signing = trainer_key(run, trust=believed, now=clock())
-    with Project.open(runs_of(run), key=signing, name=name) as project:
-        answer = open_numbers(found, query, signed, keys, project=project)
+    project = Project.open(runs_of(run), key=signing, name=name)
+    answer = open_numbers(found, query, signed, keys, project=project)
     if out is not None:
         _write(answer, out)
     if json:
@@ -170,15 +171,11 @@ def _finite(cell: object) -> object:
 
 
 def _print(answer: "Answer", *, verified: bool | None, out: Path | None) -> None:
-    query, columns = answer.query, _columns(answer)
-    print(visible(f"{query.run}: {query.kind} {query.steps.start} to {query.steps.stop - 1}\n"))
+    query = answer.query
+    span = f"steps {query.steps.start} to {query.steps.stop - 1}"
+    print(visible(f"{query.run}: {query.kind} entries, {span}\n"))
     if out is None:
-        shown = [[visible(_short(cell)) for cell in row] for row in answer.rows[:SHOWN]]
-        print_table(
-            columns, shown, right=[name for name in columns if name not in ("layer", "class", "rule", "action")]
-        )
-        if len(answer.rows) > SHOWN:
-            print(f"and {len(answer.rows) - SHOWN} rows more: --json, or --out FILE\n")
+        _print_rows(answer)
     else:
         print(f"{out}: {len(answer.rows)} rows")
     print(f"checked: {answer.checked} contents agree with their commitments")
@@ -189,6 +186,16 @@ def _print(answer: "Answer", *, verified: bool | None, out: Path | None) -> None
         print(f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}")
     for each in answer.unread:
         print(visible(f"not read: {each}"), file=sys.stderr)
+
+
+def _print_rows(answer: "Answer") -> None:
+    """The first of them, without columns that none of them fills."""
+    names = _columns(answer)
+    filled = [at for at in range(len(names)) if any(row[at] is not None for row in answer.rows)]
+    rows = [[visible(_short(row[at])) for at in filled] for row in answer.rows[:SHOWN]]
+    print_table([names[at] for at in filled], rows, right=[names[at] for at in filled if names[at] not in WORDS])
+    if len(answer.rows) > SHOWN:
+        print(f"and {len(answer.rows) - SHOWN} rows more: --json, or --out FILE\n")
 
 
 def _short(cell: object) -> str:

@@ -13,7 +13,7 @@ from explorer.entries import profiles
 from explorer.entries.project import Access
 from explorer.errors import ProvenanceError, unknown
 from explorer.project import Project
-from explorer.provenance.grants import Grant, grant_digest
+from explorer.provenance.grants import Grant
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.signed import Signed
 from explorer.recorded.keys import JOINT
@@ -82,16 +82,18 @@ def ask(
 
 
 def read(run: RunLedger, query: Query, signed: Signed[Grant], keys: GrantKeys, *, project: Project) -> Answer:
-    """Read, after the project's ledger has it on record that the holder of this grant reads this.
+    """Read, after the project's ledger has it on record that the holder of this grant reads this; others have that
+    ledger again while the numbers are read.
 
     Raises `ProvenanceError` for a grant that was revoked or replaced, or that was never wrapped here; `LedgerError`
     where the read cannot be recorded, and for content that is damaged or not what was committed to.
     """
-    recorded, ledger = project.entries(), ledger_state(run)
-    check_standing(recorded, naming(signed))
-    check_wrapped(recorded, naming(signed), origin=ledger.origin)
-    access = Access(ledger=ledger, grant=grant_digest(signed.envelope), query=query.digest, blobs={})
-    index = project.append(access)
+    name, ledger = naming(signed), ledger_state(run)
+    with project:
+        recorded = project.entries()
+        check_standing(recorded, name)
+        check_wrapped(recorded, name, origin=ledger.origin)
+        index = project.append(Access(ledger=ledger, grant=name.digest, query=query.digest, blobs={}))
     contents = Contents(run=run.reading_with(keys), classes=query.classes)
     of_kind = {"step": contents.steps, "profile": contents.profiles, "decision": contents.decisions}[query.kind]
     rows = tuple(of_kind(query.steps))

@@ -16,8 +16,8 @@ from explorer.provenance.keys import read_key
 from tests.cli.command import explorer
 
 POLICIES = Path(__file__).parents[2] / "notebooks" / "policies"
-GROUPS = ("authority", "taxonomy", "policy", "tags", "ledger")
-ALONE = ("trace", "conform", "replay")  # verbs of governed runs that stand in no group
+GROUPS = ("authority", "taxonomy", "policy", "tags", "ledger", "grant")
+ALONE = ("trace", "conform", "replay", "read")  # verbs of governed runs that stand in no group
 SPAN = ("--not-before", "2026-01-01T00:00:00Z", "--not-after", "2090-01-01T00:00:00Z", "--unencrypted")
 
 Say = Callable[..., Any]
@@ -44,7 +44,7 @@ def test_every_verb_takes_it() -> None:
     ]
     alone = [(command.commands[name], name) for name in ALONE]  # pyright: ignore[reportAttributeAccessIssue]
     verbs += [("explorer", name, {option for each in verb.params for option in each.opts}) for verb, name in alone]
-    assert len(verbs) >= 21
+    assert len(verbs) >= 28
     assert [f"{group} {name}" for group, name, options in verbs if "--json" not in options] == []
 
 

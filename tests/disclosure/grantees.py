@@ -92,5 +92,4 @@ def answered(
     believed, keys = opened(run, path, key, now=now)
     ledger = RunLedger(run, keys=NoKeys())
     query = ask(ledger, believed.value, kind=kind, class_=class_, steps=steps)
-    with project_of(run) as project:
-        return read(ledger, query, believed, keys, project=project)
+    return read(ledger, query, believed, keys, project=project_of(run))

@@ -149,6 +149,7 @@ def test_a_read_is_on_record_before_anything_is_read(run: Path, monkeypatch: pyt
 
     def spy(*arguments: Any, **named: Any) -> Contents:
         seen.append(len(accesses(run)))
+        project_of(run).close()  # and nobody has to wait for the reading
         return Contents(*arguments, **named)
 
     monkeypatch.setattr(reading, "Contents", spy)
@@ -241,8 +242,8 @@ def test_after_its_end_it_opens_nothing(run: Path) -> None:
 def reread(run: Path, keys: GrantKeys, class_: str = NEWS) -> Answer:
     """Read with these keys, whatever they are."""
     ledger, believed = RunLedger(run, keys=NoKeys()), signed(grant_of(run))
-    with project_of(run) as project:
-        return reading.read(ledger, ask(ledger, believed.value, class_=class_), believed, keys, project=project)
+    query = ask(ledger, believed.value, class_=class_)
+    return reading.read(ledger, query, believed, keys, project=project_of(run))
 
 
 def test_what_the_keys_do_not_reach_is_said(run: Path) -> None:
