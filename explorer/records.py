@@ -42,6 +42,10 @@ METRICS: dict[str, Metric] = {
 }
 
 
+OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
+"""What methods find out about a whole run when all is done (`Method.metrics`): no line of `metrics.jsonl` has them."""
+
+
 @record
 class Hardware:
     """The machine as far as it decides bits and speed."""

@@ -16,7 +16,7 @@ from typing import Any
 from explorer import records, rundir
 from explorer.canonical import canonical, digest
 from explorer.errors import ExplorerError, RunError, unknown
-from explorer.records import METRICS, FailureRecord, ResultRecord, RunRecord
+from explorer.records import METRICS, OF_A_RUN, FailureRecord, ResultRecord, RunRecord
 
 MAX_METRICS_BYTES = 256 * 2**20
 MAX_LINE_BYTES = 4096
@@ -228,8 +228,8 @@ def _metric_faults(record: RunRecord, result: ResultRecord, metrics: tuple[Measu
         f"run {record.run_id}: {unknown('metric', name, METRICS)}" for name in result.metrics if name not in METRICS
     ]
     last = {line.metric: line for line in metrics}
-    for name, value in result.metrics.items():
-        measured = last.get(name)
+    for name in sorted(result.metrics.keys() - OF_A_RUN):
+        value, measured = result.metrics[name], last.get(name)
         if measured is None or (measured.step, measured.value) != (result.steps, value):
             found = f"{measured.value} at step {measured.step}" if measured else "nothing"
             faults.append(

@@ -79,6 +79,11 @@ def test_a_result_that_nobody_measured(run):
     assert "the result says accuracy 0.99 after 80 steps" in (examine(run).problem or "")
 
 
+def test_what_a_method_found_out_about_the_whole_run_has_no_measurement(run):
+    change_result(run, metrics={"accuracy": 0.9, "nll": 0.3, "ledger_bytes_per_step": 800.0})
+    assert "ledger_bytes_per_step" not in (examine(run).problem or "")
+
+
 def test_a_result_without_its_quality_or_with_unknown_metrics(run):
     change_result(run, metrics={"nll": 0.3})
     assert "has no 'accuracy'" in (examine(run).problem or "")

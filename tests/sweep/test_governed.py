@@ -11,6 +11,7 @@ from explorer import records, rundir
 from explorer.errors import ProvenanceError, SpecError
 from explorer.ledger.read import LedgerDirectory
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
+from explorer.store.ingest import ingest
 from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.measure import measure
 from explorer.sweep.plan import Plan, make_plan
@@ -80,6 +81,7 @@ def test_every_run_keeps_its_documents_and_has_its_ledger(made: Path, tmp_path: 
         if routed:
             assert LedgerDirectory(path / rundir.LEDGER).checkpoint().origin == f"example.com/trainer/{path.name}"
     assert not plan(tmp_path, str(made)).missing
+    assert ingest(tmp_path / "runs").problems == ()
 
 
 @pytest.mark.slow
