@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.inference import Interval, holm, t_interval
-from explorer.analysis.ladders import AXES, Ladder, Setting, ladders
+from explorer.analysis.ladders import Ladder, Setting, axis_words, ladders
 from explorer.errors import AnalysisError, unknown
 
 RESAMPLES = 2000
@@ -117,6 +117,8 @@ def known(value: float) -> float | None:
 _WITHOUT = {
     "train_seconds": "its steps were not profiled and its runs shared the machine",
     "cost_usd": "there is no price for its hardware, or its time is unknown",
+    "deletion_seconds": "its runs keep no ledger, or its step time is unknown",
+    "deletion_usd": "its runs keep no ledger, its step time is unknown, or there is no price for its hardware",
 }
 
 
@@ -128,5 +130,5 @@ def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str) -> str | Non
         return f"{len(bases)} different recipes are called {name} here"
     for ladder in (recipe, bases[0]):
         if not ladder.ssr_B.size:
-            return f"{ladder.label} has no {AXES.get(x, x)}: {_WITHOUT.get(x, f'{x} is unknown')}"
+            return f"{ladder.label} has no {axis_words(x)}: {_WITHOUT.get(x.partition('/')[0], f'{x} is unknown')}"
     return None

@@ -12,7 +12,24 @@ import pandas as pd
 
 from explorer.errors import AnalysisError, unknown
 
-AXES = {"train_seconds": "time", "cost_usd": "cost", "steps": "steps", "wall_seconds": "wall time"}
+AXES = {
+    "train_seconds": "time",
+    "cost_usd": "cost",
+    "steps": "steps",
+    "wall_seconds": "wall time",
+    "deletion_seconds": "time of deletion",
+    "deletion_usd": "cost of deletion",
+}
+
+
+def axis_words(x: str) -> str:
+    """A column in words; of one class what it is of all.
+
+    >>> axis_words("deletion_seconds/open/mit")
+    'time of deletion of open/mit'
+    """
+    column, _, class_ = x.partition("/")
+    return f"{AXES.get(column, column)} of {class_}" if class_ else AXES.get(x, x)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

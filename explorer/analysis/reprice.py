@@ -5,19 +5,37 @@ import pandas as pd
 from explorer.costing import Price
 from explorer.errors import AnalysisError
 
+DELETION, COST = "deletion_seconds", "deletion_usd"
+
 
 def reprice(frame: pd.DataFrame, price: Price) -> pd.DataFrame:
     """The table of results with the cost columns at `price`, whatever hardware the runs used.
 
-    Columns that change: usd_per_hour, price_source, price_as_of, cost_usd. A run whose time is unknown has no cost.
+    Columns that change: usd_per_hour, price_source, price_as_of, cost_usd, and what deletions cost. A run whose time is
+    unknown has no cost.
     """
     usd_per_hour = price.usd_per_accelerator_hour * frame["world_size"]
-    return frame.assign(
-        usd_per_hour=usd_per_hour,
+    return with_deletion_costs(frame.assign(usd_per_hour=usd_per_hour)).assign(
         price_source=f"{price.provider} {price.instance}, {price.tenancy} ({price.source})",
         price_as_of=price.retrieved or price.effective,
         cost_usd=frame["train_seconds"] / 3600 * usd_per_hour,
     )
+
+
+def with_deletion_costs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with US dollars beside the seconds of every deletion that it has: of the dearest class, and of each."""
+    seconds = [str(name) for name in frame.columns if name == DELETION or str(name).startswith(f"{DELETION}/")]
+    costs = {f"{COST}{name.removeprefix(DELETION)}": frame[name] / 3600 * frame["usd_per_hour"] for name in seconds}
+    return frame.assign(**costs)
+
+
+def of_class(column: str, class_: str) -> str:
+    """The column of one class beside that of the dearest.
+
+    >>> of_class(DELETION, "open/mit")
+    'deletion_seconds/open/mit'
+    """
+    return f"{column}/{class_}"
 
 
 def own_price(usd_per_hour: float) -> Price:

@@ -1,7 +1,7 @@
 """The answers in words, the same in the terminal, in notebooks and in reports."""
 
 from explorer.analysis.equal_quality import EqualQuality, Outcome
-from explorer.analysis.ladders import AXES
+from explorer.analysis.ladders import axis_words
 
 CONFIRM = "confirm on fresh seeds"
 
@@ -90,7 +90,7 @@ def _possessive(result: EqualQuality) -> str:
 
 
 def _axis(result: EqualQuality) -> str:
-    return AXES.get(result.x, result.x)
+    return axis_words(result.x)
 
 
 def _seeds(result: EqualQuality) -> str:

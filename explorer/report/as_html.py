@@ -22,7 +22,6 @@ import explorer
 from explorer.report.content import Section, SweepContent
 from explorer.report.rows import recipe_columns, recipe_rows
 from explorer.views import theme
-from explorer.views.axes import PAYMENTS
 from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import VEGA_LITE
 from explorer.views.notes import facts, warnings
@@ -63,7 +62,7 @@ def _section(section: Section, number: int) -> dict[str, Any]:
         "facts": facts(found),
         "equal": equal_quality_table(
             found.comparisons,
-            payment=PAYMENTS[found.question.payment],
+            payment=found.question.paid_in,
             look=found.look,
             usd_per_hour=found.usd_per_hour,
         ),

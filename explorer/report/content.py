@@ -14,7 +14,6 @@ from explorer.store import frames
 from explorer.sweep.status import read_plan
 from explorer.views import text
 from explorer.views.answer import Answer, answer
-from explorer.views.axes import PAYMENTS
 from explorer.views.question import Question, hardware_labels
 from explorer.views.snapshot import read_snapshot
 
@@ -102,7 +101,7 @@ def _section(found: Answer) -> Section:
     rows = found.rows
     budgets = {
         result.label: result
-        for result in equal_budget(rows, baseline=found.question.baseline, x=PAYMENTS[found.question.payment].column)
+        for result in equal_budget(rows, baseline=found.question.baseline, x=found.question.paid_in.column)
     }
     return Section(
         hardware=found.question.hardware,

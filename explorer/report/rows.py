@@ -4,7 +4,7 @@ from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.report.content import RecipeLine, Section
 from explorer.views import text
-from explorer.views.axes import PAYMENTS, amount
+from explorer.views.axes import amount
 from explorer.views.equal_quality import interval, verdict
 
 EQUAL_QUALITY = ("Recipe", "Time needed", "Of baseline", "95% interval", "Reach rate", "n", "Verdict")
@@ -48,7 +48,7 @@ def at_equal_budget(line: RecipeLine, section: Section) -> str:
     if found is None:
         return text.quality(section.answer.target, section.unit)
     if found.recipe_quality is None:
-        payment = PAYMENTS[section.answer.question.payment]
+        payment = section.answer.question.paid_in
         return f"not tested at {amount(found.budget, payment)}" if found.budget else found.reason or text.MISSING
     return f"{text.quality(found.recipe_quality, section.unit)}{_difference(found, section.unit)}"
 
@@ -63,7 +63,7 @@ def _difference(found: EqualBudget, unit: str) -> str:
 
 
 def _equal_quality(result: EqualQuality, section: Section) -> tuple[str, ...]:
-    payment = PAYMENTS[section.answer.question.payment]
+    payment = section.answer.question.paid_in
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
     upper = "at most " if result.outcome == Outcome.BELOW else ""
     return (

@@ -8,7 +8,6 @@ from explorer.analysis import curves, sentences
 from explorer.analysis.equal_quality import EqualQuality, equal_quality
 from explorer.analysis.reprice import own_price, reprice
 from explorer.views import text, theme
-from explorer.views.axes import PAYMENTS
 from explorer.views.question import Question, Settled, settle
 from explorer.views.scene import Scene, build_scene
 from explorer.views.snapshot import Snapshot
@@ -43,7 +42,7 @@ def answer(snapshot: Snapshot, wished: Question) -> Answer:
     """
     settled = settle(snapshot.results, wished, metrics=snapshot.metrics)
     asked, rows = settled.question, _rows(snapshot, settled)
-    payment = PAYMENTS[asked.payment]
+    payment = asked.paid_in
     comparisons = tuple(equal_quality(rows, baseline=asked.baseline, x=payment.column, target=asked.target))
     target = asked.target if asked.target is not None else _own_target(rows, asked, comparisons)
     scene = build_scene(rows, payment=payment, baseline=asked.baseline, target=target, log=asked.log)

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
 
+from explorer.analysis.reprice import of_class
 from explorer.views import text
 from explorer.views.text import DAY, HOUR, MINUTE
 
@@ -20,6 +21,8 @@ class Payment:
     column: str
     label: str
     title: str
+    unit: Literal["seconds", "dollars", "steps"]
+    forecast: bool = False  # what is still to come, and never measured
 
 
 LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis hides where the good recipes differ
@@ -27,18 +30,43 @@ LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis hides 
 PAYMENTS = {
     payment.key: payment
     for payment in (
-        Payment(key="time", column="train_seconds", label="Time", title="Training time"),
-        Payment(key="cost", column="cost_usd", label="Cost", title="Training cost (US dollars)"),
-        Payment(key="steps", column="steps", label="Steps", title="Optimiser steps"),
+        Payment(key="time", column="train_seconds", label="Time", title="Training time", unit="seconds"),
+        Payment(key="cost", column="cost_usd", label="Cost", title="Training cost (US dollars)", unit="dollars"),
+        Payment(key="steps", column="steps", label="Steps", title="Optimiser steps", unit="steps"),
+        Payment(
+            key="deletion",
+            column="deletion_seconds",
+            label="Deletion",
+            title="Deletion of the dearest class",
+            unit="seconds",
+            forecast=True,
+        ),
+        Payment(
+            key="deletion_cost",
+            column="deletion_usd",
+            label="Deletion cost",
+            title="Cost of deleting the dearest class (US dollars)",
+            unit="dollars",
+            forecast=True,
+        ),
     )
 }
 
 
+def payment_of(key: str, *, class_: str = "") -> Payment:
+    """The payment of that key; of a deletion that of one class, where one is named."""
+    found = PAYMENTS[key]
+    if not class_ or not found.forecast:
+        return found
+    title = found.title.replace("the dearest class", class_)
+    return replace(found, column=of_class(found.column, class_), title=title)
+
+
 def amount(x: float | None, payment: Payment) -> str:
     """A value on the x axis, in words."""
-    if payment.key == "time":
+    if payment.unit == "seconds":
         return text.seconds(x)
-    if payment.key == "cost":
+    if payment.unit == "dollars":
         return text.dollars(x)
     return text.MISSING if text.missing(x) else f"{x:,.0f}"
 
@@ -50,7 +78,7 @@ def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt
     low, high = (min(values), max(values)) if log else (0.0, max(values))
     pad = (high / low) ** 0.04 if log and low else 1.0
     domain = [low / pad, high * (pad if log else 1.03)]
-    sign = "'$' + " if payment.key == "cost" else ""
+    sign = "'$' + " if payment.unit == "dollars" else ""
     return alt.X(
         "x:Q",
         title=payment.title + (f" ({name})" if name else ""),
@@ -142,7 +170,7 @@ def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
 
 
 def _unit(payment: Payment, high: float) -> tuple[float, str]:
-    if payment.key != "time":
+    if payment.unit != "seconds":
         return 1.0, ""
     for least, unit, name in ((4 * DAY, DAY, "days"), (4 * HOUR, HOUR, "hours"), (4 * MINUTE, MINUTE, "minutes")):
         if high >= least:

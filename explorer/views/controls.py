@@ -9,6 +9,7 @@ from explorer.views.axes import PAYMENTS
 from explorer.views.question import Question, Settled
 
 AUTOMATIC, OWN = "automatic", "own"
+DEAREST = "the dearest class"
 
 
 class Controls(widgets.Box):
@@ -28,6 +29,7 @@ class Controls(widgets.Box):
         self.price_from = widgets.Dropdown(description="Price")
         self.price = _number("Own price ($/hour)", least=0.001)
         self.payment = widgets.ToggleButtons(description="Pay in")
+        self.deletion_of = widgets.Dropdown(description="Deletion of")
         self.scale = widgets.ToggleButtons(description="Scale", options=[("Log", True), ("Linear", False)])
         self.recipes = widgets.SelectMultiple(description="Recipes (Ctrl adds)", rows=5)
         for field in self._fields():
@@ -47,6 +49,7 @@ class Controls(widgets.Box):
             recipes=tuple(self.recipes.value),
             baseline=self.baseline.value or "",
             payment=self.payment.value or "time",
+            deletion_of=self.deletion_of.value or "",
             log=bool(self.scale.value),
             target=self.target.value if self.target_from.value == OWN else None,
             usd_per_hour=self.price.value if self.price_from.value == OWN else None,
@@ -68,6 +71,8 @@ class Controls(widgets.Box):
                 _offer(getattr(self, name), offered, getattr(question, name))
             _offer(self.recipes, choices.recipes, question.recipes)
             _offer(self.payment, [(PAYMENTS[key].label, key) for key in choices.payments], question.payment)
+            _offer(self.deletion_of, [(name or DEAREST, name) for name in choices.deletions], question.deletion_of)
+            self.deletion_of.layout.display = "" if question.paid_in.forecast else "none"
             self.scale.value = question.log
             _choose_own(self.target_from, self.target, "baseline at full budget", given=question.target, used=target)
             _choose_own(self.price_from, self.price, price, given=question.usd_per_hour, used=None)
@@ -83,6 +88,7 @@ class Controls(widgets.Box):
             self.hardware,
             self.metric,
             self.payment,
+            self.deletion_of,
             self.scale,
             self.baseline,
             self.target_from,

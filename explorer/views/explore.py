@@ -14,7 +14,6 @@ from markupsafe import Markup
 from explorer.errors import ExplorerError
 from explorer.views import text
 from explorer.views.answer import Answer, answer
-from explorer.views.axes import PAYMENTS
 from explorer.views.controls import Controls
 from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import FORMATS, Format, export
@@ -135,7 +134,7 @@ class Explorer(widgets.VBox):
             _heading(_equal_title(found))
             + equal_quality_table(
                 found.comparisons,
-                payment=PAYMENTS[found.question.payment],
+                payment=found.question.paid_in,
                 look=found.look,
                 usd_per_hour=found.usd_per_hour,
             )
@@ -199,7 +198,7 @@ def _headline(found: Answer) -> Markup:
 
 
 def _equal_title(found: Answer) -> str:
-    label = PAYMENTS[found.question.payment].label
+    label = found.question.paid_in.label
     if found.target is None or found.scene is None:
         return f"{label} at equal quality"
     return f"{label} to reach {found.scene.metric} {text.quality(found.target, found.scene.unit)}"
@@ -210,7 +209,7 @@ def _heading(words: str) -> Markup:
 
 
 def _unpaid(found: Answer) -> str:
-    label = PAYMENTS[found.question.payment].label.lower()
+    label = found.question.paid_in.label.lower()
     return f"The {label} of these runs is not known yet: no profile of their recipes was measured."
 
 

@@ -37,11 +37,20 @@ def facts(found: Answer) -> list[str]:
             f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_holm(found)}."
         )
     sources = sorted({comparison.time_source for comparison in found.comparisons if comparison.time_source})
+    if found.question.paid_in.forecast:
+        words.append(f"Deletion is a forecast of the whole command, with its start: {_ways(found)}.")
     if sources and found.question.payment != "steps":
         words.append(f"Times are {' and '.join(sources)}: steps times the step time on a quiet machine.")
     if found.question.payment != "steps":
         words.append(f"Price: {found.price}.")
     return words
+
+
+def _ways(found: Answer) -> str:
+    """How the classes of these runs would be deleted."""
+    levels = set(found.rows["deletion_level"].dropna())
+    ways = {"G2": "every class by dropping its sealed region (G2)", "G3": "some class by replay without it (G3)"}
+    return " or ".join(words for level, words in ways.items() if level in levels) or "no run here is governed"
 
 
 def _holm(found: Answer) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from explorer.views.axes import PAYMENTS
+from explorer.analysis.reprice import DELETION
+from explorer.views.axes import PAYMENTS, Payment, payment_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,9 +26,15 @@ class Question:
     recipes: tuple[str, ...] = ()
     baseline: str = ""
     payment: str = "time"  # a key of `PAYMENTS`
+    deletion_of: str = ""  # a class, where deletion is what is paid; empty: the dearest
     log: bool = True
     target: float | None = None  # None: the baseline's quality at the full budget
     usd_per_hour: float | None = None  # for one accelerator or machine; None: the price table
+
+    @property
+    def paid_in(self) -> Payment:
+        """What runs are paid in."""
+        return payment_of(self.payment, class_=self.deletion_of)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -44,6 +51,7 @@ class Choices:
     metrics: tuple[str, ...]
     recipes: tuple[str, ...]
     payments: tuple[str, ...]
+    deletions: tuple[str, ...]  # "" for the dearest, and the classes of governed runs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,17 +78,31 @@ def settle(results: pd.DataFrame, wished: Question, *, metrics: Sequence[str]) -
     recipes = tuple(dict.fromkeys(rows["recipe"]))
     baseline = _first(wished.baseline, recipes, default=rows["baseline"].iloc[0])
     kept = tuple(name for name in recipes if name in (wished.recipes or recipes) or name == baseline)
-    priced = wished.usd_per_hour is not None or rows["cost_usd"].notna().any()
-    payments = tuple(key for key in PAYMENTS if key != "cost" or priced)
+    priced = wished.usd_per_hour is not None or bool(rows["cost_usd"].notna().any())
+    payments = tuple(key for key, each in PAYMENTS.items() if _is_offered(each, rows, priced=priced))
+    deletions = ("", *_classes(rows))
     question = replace(
         found,
         metric=_first(wished.metric, tuple(metrics), default=rows["metric"].iloc[0]),
         recipes=kept,
         baseline=baseline,
         payment=_first(wished.payment, payments),
+        deletion_of=_first(wished.deletion_of, deletions),
     )
-    offered = Choices(metrics=tuple(metrics), recipes=recipes, payments=payments, **choices)
+    offered = Choices(metrics=tuple(metrics), recipes=recipes, payments=payments, deletions=deletions, **choices)
     return Settled(question=question, choices=offered, rows=rows[rows["recipe"].isin(kept)])
+
+
+def _is_offered(payment: Payment, rows: pd.DataFrame, *, priced: bool) -> bool:
+    """Whether some of the runs were paid in it: costs take a price, deletions a ledger."""
+    known = not payment.forecast or rows[DELETION].notna().any()
+    return bool(known and (payment.unit != "dollars" or priced))
+
+
+def _classes(rows: pd.DataFrame) -> list[str]:
+    """The classes of these runs whose deletion has a forecast."""
+    found = [str(name) for name in rows.columns if str(name).startswith(f"{DELETION}/") and rows[name].notna().any()]
+    return sorted(name.removeprefix(f"{DELETION}/") for name in found)
 
 
 def hardware_labels(results: pd.DataFrame) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from explorer.analysis.reprice import DELETION, of_class, with_deletion_costs
 from explorer.store import frames, place, queries
 
 
@@ -16,7 +17,7 @@ class Snapshot:
     runs: Path  # the directory of runs, which the column `directory` is relative to
     database: Path
     sha256: str  # of the database file
-    results: pd.DataFrame
+    results: pd.DataFrame  # with a column more for the deletion of each class: `reprice.of_class`
     metrics: tuple[str, ...]
 
     def with_metric(self, metric: str) -> pd.DataFrame:
@@ -24,13 +25,13 @@ class Snapshot:
 
         Raises `StoreError` if it cannot be read any more.
         """
-        return frames.results(self.database, metric=metric)
+        return _with_classes(frames.results(self.database, metric=metric), self.database)
 
 
 def read_snapshot(runs: Path) -> Snapshot:
     """Read the published snapshot of a directory of runs. Raises `StoreError` if there is none or it is damaged."""
     database = place.database(runs)
-    results = frames.results(database)
+    results = _with_classes(frames.results(database), database)
     with database.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return Snapshot(
@@ -40,3 +41,13 @@ def read_snapshot(runs: Path) -> Snapshot:
         results=results,
         metrics=tuple(queries.metrics(database)),
     )
+
+
+def _with_classes(results: pd.DataFrame, database: Path) -> pd.DataFrame:
+    """The rows with the seconds and the cost of deleting each class; unknown where a run does not have it."""
+    forecasts = frames.deletion_forecasts(database)
+    if forecasts.empty:
+        return results
+    seconds = forecasts.pivot(index="directory", columns="class", values="seconds")
+    seconds.columns = [of_class(DELETION, str(name)) for name in seconds.columns]
+    return with_deletion_costs(results.merge(seconds, how="left", left_on="directory", right_index=True))

@@ -117,6 +117,7 @@ def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -
                     ("quality_text", scene.metric),
                     ("time_text", "Training time"),
                     ("cost_text", "Cost"),
+                    ("deletion_text", "Deletion"),
                     ("budget", "Budget"),
                     ("seed", "Seed"),
                     ("hardware", "Hardware"),
@@ -136,8 +137,8 @@ def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> list[alt.Chart
     """The means, one layer for filled marks and one for hollow ones."""
     frame = _worded(scene.means, scene).assign(bright=_bright(scene.means, scene))
     exact = scene.payment.key == "steps"  # steps are counted, whatever is known of their time
-    measured = (frame["time_source"] == "measured") | exact
-    predicted = (frame["time_source"] == "predicted") & (not exact)
+    measured = ((frame["time_source"] == "measured") & (not scene.payment.forecast)) | exact
+    predicted = ((frame["time_source"] == "predicted") | scene.payment.forecast) & (not exact)
     tooltip = [
         alt.Tooltip("recipe:N", title="Recipe"),
         alt.Tooltip("quality_text:N", title=f"Mean {scene.metric}"),
@@ -197,6 +198,8 @@ def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
             f"{text.seconds(value)} ({source})" for value, source in zip(frame["train_seconds"], sources, strict=True)
         ]
         words["cost_text"] = ["no price" if text.missing(v) else text.dollars(v) for v in frame["cost_usd"]]
+        if scene.payment.forecast:
+            words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
     else:
         words["time_text"] = [amount(value, scene.payment) for value in frame["x"]]
     keep = ("run_id", "recipe", "methods", "x", "y", "n", "seed", "hardware", "time_source")

@@ -31,3 +31,10 @@ def test_an_unknown_time_has_no_cost():
 def test_a_price_that_is_none_is_refused(usd):
     with pytest.raises(AnalysisError, match="above 0"):
         own_price(usd)
+
+
+def test_deletions_cost_what_their_time_costs():
+    frame = table(rows("baseline", lambda ssr, seed: ssr, world_size=2, deletion_seconds=3600.0))
+    frame["deletion_seconds/open"], frame["deletion_usd"] = 1800.0, 99.0
+    found = reprice(frame, own_price(4.0))
+    assert set(found["deletion_usd"]) == {8.0} and set(found["deletion_usd/open"]) == {4.0}

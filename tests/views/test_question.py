@@ -37,3 +37,29 @@ def test_choices_narrow_from_dataset_to_hardware(results: pd.DataFrame) -> None:
     assert settled.choices.sweeps == ("big",)
     assert settled.choices.hardware == ("NVIDIA H200, 1 thread",)
     assert set(settled.rows["dataset"]) == {"cifar10"}
+
+
+def test_deletion_is_offered_where_runs_keep_ledgers(results: pd.DataFrame) -> None:
+    nowhere = settle(results, Question(payment="deletion", deletion_of="open"), metrics=("accuracy",))
+    assert not {"deletion", "deletion_cost"} & {*nowhere.choices.payments} and nowhere.question.payment == "time"
+    assert (nowhere.choices.deletions, nowhere.question.deletion_of) == (("",), "")
+    columns = {"deletion_seconds": 9.0, "deletion_seconds/open": 5.0, "deletion_seconds/personal": 9.0}
+    governed = results.assign(**columns)
+    settled = settle(governed, Question(payment="deletion", deletion_of="open"), metrics=("accuracy",))
+    assert "deletion" in settled.choices.payments and "deletion_cost" not in settled.choices.payments
+    assert settled.choices.deletions == ("", "open", "personal")
+    paid = settled.question.paid_in
+    assert (paid.column, paid.title, paid.unit) == ("deletion_seconds/open", "Deletion of open", "seconds")
+    priced = settle(governed, Question(usd_per_hour=2.0), metrics=("accuracy",))
+    assert "deletion_cost" in priced.choices.payments
+
+
+def test_a_class_that_these_runs_do_not_have_is_not_offered(results: pd.DataFrame) -> None:
+    other = results.assign(sweep="other", **{"deletion_seconds": 5.0, "deletion_seconds/open": 5.0})
+    both = pd.concat([results.assign(**{"deletion_seconds/open": float("nan")}), other], ignore_index=True)
+    assert settle(both, Question(sweep="digits"), metrics=("accuracy",)).choices.deletions == ("",)
+    assert settle(both, Question(sweep="other"), metrics=("accuracy",)).choices.deletions == ("", "open")
+
+
+def test_what_is_no_deletion_has_no_class() -> None:
+    assert Question(payment="time", deletion_of="open").paid_in.column == "train_seconds"
