@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from explorer.provenance.trust import Trust
 
 COMMANDS = (
-    ("python verify.py PACK --trust TRUST.json", "everything that this pack can show, and what it cannot"),
-    ("python verify.py PACK --trust TRUST.json --key READER.pem", "what was granted to you too"),
+    ("python -I verify.py PACK --trust TRUST.json", "everything that this pack can show, and what it cannot"),
+    ("python -I verify.py PACK --trust TRUST.json --key READER.pem", "what was granted to you too"),
 )
 
 
@@ -109,4 +109,4 @@ def _print(made: "Pack", out: Path, believed: "Trust") -> None:
         owner = None if each.public_key is None else believed.owner(parse_public(each.public_key))
         whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
         print(visible(f"  on this host {each.file}: the private key{whose}, {each.state}"))
-    print("To verify it, anywhere: take verify.py out of it, then: python verify.py PACK --trust TRUST.json")
+    print("To verify it, anywhere: take verify.py out of it, then: python -I verify.py PACK --trust TRUST.json")

@@ -293,11 +293,13 @@ Grants in it: {granted}.
 To verify it you need Python 3.11 or newer, the package cryptography, this pack, and a trust file: whom to believe. Take
 the trust file from somebody whom you believe. The one in this pack is what the run believed, and proves nothing.
 
-    python verify.py PACK --trust TRUST.json
-    python verify.py PACK --trust TRUST.json --key READER.pem      to read what was granted to your X25519 key too
+    python -I verify.py PACK --trust TRUST.json
+    python -I verify.py PACK --trust TRUST.json --key READER.pem      to read what was granted to your X25519 key too
 
 Take verify.py out of the pack first (any zip tool does), or better, from a copy of the software that you have from
 elsewhere: explorer/disclosure/verifier.py. Whoever would forge a pack would put a forged program into it as well.
+
+-I keeps Python from taking what lies beside the program for its library.
 
 It prints what it checked, what it could not check and why, and which private keys lay on the host where the pack was
 made. Its exit status is 0 only if everything holds. report.html is for people; it is what was signed, and no more.

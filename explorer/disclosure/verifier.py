@@ -1,4 +1,4 @@
-"""Verify a pack of a governed training run: python verify.py PACK --trust TRUST [--key READER.pem] [--now TIME]
+"""Verify a pack of a governed training run: python -I verify.py PACK --trust TRUST [--key READER.pem] [--now TIME]
 
 A pack is one file: the ledger of a run, the signed documents that the run was governed by, grants to read some of its
 numbers, a report for people, and this program. It needs Python 3.11 and the package `cryptography`, no network, and
@@ -105,8 +105,8 @@ def decode64(text: Any, what: str, *, length: int | None = None, urlsafe: bool =
     return raw
 
 
-def parse_json(content: bytes, what: str) -> Any:
-    """JSON from a stranger: bounded, each key once, finite numbers."""
+def parse_json(content: bytes, what: str, *, fractions: bool = True) -> Any:
+    """JSON from a stranger: bounded, each key once, finite numbers, whole ones below 2**53."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -114,7 +114,7 @@ def parse_json(content: bytes, what: str) -> Any:
         return found
 
     def finite(text: str) -> float:
-        expect(math.isfinite(float(text)), f"{what}: {text:.40} is no number of JSON")
+        expect(fractions and math.isfinite(float(text)), f"{what}: {text:.40} is no number that may stand here")
         return float(text)
 
     expect(len(content) <= MAX_JSON, f"{what}: {len(content)} bytes, at most {MAX_JSON} are read")
@@ -126,6 +126,8 @@ def parse_json(content: bytes, what: str) -> Any:
     while level:
         depth += 1
         expect(depth <= MAX_DEPTH, f"{what}: nested deeper than {MAX_DEPTH} levels")
+        large = [each for each in level if isinstance(each, int) and abs(each) >= 2**53]
+        expect(not large, f"{what}: a whole number beyond 2**53 - 1")
         inner = [list(each.values()) if isinstance(each, dict) else each for each in level]
         level = [each for group in inner if isinstance(group, list) for each in group]
     return value
@@ -285,9 +287,7 @@ def read_trust(content: bytes, what: str) -> Trust:
         expect(authority["role"] in ROLES, f"{here}: unknown role {authority['role']!r:.40}; known: {', '.join(ROLES)}")
         expect(authority["keys"] and authority["name"] not in {key.owner for key in keys}, f"{here}: twice, or no key")
         keys += [_trusted(authority, key, f"{here}: a key") for key in authority["keys"]]
-    expect(
-        len(keys) <= MAX_KEYS and len({key.public for key in keys}) == len(keys), f"{what}: a key stands there twice"
-    )
+    expect(len({key.public for key in keys}) == len(keys) <= MAX_KEYS, f"{what}: a key twice, or more than {MAX_KEYS}")
     digest = sha256(canonical(value, what)).hex()
     return Trust(value["name"], tuple(keys), quorum["documents"], quorum["checkpoints"], digest)
 
@@ -371,19 +371,22 @@ class Note:
     root: bytes
     lines: tuple[tuple[str, bytes], ...]  # name; key id, 4 bytes, and signature
 
-    def signature(self, key: Key, name: str, kind: int, what: str) -> tuple[bool, int | None]:
-        """Whether a key has signed under this name, and the time of its cosignature. A false signature is refused."""
-        material = bytes([kind]) + key.public
-        key_id, message = sha256(name.encode(), b"\n", material)[:4], self.text.encode()
-        for signature in [blob[4:] for who, blob in self.lines if (who, blob[:4]) == (name, key_id)]:
-            moment = None
-            if kind == COSIGNED:
-                expect(len(signature) == 72, f"{what}: the cosignature of {name} has {len(signature)} bytes")
-                moment, signature = int.from_bytes(signature[:8]), signature[8:]
-                message = f"cosignature/v1\ntime {moment}\n{self.text}".encode()
-            expect(key.verifies(signature, message), f"{what}: the signature of {name} does not match the text")
-            return True, moment
-        return False, None
+    def signatures(self, trust: Trust) -> list[tuple[Key, int]]:
+        """The keys of the trust file that have signed, a trainer's as the log's own, each with the time of its
+        cosignature (0: a plain one has none). No signature of a known key may be false; others are passed over."""
+        found = []
+        for key in trust.keys:
+            name, kind = (self.origin, PLAIN) if key.role == TRAINER else (key.owner, COSIGNED)
+            key_id = sha256(name.encode(), b"\n", bytes([kind]), key.public)[:4]
+            for signature in [blob[4:] for who, blob in self.lines if (who, blob[:4]) == (name, key_id)]:
+                moment, message = 0, self.text
+                if kind == COSIGNED:
+                    expect(len(signature) == 72, f"the cosignature of {name} has {len(signature)} bytes")
+                    moment, signature = int.from_bytes(signature[:8]), signature[8:]
+                    message = f"cosignature/v1\ntime {moment}\n{self.text}"
+                expect(key.verifies(signature, message.encode()), f"the signature of {name} does not match the text")
+                found.append((key, moment))
+        return found
 
 
 def read_note(content: bytes, what: str) -> Note:
@@ -393,9 +396,8 @@ def read_note(content: bytes, what: str) -> Note:
     except UnicodeDecodeError as error:
         raise Refused(f"{what}: not UTF-8") from error
     text, found = f"{text}\n", lines.split("\n")
-    sound = (
-        gap and found.pop() == "" and 0 < len(found) <= MAX_SIGNATURES and not re.search(r"[\x00-\x09\x0b-\x1f]", text)
-    )
+    sound = gap and found.pop() == "" and 0 < len(found) <= MAX_SIGNATURES
+    sound = sound and not re.search(r"[\x00-\x09\x0b-\x1f]", text)
     signed = [LINE.fullmatch(line) for line in found]
     expect(sound and all(signed), f"{what}: not a signed note")
     blobs = [(match[1], decode64(match[2], what)) for match in signed if match]
@@ -412,12 +414,10 @@ def judge(note: Note, others: Sequence[Note], trust: Trust, now: int) -> tuple[l
     """
     asked = dict(trust.checkpoints)
     expect(asked.pop(TRAINER, 0) == 1, "the trust file does not ask for one trainer, and so believes no checkpoint")
-    same = [note, *(other for other in others if other.text == note.text)]
     times: dict[str, dict[str, int]] = {}  # by role, the earliest cosignature of each authority that counts
-    for key in [key for key in trust.keys if key.role != TRAINER]:
-        for other in same:
-            _, moment = other.signature(key, key.owner, COSIGNED, "checkpoint")
-            if moment is not None and key.held(moment) and moment <= now + SKEW:
+    for other in [note, *(other for other in others if other.text == note.text)]:
+        for key, moment in other.signatures(trust):
+            if key.role != TRAINER and key.held(moment) and moment <= now + SKEW:
                 mine = times.setdefault(key.role, {})
                 mine[key.owner] = min(moment, mine.get(key.owner, moment))
     met = []
@@ -427,8 +427,7 @@ def judge(note: Note, others: Sequence[Note], trust: Trust, now: int) -> tuple[l
         met.append(ordered[needed - 1])
     counted = [moment for mine in times.values() for moment in mine.values()]
     latest = min(max(met) if met else min(counted, default=now), now)
-    trainers = [key for key in trust.keys if key.role == TRAINER]
-    signed = [key for key in trainers if note.signature(key, note.origin, PLAIN, "checkpoint")[0]]
+    signed = [key for key, _ in note.signatures(trust) if key.role == TRAINER]
     expect(signed, "signed by no trainer of the trust file")
     good = sorted({key.owner for key in signed if key.held(latest)})
     expect(good, f"signed by {signed[0].owner} with a key that does not hold at {utc(latest)}")
@@ -525,7 +524,7 @@ KINDS = {
 def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
     """One JSON object in canonical form, with kind, version and blobs. A kind or version not known here is kept."""
     what = f"entry {index}"
-    value = shape(parse_json(leaf, what), what, f"{HEAD} ...")
+    value = shape(parse_json(leaf, what, fractions=False), what, f"{HEAD} ...")
     expect(canonical(value, what) == leaf, f"{what}: not in canonical form: the same value has other bytes")
     for name, blob in value["blobs"].items():
         shape(blob, f"{what}: blob {name!r:.80}", "sha256:text size:number")
@@ -590,9 +589,8 @@ def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
             clock = None if kind in KINDS else clock
             continue
         at, again = entry["step"], kind == "decision" and entry["action"] == "re-execution"
-        expect(
-            at >= 0 and (clock is None or at == clock or (again and at < clock)), f"{what}: {kind} at {at}, not {clock}"
-        )
+        sound = at >= 0 and (clock is None or at == clock or (again and at < clock))
+        expect(sound, f"{what}: {kind} at {at} steps, and {clock} were done")
         if again:
             superseded += sum(step >= at for step in steps)
             steps = {step: where for step, where in steps.items() if step < at}
@@ -613,17 +611,21 @@ def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
     return Run(entries, hashes, segments, superseded, unknown)
 
 
+def blob_path(digest: str) -> str:
+    return f"ledger/blobs/sha256/{digest[:2]}/{digest}"
+
+
 def check_blobs(files: dict[str, bytes], run: Run, findings: Findings) -> None:
     """Every blob that is here is what its name says, and an entry names it with its size."""
-    named = {blob["sha256"]: blob["size"] for entry in run.entries for blob in entry["blobs"].values()}
-    missing = 0
-    for digest, size in named.items():
-        content = files.get(f"ledger/blobs/sha256/{digest[:2]}/{digest}")
-        missing += content is None
-        expect(content is None or len(content) == size, f"blob {digest}: of another size than its entry says")
+    blobs = [blob for entry in run.entries for blob in entry["blobs"].values()]
+    for blob in blobs:
+        content = files.get(blob_path(blob["sha256"]))
+        expect(content is None or len(content) == blob["size"], f"blob {blob['sha256']}: of another size than is said")
+    named = {blob_path(blob["sha256"]) for blob in blobs}
+    missing = len(named - files.keys())
     for path in [path for path in files if path.startswith("ledger/blobs/")]:
         digest = path.rpartition("/")[2]
-        expect(path == f"ledger/blobs/sha256/{digest[:2]}/{digest}" and digest in named, f"{path}: no entry names it")
+        expect(path in named, f"{path}: no entry names it")
         expect(sha256(files[path]).hex() == digest, f"{path}: the blob was altered: its name is its digest")
         findings.count("blobs, each what its name says and named by an entry")
     if missing:
@@ -639,10 +641,11 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
     findings.count("entries, in canonical form and in an order that can be", note.size)
     findings.count("tiles of the tree, rebuilt from the entries", len(tiles(run.leaves)))
     for name, other in witnesses.items():
+        if trust is not None and not other.signatures(trust):
+            findings.unchecked.append(f"{name}: cosigned by nobody in the trust file, and so it vouches for nothing")
+            continue
         expect(other.origin == note.origin, f"{name}: of another log, {other.origin!r:.80}")
-        expect(
-            other.size <= note.size, f"{name}: rolled back: a witness saw {other.size} entries, here are {note.size}"
-        )
+        expect(other.size <= note.size, f"{name}: rolled back: its witness saw {other.size} entries, not {note.size}")
         expect(root(run.leaves[: other.size]) == other.root, f"{name}: what this witness saw was rewritten since")
         findings.count("notes of witnesses, which the tree extends")
     with findings.looking_at(""):
@@ -650,19 +653,14 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
     if trust is not None:
         with findings.looking_at("ledger/checkpoint"):
             signed, cosigned = judge(note, list(witnesses.values()), trust, now)
-            findings.count(
-                f"checkpoint, signed by {', '.join(signed)} and cosigned by {', '.join(cosigned) or 'nobody'}"
-            )
+            by = f"{', '.join(signed)} and cosigned by {', '.join(cosigned) or 'nobody'}"
+            findings.count(f"checkpoint, signed by {by}")
     if run.entries[-1]["kind"] != "end":
         findings.unchecked.append("what comes after: the ledger does not end with 'end', so there may be more")
     if run.superseded:
-        findings.unchecked.append(
-            f"{run.superseded} steps that were executed again: only their latest execution is read"
-        )
+        findings.unchecked.append(f"{run.superseded} steps that were executed again: only the latest execution is read")
     if run.unknown:
-        findings.unchecked.append(
-            f"{run.unknown} entries of kinds or versions that are not known here: only their bytes"
-        )
+        findings.unchecked.append(f"{run.unknown} entries of kinds or versions not known here: only their bytes are")
     return note, run
 
 
@@ -676,12 +674,9 @@ def check_proof(name: str, content: bytes, note: Note, run: Run) -> None:
     expect(index < note.size and len(lines) <= 66, f"{name}: no proof of one of {note.size} entries")
     expect(read_note(rest, name).text == note.text, f"{name}: of another checkpoint")
     if extra is not None:
-        expect(
-            leaf_hash(decode64(extra, name)) == run.leaves[index], f"{name}: holds another entry than number {index}"
-        )
-    check_inclusion(
-        [decode64(each, name, length=32) for each in lines[2:]], index, note.size, run.leaves[index], note.root
-    )
+        expect(leaf_hash(decode64(extra, name)) == run.leaves[index], f"{name}: holds another entry than it says")
+    hashes = [decode64(each, name, length=32) for each in lines[2:]]
+    check_inclusion(hashes, index, note.size, run.leaves[index], note.root)
 
 
 # ------------------------------------------------------------------------------ the documents that governed the run
@@ -703,9 +698,9 @@ def check_documents(files: dict[str, bytes], run: Run, trust: Trust, findings: F
     taxonomy = _document(files, "taxonomy", GOVERNANCE, genesis["taxonomy"], judged, trust, findings)
     if taxonomy is not None:
         with findings.looking_at("governance/taxonomy.json"):
-            paths = {each.get("path") for each in taxonomy.get("classes", ()) if isinstance(each, dict)}
-            strange = sorted({*genesis["classes"]} - paths)
-            expect(not strange, f"the run has classes that it does not: {', '.join(strange[:3])}")
+            classes = shape(taxonomy, "taxonomy", "classes:list ...")["classes"]
+            strange = {*genesis["classes"]} - {shape(each, "a class", "path:text ...")["path"] for each in classes}
+            expect(not strange, f"the run has classes that it does not: {', '.join(sorted(strange)[:3])}")
     policy = _document(files, "policy", RISK, genesis["policy"], judged, trust, findings)
     if policy is not None:
         with findings.looking_at("governance/policy.json"):
@@ -745,9 +740,7 @@ def _check_tags(files: dict[str, bytes], genesis: dict[str, Any], now: int, trus
     expect(len(subjects) == 2, f"{len(subjects)} subjects, expected a file and the root of its rows")
     named = [(each.get("root"), each.get("attestation")) for each in genesis["tags"].values() if isinstance(each, dict)]
     expect((subjects[1], sha256(envelope.payload).hex()) in named, "not the tags that the genesis names")
-    expect(
-        sha256(_needed(files, "governance/tags.parquet")).hex() == subjects[0], "tags.parquet is not what was signed"
-    )
+    expect(sha256(_needed(files, "governance/tags.parquet")).hex() == subjects[0], "tags.parquet was not signed")
     expect(table.get("taxonomy") == genesis["taxonomy"], "made for another taxonomy")
     expect(isinstance(table.get("vouchers"), list), "vouchers: expected a list")
     for voucher in table["vouchers"]:
@@ -820,10 +813,8 @@ def _needed(files: dict[str, bytes], name: str) -> bytes:
 # ------------------------------------------------------------------------------------------- grants, and what they open
 
 SEALED = b"explorer/sealed/v1\n"
-KEM, SUITE = (
-    b"KEM\x00\x20",
-    b"HPKE\x00\x20\x00\x01\x00\x02",
-)  # RFC 9180, 7: X25519 HKDF-SHA256, HKDF-SHA256, AES-256-GCM
+KEM = b"KEM\x00\x20"  # RFC 9180, 7: DHKEM(X25519, HKDF-SHA256)
+SUITE = b"HPKE\x00\x20\x00\x01\x00\x02"  # with HKDF-SHA256 and AES-256-GCM
 
 
 def hkdf_expand(key: bytes, info: bytes, length: int = 32) -> bytes:
@@ -888,12 +879,8 @@ def check_grant(
         path, kind = one["class"], one["kind"]
         wanted = classes if path == JOINT else [path]
         inside = all(any(covers(branch, each) for branch in branches) for each in wanted)
-        expect(
-            inside and (path == JOINT or path in classes), f"{name}: holds a key for {path}, which it does not grant"
-        )
-        expect(
-            kind in texts(grant["entries"], name), f"{name}: holds a key for {kind} entries, which it does not grant"
-        )
+        inside = inside and path in [*classes, JOINT] and kind in texts(grant["entries"], name)
+        expect(inside, f"{name}: holds a key for {kind} entries of {path}, which it does not grant")
         expect((path, kind) not in seen, f"{name}: the key for {kind} of {path} stands there twice")
         seen.add((path, kind))
         info = {"class": path, "format": value["format"], "grant": sha256(envelope.payload).hex(), "kind": kind}
@@ -978,7 +965,7 @@ class Reader:
     def _content(self, index: int, name: str, kind: str, path: str, first: int) -> bytes | None:
         """A blob that the entry names, as far as it can be read."""
         blob = self.run.entries[index]["blobs"].get(name, {"sha256": ""})["sha256"]
-        content, key = self.files.get(f"ledger/blobs/sha256/{blob[:2]}/{blob}"), self.keys.get((path, kind, first))
+        content, key = self.files.get(blob_path(blob)), self.keys.get((path, kind, first))
         if content is None:
             return None
         if not content.startswith(SEALED):
@@ -1080,9 +1067,8 @@ def verify(
         expect(manifest["ledger"] == state, "names another state of the ledger than the checkpoint")
         expect(manifest["run"] == run.genesis["run"], f"of run {manifest['run']}, and the ledger of another")
     with findings.looking_at("model/model.json"):
-        expect(
-            ("model/model.json" in files) == ("model/attestation.json" in files), "without its attestation, or it is"
-        )
+        papers = {"model/model.json", "model/attestation.json"} & files.keys()
+        expect(len(papers) != 1, "a model's card or attestation without the other")
     if "origin.json" in files:
         with findings.looking_at(""):
             check_origin(files, run, findings)

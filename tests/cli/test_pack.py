@@ -78,7 +78,7 @@ def test_integrity_alone_needs_no_grant_and_leaves_no_access(run: Path, tmp_path
 def test_the_report_in_it_shows_no_number_of_a_confidential_class(run: Path, tmp_path: Path) -> None:
     explorer("pack", run, "--grant", "2026-0007", "-o", tmp_path / "run.pack")
     page = opened((tmp_path / "run.pack").read_bytes())["report.html"].decode()
-    assert "python verify.py PACK --trust TRUST.json" in page
+    assert "python -I verify.py PACK --trust TRUST.json" in page
     assert str(run.parent) not in page and "/tmp" not in page
     write_run_report(run, tmp_path / "own.html", trust=run / "governance" / "trust.json")
     assert shares(page) == [] and len(shares((tmp_path / "own.html").read_text())) > 10
