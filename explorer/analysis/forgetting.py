@@ -13,7 +13,7 @@ for all is what few of them bear, and it changes no order. The area under the cu
 by the model is above its score by a reference that was held out of the mean: 0.5 is what chance gives.
 
 Its interval is over examples and is right for these models only. How far the seed of a training run moves it, the
-references say themselves, each held against the others: their mean is 0.5 by symmetry, their spread is the noise. With
+references say themselves, each held against the others: they lie about 0.5 by symmetry, and their spread is the noise. With
 three references the mean that a score is taken from is that of one or two models: weak, and honest about it that way.
 
 Shapes: N examples of the target, R references, B resamples.
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from explorer.analysis.inference import generator, t_quantile
@@ -95,7 +96,7 @@ class Reference:
     target: Seeds
     others: Seeds
     quality: Seeds
-    auc: Seeds  # its mean is 0.5 by symmetry
+    auc: Seeds  # about 0.5, by symmetry
     relearned: Seeds | None  # None: one of them did not get there
 
 
@@ -130,7 +131,7 @@ def reference(references: Sequence[Measured], *, confidence: float = 0.95) -> Re
         target=over_seeds([float(each.target_N.mean()) for each in references], confidence=confidence),
         others=over_seeds([float(each.others_M.mean()) for each in references], confidence=confidence),
         quality=over_seeds([each.quality for each in references], confidence=confidence),
-        auc=over_seeds(areas, confidence=confidence),
+        auc=_over_areas(areas, examples=len(references[0].target_N), confidence=confidence),
         relearned=over_seeds(steps, confidence=confidence) if len(steps) == len(references) else None,
     )
 
@@ -153,6 +154,15 @@ def over_seeds(values: Sequence[float], *, confidence: float = 0.95) -> Seeds:
     t = float(t_quantile(confidence, n - 1))
     half, reach = t * deviation / math.sqrt(n), t * deviation * math.sqrt(1 + 1 / n)
     return Seeds(mean=mean, low=mean - half, high=mean + half, least=mean - reach, most=mean + reach, n=n)
+
+
+def _over_areas(areas: Sequence[float], *, examples: int, confidence: float) -> Seeds:
+    """The same of areas under curves. They end at 0 and 1, so this is done where nothing ends: with the distance of two
+    Gaussians that have this area between them, no farther than so many examples can tell."""
+    farthest = 1 / (2 * examples**2)
+    found = over_seeds([float(ndtri(min(max(each, farthest), 1 - farthest))) for each in areas], confidence=confidence)
+    ends = {name: float(ndtr(getattr(found, name))) for name in ("mean", "low", "high", "least", "most")}
+    return Seeds(**ends, n=found.n)
 
 
 def membership(

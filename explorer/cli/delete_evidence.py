@@ -81,9 +81,10 @@ def _print(found: "dict[str, Findings]", beside: "Reference", *, quality: str) -
     columns = ("model", *before, quality.replace("_", " "), *after)
     rows = [[name, *_cells(each, beside)] for name, each in found.items()]
     seeds = [getattr(beside, name) for name in NUMBERS]
-    rows.append([f"retrained without it, mean of {beside.target.n}", *(_number(each, "mean") for each in seeds), None])
+    means = [f"some > {STEPS}" if each is None else f"{each.mean:.3f}" for each in seeds]
+    rows.append([f"retrained without it, mean of {beside.target.n}", *means, None])
     for end, word in (("least", "one more of these: from"), ("most", "to")):
-        rows.append([word, *(_number(each, end) for each in seeds), None])
+        rows.append([word, *(None if each is None else f"{getattr(each, end):.3f}" for each in seeds), None])
     print_table(columns, [[each if each is None else str(each) for each in row] for row in rows], right=columns[1:])
     print("* outside of where one more run without the class would lie (95%, Student's t over the seeds)")
     print(
@@ -114,7 +115,3 @@ def _cells(found: "Findings", beside: "Reference") -> list[Any]:
 
 def _mark(value: float, seeds: "Seeds | None") -> str:
     return "" if seeds is None or seeds.expects(value) else "*"
-
-
-def _number(seeds: "Seeds | None", end: str) -> str | None:
-    return None if seeds is None else f"{getattr(seeds, end):.3f}"
