@@ -72,15 +72,8 @@ class GovernedFreezing(Method):
             "anchor": torch.full(shape, torch.nan, dtype=torch.float64),  # entropy at the freeze; NaN: not frozen
         }
 
-    def before_fit(self, state: State) -> None:
-        """Nothing is remembered of a class that is absent, as in a run that never had it: a deletion goes on from a
-        state of one that did."""
-        session, memory = state.resource(Session), state.memory[self.name]
-        gone = [index for index, path in enumerate(session.classes) if path in session.absent]
-        memory["history"][:, gone] = torch.nan
-        memory["anchor"][gone] = torch.nan
-
     def change_plan(self, state: State) -> None:
+        self._forget_absent(state)
         session, anchor_KL = state.resource(Session), state.memory[self.name]["anchor"]
         if state.step in moments(state.total_steps, count=self.profiles):
             session.notes.decisions += self._decide(state, session)
@@ -94,6 +87,14 @@ class GovernedFreezing(Method):
     def neutral(self) -> Self:
         """Nobody is done before the end."""
         return replace(self, start=1.0)
+
+    def _forget_absent(self, state: State) -> None:
+        """Nothing is remembered of a class that is absent, as in a run that never had it. A deletion goes on from a
+        state of one that did, and begins with that very state: it is the one on record."""
+        session, memory = state.resource(Session), state.memory[self.name]
+        gone = [index for index, path in enumerate(session.classes) if path in session.absent]
+        memory["history"][:, gone] = torch.nan
+        memory["anchor"][gone] = torch.nan
 
     def _decide(self, state: State, session: Session) -> list[DecisionNote]:
         """Look at the probes and change what is frozen; a note for each class and action."""

@@ -16,7 +16,6 @@ from explorer import records, rundir
 from explorer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from explorer.engine.fit import metrics_bytes
 from explorer.engine.loop import Loop
-from explorer.engine.method import Kind
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import TrainingState
 from explorer.errors import RunError
@@ -120,9 +119,6 @@ def _take_over(old: Path, loop: Loop, directory: Path, *, old_id: str, new_id: s
     for number in (each for each in kept(old) if each <= step):
         found = load_checkpoint(old / rundir.KEPT / f"step-{number:08d}.json", run_id=old_id)
         loop.restore(found.tensors, step=found.step)
-        for method in loop.methods:
-            if method.kind is not Kind.RECORD:
-                method.before_fit(loop.state)  # as it goes on: nothing is remembered of a class that is absent
         head = metrics_bytes(found)
         mine = Checkpoint(step=found.step, tensors=loop.tensors(), plain={"offset": head})
         save_checkpoint(directory / rundir.KEPT, mine, run_id=new_id, keep=None)

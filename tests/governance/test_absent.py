@@ -133,12 +133,13 @@ def test_who_is_left_out_is_no_probe_and_the_others_stay() -> None:
 
 def test_nothing_is_remembered_of_a_class_that_is_absent() -> None:
     """A deletion goes on from a state of a run that had it."""
-    method = GovernedFreezing()
+    method = GovernedFreezing(profiles=2)
     loop = tagged.tagged_loop([method], absent=frozenset({"open/mit"}))
     memory = loop.state.memory[method.name]
     memory["history"].fill_(1.0)
     memory["anchor"].fill_(1.0)
-    method.before_fit(loop.state)
+    loop.state.step = 1  # of which nothing is measured
+    loop.prepare_step()
     assert memory["anchor"].isnan().all(1).tolist() == [path == "open/mit" for path in tagged.CLASSES]
     assert memory["history"].isnan().all(2).all(0).tolist() == [path == "open/mit" for path in tagged.CLASSES]
 

@@ -95,6 +95,18 @@ def test_by_replay(late: Path, tmp_path: Path) -> None:
     assert compared(found.certificate, new).equal
 
 
+def test_what_a_freeze_had_seen_of_the_class_is_no_obstacle(papers: Path, tmp_path: Path) -> None:
+    """By then it had looked at the class's probes. The start is the recorded state, memory and all, and forgets."""
+    watching: list[Any] = ["contributions", {"governed_freezing": {"probes": 4, "profiles": 4}}]
+    old = trained(tmp_path, papers, recipe_of("late", watching))
+    new = deleted(old, TARGET, tmp_path / "new")
+    found = certified(old, new)
+    assert found.deleted and found.certificate.replay is not None and found.certificate.replay.begins == 2
+    assert compared(found.certificate, new).equal
+    was, now = (read_ended(RunLedger(run)).tensors.optimizer for run in (old, new))
+    assert was["governed_freezing/history"] != now["governed_freezing/history"]
+
+
 def test_single_records(late: Path, tmp_path: Path) -> None:
     new = deleted(late, Target(records=(2, 5, 8)), tmp_path)
     found = certified(late, new)
