@@ -10,6 +10,8 @@ from typing import Any
 from explorer import rundir
 from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.grants import Grant
+from explorer.provenance.model_attestation import ModelAttestation
+from explorer.provenance.observation import Observation
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.tag_table import TagTable
 from explorer.provenance.taxonomy import Taxonomy
@@ -22,6 +24,8 @@ BASE = "https://explorer.example/schemas/provenance"
 SCHEMAS: dict[str, type[Any]] = {
     "deletion": Certificate,
     "grant": Grant,
+    "model": ModelAttestation,
+    "observation": Observation,
     "policy": RoutingPolicy,
     "tag-table": TagTable,
     "taxonomy": Taxonomy,

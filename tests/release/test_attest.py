@@ -1,6 +1,7 @@
 """Attestations: what they claim is what the ledger says, and a run that is not done or not vouched for gets none."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,16 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.cosign import cosign
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import parse_envelope
-from explorer.provenance.model_attestation import open_model
+from explorer.provenance.model_attestation import ModelAttestation, open_model
 from explorer.provenance.roles import Role
 from explorer.recorded.anchor import anchor_of_trust
 from explorer.recorded.run_ledger import RunLedger
 from explorer.release.attest import attest
 from tests import tensors_for_tests
 from tests.audit.governed_run import LAYERS, MIT, NEWS, OPEN, STEPS, TRAINER, write_governed_run
+from tests.governed_sample import STEPS as SAMPLE_STEPS
+from tests.governed_sample import Sample
+from tests.governed_sample import write_governed_run as write_governed_run_of_sample
 from tests.provenance.people import GOVERNANCE, NOW, RISK, private
 from tests.release.released import EVALUATOR, release, statement_of, trust
 
@@ -137,3 +141,40 @@ def test_it_holds_for_a_year_unless_told_otherwise(run: Path) -> None:
     envelope = attest(RunLedger(run), keys=[private(TRAINER)], trust=trust(), now=NOW)
     value = open_model(envelope.content, trust=trust(), now=NOW, where="a").value
     assert (value.issued, value.expires) == ("2026-06-01T00:00:00Z", "2027-06-01T00:00:00Z")
+
+
+# A run with a sealed region, a denied class, and a confidential one
+
+
+def sampled(root: Path, *, confidential: tuple[str, ...] = ()) -> ModelAttestation:
+    made = Sample(confidential=confidential)
+    run = write_governed_run_of_sample(root, sample=made)
+    quorum = replace(made.trust.quorum, documents={**made.trust.quorum.documents, Role.TRAINER: 1})
+    believed = replace(made.trust, quorum=quorum)
+    envelope = attest(RunLedger(run), keys=[private(TRAINER)], trust=believed, now=NOW)
+    return open_model(envelope.content, trust=believed, now=NOW, where="a").value
+
+
+def test_a_sealed_region_lies_where_its_layers_do(tmp_path: Path) -> None:
+    value = sampled(tmp_path)
+    depths = {layer.name: layer.depth for layer in value.layers}
+    claims = {claim.path: claim for claim in value.classes}
+    trained = {each.layer for each in claims["personal/customer"].trained}
+    assert trained == {"blocks.2.mlp.up@customer", "blocks.2.mlp.down@customer"}
+    assert all(depths[name] == depths[name.partition("@")[0]] for name in trained)
+    assert claims["personal/customer"].deletable.level == "G2"
+    assert claims["withheld"].trained == () and claims["withheld"].examples == 3 * SAMPLE_STEPS
+    assert claims["open/apache"].deletable.level is None  # no recipe is on record that could be replayed
+
+
+def test_of_a_confidential_class_only_what_everybody_sees_is_claimed(tmp_path: Path) -> None:
+    """Nor of the others: their shares would give its share away."""
+    value, sealed = sampled(tmp_path / "a"), sampled(tmp_path / "b", confidential=("personal",))
+    assert [claim.confidential for claim in sealed.classes] == [False, False, False, True, False]
+    assert {each.share for claim in sealed.classes for each in claim.trained} == {None}
+    assert None not in {each.share for claim in value.classes for each in claim.trained}
+    for one, other in zip(value.classes, sealed.classes, strict=True):
+        assert one.examples == other.examples
+        assert [(e.layer, e.steps, e.examples) for e in one.trained] == [
+            (e.layer, e.steps, e.examples) for e in other.trained
+        ]
