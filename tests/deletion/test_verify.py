@@ -16,7 +16,7 @@ from explorer.deletion.checks import Outcome
 from explorer.deletion.records_list import FILE, read_list
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision, End, Genesis, State, Step
+from explorer.entries.run import Decision, End, Genesis, Parent, State, Step
 from explorer.errors import ProvenanceError
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
@@ -270,6 +270,16 @@ def test_a_policy_that_nobody_signed(g2: Deletion) -> None:
 )
 def test_another_parent(g3: Deletion, parents: Callable[[Any], Any]) -> None:
     assert "parent" in lying(g3, "new", of(Genesis, lambda genesis: replace(genesis, parents=parents(genesis.parents))))
+
+
+def test_the_model_that_both_began_with(tmp_path: Path) -> None:
+    ledger = LedgerState(origin="example.com/base", size=9, root=OTHER)
+    base = Parent(kind="model", ledger=ledger, model=OTHER, attestation=OTHER, admitted={})
+    old = deleted_runs.write_old(tmp_path, USUAL, parents=(base,))
+    made = certified(old, deleted_runs.replayed(old))
+    assert checked(made).deleted
+    alone = of(Genesis, lambda genesis: replace(genesis, parents=genesis.parents[1:]))
+    assert "models that the new run begins with: found []" in lying(made, "new", alone)["parent"]
 
 
 # By structure.
