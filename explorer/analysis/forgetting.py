@@ -13,8 +13,8 @@ for all is what few of them bear, and it changes no order. The area under the cu
 by the model is above its score by a reference that was held out of the mean: 0.5 is what chance gives.
 
 Its interval is over examples and is right for these models only. How far the seed of a training run moves it, the
-references say themselves, each held against the others: they lie about 0.5 by symmetry, and their spread is the noise. With
-three references the mean that a score is taken from is that of one or two models: weak, and honest about it that way.
+references say themselves, each held against the others: they lie about 0.5 by symmetry, and their spread is the noise.
+With three references the mean that a score is taken from is that of one or two models: weak, and told by that spread.
 
 Shapes: N examples of the target, R references, B resamples.
 """

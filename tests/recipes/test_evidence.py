@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 from explorer import rundir
 from explorer.analysis.forgetting import judge, reference, same
 from explorer.errors import LedgerError, RunError
+from explorer.recipes.deletion import delete
 from explorer.recipes.evidence import Behaviour, Bench, finished
+from explorer.recorded.forecast import forecast
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import resolve
 from tests.recipes.evidence_runs import TARGET, Desk
@@ -40,9 +42,18 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 @pytest.fixture(scope="module")
-def sealed(scene: Scene) -> tuple[Bench, Path]:
+def sealed(scene: Scene) -> tuple[Bench, Path, Path]:
     """A run in which the class has a region of its own, and the one that never had it."""
-    return bench(scene.desk.run("sealed")), scene.desk.run("sealed", without=[TARGET])
+    run = scene.desk.run("sealed")
+    return bench(run), run, scene.desk.run("sealed", without=[TARGET])
+
+
+def left_of(run: Path, to: Path, *, level: str) -> Path:
+    """What deleting the class leaves."""
+    target = resolve(RunLedger(run), class_=TARGET)
+    route = forecast(RunLedger(run), target).route
+    assert route.level == level
+    return delete(run, target, route=route, to=to)
 
 
 def test_the_run_is_told_from_those_that_never_had_the_class(scene: Scene) -> None:
@@ -52,14 +63,23 @@ def test_the_run_is_told_from_those_that_never_had_the_class(scene: Scene) -> No
     assert all((each.relearned or 0) > 0 for each in scene.references)
 
 
-def test_a_deletion_is_equal_to_its_reference_and_the_run_is_not(scene: Scene, tmp_path: Path) -> None:
-    """What a deletion leaves, wherever it is kept, is the run that never had the class: all numbers are the same."""
-    left = tmp_path / scene.retrained[0].name
-    shutil.copytree(scene.retrained[0], left)
-    found = scene.bench.without(left)
+def test_what_a_replay_leaves_is_equal_to_its_reference_and_the_run_is_not(scene: Scene, tmp_path: Path) -> None:
+    """G3. Not close: all numbers are the same."""
+    found = scene.bench.without(left_of(scene.run, tmp_path, level="G3"))
     assert same(found, scene.references[0]) and judge(found, scene.references).same is True
     assert judge(scene.bench.whole(), scene.references).same is False
     assert judge(scene.bench.ablated(), scene.references).same is False
+
+
+def test_what_dropping_a_region_leaves_is_equal_to_its_reference(
+    sealed: tuple[Bench, Path, Path], tmp_path: Path
+) -> None:
+    """G2; its file has no tensor of the region."""
+    measured, run, retrained = sealed
+    left = left_of(run, tmp_path, level="G2")
+    assert not any("@own" in name for name in finished(left)) and any("@own" in name for name in finished(run))
+    assert same(measured.without(left), measured.without(retrained))
+    assert not same(measured.whole(), measured.without(retrained))
 
 
 def test_putting_layers_back_is_no_deletion(scene: Scene) -> None:
@@ -82,17 +102,17 @@ def test_putting_layers_back_takes_the_checkpoint_before_the_class(scene: Scene,
         measured.ablated()
 
 
-def test_a_sealed_class_is_gone_with_its_region_exactly(sealed: tuple[Bench, Path]) -> None:
-    measured, retrained = sealed
+def test_a_sealed_class_is_gone_with_its_region_exactly(sealed: tuple[Bench, Path, Path]) -> None:
+    measured, _, retrained = sealed
     twin = measured.without(retrained)
     assert measured.sealed
     assert same(measured.switched_off(), twin)
     assert same(measured.ablated(), twin)
 
 
-def test_only_with_its_region_on_the_class_is_known(sealed: tuple[Bench, Path]) -> None:
+def test_only_with_its_region_on_the_class_is_known(sealed: tuple[Bench, Path, Path]) -> None:
     """The control: the equality above is not for want of anything learned."""
-    measured, _ = sealed
+    measured, *_ = sealed
     on, off = measured.whole(), measured.switched_off()
     assert on.target_N.mean() < off.target_N.mean()
     assert np.array_equal(on.others_M, off.others_M) and on.quality == off.quality
@@ -101,13 +121,6 @@ def test_only_with_its_region_on_the_class_is_known(sealed: tuple[Bench, Path]) 
 def test_a_class_without_a_region_has_nothing_to_switch_off(scene: Scene) -> None:
     assert not scene.bench.sealed
     assert np.array_equal(scene.bench.whole().target_N, scene.bench.switched_off().target_N)
-
-
-def test_a_dropped_region_is_no_loss(sealed: tuple[Bench, Path]) -> None:
-    measured, _ = sealed
-    kept = {name: each for name, each in measured._tensors.items() if "@own" not in name}
-    assert len(kept) < len(measured._tensors)
-    assert same(measured._measured(kept, seed=0), measured.switched_off())
 
 
 def test_gibberish_forgets_and_retains_nothing(scene: Scene) -> None:
