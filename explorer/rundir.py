@@ -2,6 +2,7 @@
 
 This is the seam between training and reading. Layout:
 
+    runs/_audit/                         the project's ledger: grants, reads, deletions, observations
     runs/<sweep>/sweep.json              the plan: recipes, run ids in order
     runs/<sweep>/.lock                   held by the process that executes the sweep
     runs/<sweep>/_profiles/<key>.json    uncontended step times of a recipe

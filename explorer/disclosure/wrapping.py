@@ -64,7 +64,8 @@ def wrap_keys(run: RunLedger, signed: Signed[Grant], *, project: Project) -> Wra
 
 
 def revoke(grant: Named, *, runs: Path, project: Project) -> tuple[int | None, tuple[Path, ...]]:
-    """Revoke a grant in all runs of a project: on record first, then its files are removed.
+    """Revoke a grant in all runs of a project: on record first, then its files are removed, and those of its id that
+    are damaged.
 
     Returns the entry, or None where it was revoked before, and the files. Raises `RunError` for a file that cannot be
     removed; the grant is revoked all the same.
