@@ -19,6 +19,7 @@ from explorer.views.explore import runs_directory
 from explorer.views.fit import Fit, empty_chart
 from explorer.views.ledger_badge import badge_html, badge_words, simulated_note
 from explorer.views.ledger_controls import LedgerControls, measure_buttons
+from explorer.views.ledger_deletions import deletions_table
 from explorer.views.ledger_entries import entries_table, entry_lines, proofs_html
 from explorer.views.ledger_matrix import CELL
 from explorer.views.ledger_runs import OpenRun, find_run, governed_runs, open_run
@@ -38,6 +39,7 @@ class Ledger(widgets.VBox):
         self.opened: OpenRun | None = None
         self._runs, self._known = runs, dict[str, Path]()
         self._head, self._entries, self._table = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self._deletions = widgets.HTML()
         self._controls = LedgerControls(
             trust="" if trust is None else str(trust),
             on_run=self._open,
@@ -63,6 +65,7 @@ class Ledger(widgets.VBox):
                 ).add_class("x-main"),
                 widgets.Box([depth, direction]).add_class("x-halves").add_class("x-rule"),
                 widgets.VBox([_heading("Decisions"), self._time, self._table]).add_class("x-rule"),
+                widgets.VBox([_heading("What deleting each class takes"), self._deletions]).add_class("x-rule"),
             ]
         ).add_class("x-body")
         return [self._head.add_class("x-chart"), self._body]
@@ -96,7 +99,8 @@ class Ledger(widgets.VBox):
         self._controls.offer(steps=len(opened.recorded), layers=opened.layers, classes=opened.classes)
         self._draw_steps()
         self._draw_depth()
-        return self._draw_decisions()
+        self._draw_decisions()
+        return self._draw_deletions()
 
     def _draw_steps(self) -> None:
         """What depends on the stretch of steps: the heat map, the directions, the entries."""
@@ -163,6 +167,14 @@ class Ledger(widgets.VBox):
         )
         self._time.draw(lambda: ledger_timeline.timeline(found, phases=opened.recorded.phases, steps=steps))
 
+    def _draw_deletions(self) -> None:
+        if self.opened is None:
+            return
+        try:
+            self._deletions.value = deletions_table(self.opened.ledger)
+        except ExplorerError as error:
+            self._deletions.value = _warning(str(error))
+
     def _clicked(self, change: Any) -> None:
         picked = change["new"].value or []
         if picked and self._controls.choose(picked[0]["row"], picked[0]["column"]):
@@ -177,7 +189,7 @@ class Ledger(widgets.VBox):
         self._body.layout.display = "" if self._known else "none"
         for pane in (self._heat, self._depth, self._direction, self._time):
             pane.say("")
-        self._entries.value = self._table.value = ""
+        self._entries.value = self._table.value = self._deletions.value = ""
         more = Markup("<p>To make one: <code>explorer quickstart</code>.</p>") if hint else Markup("")
         self._head.value = Markup(
             '<div class="x-empty" role="alert"><p class="x-answer">Nothing to show</p><p>{}</p>{}</div>'

@@ -1,0 +1,42 @@
+"""The table of deletions beside a ledger: what each class takes, what is in the way, and no markup from outside."""
+
+from pathlib import Path
+
+import pytest
+from markupsafe import Markup
+
+from explorer import rundir
+from explorer.errors import LedgerError
+from explorer.recorded.run_ledger import RunLedger
+from explorer.views import ledger_panel
+from explorer.views.ledger_deletions import deletions_table
+from explorer.views.ledger_panel import ledger
+from tests.governed_sample import CLASSES
+
+
+def test_every_class_has_a_row(governed: Path) -> None:
+    found = deletions_table(RunLedger(governed))
+    assert all(path in found for path in CLASSES)
+    assert found.count("exact by structure") == 2 and found.count("exact by replay") == 3
+    assert "step 16" in found and '<td class="x-number">none' in found and "5 s<small>1 s to 30 s</small>" in found
+    assert "not measured" in found
+
+
+def test_what_is_in_the_way_is_said_and_escaped(governed_copy: Path) -> None:
+    aside = governed_copy.with_name("<b>run")
+    governed_copy.rename(aside)
+    (aside / rundir.MODEL / "model.safetensors").unlink()
+    found = deletions_table(RunLedger(aside))
+    assert "Not possible here and now: " in found and "there is no model to drop a region from" in found
+    assert "<b>run" not in found and "&lt;b&gt;run" in found
+
+
+def test_the_panel_shows_it_or_says_why_not(governed_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(run: RunLedger) -> Markup:
+        raise LedgerError(f"{run.run.name}: the <b>policy</b> is another one")
+
+    runs = governed_copy.parent.parent
+    assert "exact by structure" in ledger(runs)._deletions.value
+    monkeypatch.setattr(ledger_panel, "deletions_table", damaged)
+    said = ledger(runs)._deletions.value
+    assert 'role="alert"' in said and "the &lt;b&gt;policy&lt;/b&gt; is another one" in said
