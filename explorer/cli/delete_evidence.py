@@ -43,6 +43,7 @@ def evidence(
     is learned again. Measured are the run, the run with the class's regions off (G0), the run with the layers that the
     class trained put back (G1), and what deletions left (G2, G3).
     """
+    from explorer import rundir
     from explorer.analysis.forgetting import judge, reference
     from explorer.errors import RunError
     from explorer.recipes.evidence import Bench
@@ -63,7 +64,7 @@ def evidence(
     subjects |= {"G1, localised and ablated": bench.ablated()}
     for path, origin in origins.items():
         if origin is not None:
-            subjects[f"{origin.level}, as {path.name} says of itself"] = bench.without(path)
+            subjects[f"{origin.level}, as its {rundir.ORIGIN} says"] = bench.without(path)
     found = {name: judge(each, retrained) for name, each in subjects.items()}
     if json:
         rows = [{"model": name, **asdict(each)} for name, each in found.items()]

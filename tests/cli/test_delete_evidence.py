@@ -1,33 +1,34 @@
 """`explorer delete evidence`: a table that says what it is, and nothing called deleted that is not."""
 
 import json
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from explorer.entries.fields import LedgerState
-from explorer.recorded.origin import Origin, write_origin
-from explorer.recorded.target import Target
+from explorer.recipes.deletion import delete
+from explorer.recorded.forecast import forecast
+from explorer.recorded.origin import read_origin, write_origin
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import resolve
 from tests.cli.command import explorer, refused
 from tests.recipes.evidence_runs import TARGET, Desk
 
 
 class Scene:
-    """A run with a region for the class, three that never had it, and what a deletion would leave."""
+    """A run with a region for the class, three that never had it, and what a deletion left."""
 
     def __init__(self, root: Path) -> None:
         desk = Desk(root)
         self.run = desk.run("sealed")
         self.retrained = [desk.run("sealed", seed=seed, without=[TARGET]) for seed in (0, 1, 2)]
-        self.left = root / "left"
-        shutil.copytree(self.retrained[0], self.left)
-        self.comes_from(self.run.name)
+        target = resolve(RunLedger(self.run), class_=TARGET)
+        self.left = delete(self.run, target, route=forecast(RunLedger(self.run), target).route, to=root / "left")
 
     def comes_from(self, run: str) -> None:
-        ledger = LedgerState(origin="example.com/trainer/run", size=1, root="0" * 64)
-        origin = Origin(level="G2", run=run, ledger=ledger, target=Target(classes=(TARGET,)), begins=0, state=None)
-        write_origin(self.left, origin)
+        origin = read_origin(self.left)
+        assert origin is not None
+        write_origin(self.left, replace(origin, run=run))
 
     def references(self, *paths: Path) -> list[str | Path]:
         return [word for path in paths or (*self.retrained, self.left) for word in ("--references", path)]
@@ -47,7 +48,7 @@ def test_the_table(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {line.split("  ")[0]: line for line in lines[2:11]}
     assert rows["the run"].endswith("no")
     exact = [rows[name] for name in rows if name[:2] in ("G0", "G1", "G2")]
-    assert len(exact) == 3 and len({line[40:] for line in exact}) == 1 and exact[0].endswith("yes")
+    assert len(exact) == 3 and len({line[30:].strip() for line in exact}) == 1 and exact[0].endswith("yes")
     assert "Evidence, and no proof" in done.stdout and "3 references are few" in done.stdout
     assert "deleted" not in done.stdout
 
