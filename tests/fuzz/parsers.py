@@ -20,11 +20,14 @@ from explorer.ledger.proof import Proof
 from explorer.note import Algorithm
 from explorer.provenance import (
     attestation,
+    deletion_certificate,
     description,
     envelope,
     grants,
     keys,
     layers,
+    model_attestation,
+    observation,
     policy,
     reader_keys,
     salts,
@@ -38,6 +41,7 @@ from explorer.provenance import (
     times,
     trust,
 )
+from explorer.provenance.roles import Role
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
 from tests.provenance import people
@@ -75,7 +79,7 @@ def in_a_file(read: Callable[[Path], object], place: Path, mode: int = 0o600) ->
 
 def parsers(place: Path) -> dict[str, Parser]:
     """All of them, by name. Those that read files use a file at `place`."""
-    return {**_plain(), **_bulk(), **_signed(), **_files(place)}
+    return {**_plain(), **_bulk(), **_signed(), **_statements(), **_files(place)}
 
 
 def _plain() -> dict[str, Parser]:
@@ -283,6 +287,70 @@ def _signed() -> dict[str, Parser]:
             read=opened(policy.POLICY, people.RISK), seeds=tuple(canonical(schema.to_json(p)) for p in policies)
         ),
     }
+
+
+def _statements() -> dict[str, Parser]:
+    """Statements about models and deletions, as who may make them would have signed them, however damaged."""
+    trainer, evaluator = people.authority("t", Role.TRAINER), people.authority("e", Role.EVALUATOR)
+    lab, digest, ledger = people.trust(trainer, evaluator), "a" * 64, {"origin": "o", "size": 1, "root": "b" * 64}
+    span = {"issued": people.ISSUED, "expires": people.EXPIRES}
+    facts = dict.fromkeys(("recipe", "code", "environment", "data", "taxonomy", "policy", "trust"), digest)
+    trained = [{"layer": "stem", "steps": 2, "examples": 9, "share": 0.5}]
+    claim = {"path": "open/mit", "confidential": False, "examples": 9, "trained": trained}
+    done = {"certificate": digest, "level": "G3", "ledger": ledger, "classes": ["open"], "authorities": ["t"]}
+    parent = {"kind": "model", "ledger": ledger, "model": digest, "attestation": digest, "admitted": {"open": 0.5}}
+    model = {
+        **{"run": "r", "ledger": ledger, "checkpoint": "o\n1\n", "steps": 2, **span},
+        "facts": {**facts, "tags": {"train": digest}, "judged": 5},
+        "layers": [{"name": "stem", "depth": 0.0}],
+        "classes": [{**claim, "deletable": {"level": "G2", "steps": 0}}],
+        "deletions": [{**done, "records": 0}],
+        "parents": [parent],
+    }
+    said = {
+        **{"role": "evaluator", "run": "r", "ledger": ledger, "attestation": digest, **span},
+        **{"metrics": {"accuracy": 0.5}, "note": "a note", "admitted": {"open": 0.5}},
+    }
+    certified = {
+        **{"format": deletion_certificate.FORMAT, "level": "G3", "means": deletion_certificate.MEANS["G3"], **span},
+        **{"old": {"run": "r", "ledger": ledger}, "new": {"run": "s", "ledger": ledger}},
+        **{"target": {"classes": ["open"], "authorities": [], "records": None}, "request": digest, "structure": None},
+        "replay": {"begins": 0, "start": None, "steps": 2, "influence": 0},
+        "not_reached": [{"what": what, "detail": "d"} for what in deletion_certificate.ALWAYS],
+        "to_destroy": [{"what": "model", "path": "model/m", "sha256": digest, "part": None}],
+        **dict.fromkeys(("taxonomy", "policy", "trust"), digest),
+    }
+
+    def opened(
+        read: Callable[..., object], about: tuple[str, ...], kind: str, predicate: dict[str, Any], *, seed: str
+    ) -> tuple[Callable[[bytes], object], tuple[bytes]]:
+        subjects = [statement.Subject(name=name, sha256=digest) for name in about]
+        made = statement.make_statement(subjects, predicate_type=kind, predicate=predicate)
+
+        def signing(payload: bytes) -> object:
+            content = envelope.sign_envelope(payload, statement.PAYLOAD_TYPE, [people.private(seed)]).content
+            return read(content, trust=lab, now=people.NOW, where="s")
+
+        return signing, (made.payload,)
+
+    both, one = (model_attestation.MODEL, model_attestation.CARD), (model_attestation.MODEL,)
+    rows = {
+        "model attestation": (
+            opened(model_attestation.open_model, both, model_attestation.PREDICATE_TYPE, model, seed="t"),
+            "provenance.model_attestation.open_model",
+        ),
+        "observation": (
+            opened(observation.open_observation, one, observation.PREDICATE_TYPE, said, seed="e"),
+            "provenance.observation.open_observation",
+        ),
+        "deletion certificate": (
+            opened(
+                deletion_certificate.open_certificate, one, deletion_certificate.PREDICATE_TYPE, certified, seed="t"
+            ),
+            "provenance.deletion_certificate.open_certificate",
+        ),
+    }
+    return {name: Parser(read=read, seeds=seeds, reads=(of,)) for name, ((read, seeds), of) in rows.items()}
 
 
 def _files(place: Path) -> dict[str, Parser]:
