@@ -64,7 +64,8 @@ def pack(
         project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
         recorded = project.entries() if project else ()
         granted = read_grants(found, grant or (), trust=believed, now=now, project=recorded)
-        made = make_pack(found, grants=granted, report=_report(run, place, now), key=key, trust=believed, now=now)
+        report = _report(run, place, now) if found.steps > found.begins else None
+        made = make_pack(found, grants=granted, report=report, key=key, trust=believed, now=now)
         for access in accesses(found, made, granted):
             assert project is not None
             project.append(access)

@@ -7,7 +7,7 @@ names and contents:
     pack.json                 the manifest below; every other file by digest and size
     pack.dsse.json            the trainer's signature over it
     verify.py                 the verifier, one file
-    report.html               for people; what the report shows is what the grants open, and less
+    report.html               for people; what the report shows is what the grants open, and less; if any step was done
     ledger/...                the checkpoint and its cosignatures, tiles, entries, blobs
     governance/...            trust.json (what the run believed: never an anchor), taxonomy, policy, tags
     grants/<id>.json          grants with their wrapped keys, those asked for and no other
@@ -117,9 +117,16 @@ class Pack:
 
 
 def make_pack(
-    run: RunLedger, *, grants: Mapping[str, WrappedKeys], report: bytes, key: Ed25519PrivateKey, trust: Trust, now: int
+    run: RunLedger,
+    *,
+    grants: Mapping[str, WrappedKeys],
+    report: bytes | None,
+    key: Ed25519PrivateKey,
+    trust: Trust,
+    now: int,
 ) -> Pack:
-    """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more.
+    """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more;
+    None: there is nothing to report.
 
     `key` is the trainer's, `now` in seconds since 1970. Raises `LedgerError` for a ledger that the trust file does not
     believe, since nobody signs for that, and for a run too large for a pack.
@@ -131,7 +138,7 @@ def make_pack(
         **dict(_papers(run)),
         **{f"{rundir.GRANTS}/{id_}.json": wrapped.content for id_, wrapped in grants.items()},
         **{f"proofs/{index}{SUFFIX}": make_proof(run.ledger, index).content for index in _proved(run)},
-        REPORT: report,
+        **({} if report is None else {REPORT: report}),
         VERIFIER: files("explorer.disclosure").joinpath("verifier.py").read_bytes(),
         README: _readme(run.genesis.run, tuple(grants)).encode(),
     }
@@ -302,5 +309,6 @@ elsewhere: explorer/disclosure/verifier.py. Whoever would forge a pack would put
 -I keeps Python from taking what lies beside the program for its library.
 
 It prints what it checked, what it could not check and why, and which private keys lay on the host where the pack was
-made. Its exit status is 0 only if everything holds. report.html is for people; it is what was signed, and no more.
+made. Its exit status is 0 only if everything holds. report.html, if it is there, is for people; it is what was signed,
+and no more.
 """

@@ -18,6 +18,7 @@ from explorer.report.run_report import write_run_report
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, TRAINER
 from tests.cli.command import explorer, refused
+from tests.deletion import certified
 from tests.disclosure.granted import READER, confidential_run, granted
 from tests.disclosure.packs import opened
 from tests.provenance.people import NOW, TODAY, private
@@ -104,6 +105,16 @@ def test_what_is_refused_writes_nothing_and_leaves_no_access(run: Path, tmp_path
     assert "it is not replaced" in refused("pack", run, "--grant", "2026-0007", "-o", out)
     assert out.read_text() == "mine"
     assert len(accesses(run)) == before
+
+
+def test_a_run_that_did_no_step_has_no_report(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a deletion leaves that drops a sealed region and trains nothing again."""
+    made = certified.structural(tmp_path / "runs")
+    write_key(made.old.parent / "trainer.pem", private(TRAINER), None)
+    done = explorer("pack", made.new, "-o", tmp_path / "run.pack")
+    assert done.returncode == 0, done.stderr
+    assert "report.html" not in opened((tmp_path / "run.pack").read_bytes())
+    assert verified(tmp_path / "run.pack", "--trust", run.parent.parent.parent / "trust.json").returncode == 0
 
 
 def test_the_trainers_passphrase_is_asked_for(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
