@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from explorer.recipes.counterfactual import Compared
 
 MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
-WITHOUT = "not done: --counterfactual trains the run that never had the target, and compares every tensor"
+WITHOUT = (
+    "not trained. That each step was done as the ledgers say is the trainer's word; --counterfactual does them all"
+)
 SHOWN = 5  # tensors that differ
 
 

@@ -12,7 +12,7 @@ from explorer import rundir
 from explorer.entries.run import Decision, Profile, State
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
-from explorer.provenance.deletion_certificate import Artefact, What
+from explorer.provenance.deletion_claims import Artefact, What
 from explorer.recorded.reach import Reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import JOINT

@@ -16,7 +16,7 @@ from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.read import CHECKPOINT
 from explorer.ledger.verify import read_checkpoint, verify
-from explorer.provenance.deletion_certificate import Certificate, Deleted, RunAt
+from explorer.provenance.deletion_claims import Certificate, Deleted, RunAt
 from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.trust import Trust

@@ -19,7 +19,8 @@ from explorer.deletion.replayed import replay_of
 from explorer.deletion.structure import structure_of
 from explorer.deletion.verify import unreached, verify
 from explorer.errors import ProvenanceError, RunError
-from explorer.provenance.deletion_certificate import (
+from explorer.provenance.deletion_certificate import sign_certificate
+from explorer.provenance.deletion_claims import (
     FORMAT,
     MEANS,
     UNREACHED,
@@ -29,7 +30,6 @@ from explorer.provenance.deletion_certificate import (
     Replay,
     RunAt,
     Structure,
-    sign_certificate,
 )
 from explorer.provenance.envelope import Envelope
 from explorer.provenance.times import format_time

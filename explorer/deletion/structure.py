@@ -8,7 +8,7 @@ from explorer.deletion.case import Case
 from explorer.deletion.checks import Claim, differ
 from explorer.deletion.words import difference
 from explorer.errors import LedgerError
-from explorer.provenance.deletion_certificate import Roots, Structure
+from explorer.provenance.deletion_claims import Roots, Structure
 from explorer.recorded.reach import Reach
 from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of
 

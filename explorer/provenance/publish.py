@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer import rundir
-from explorer.provenance.deletion_certificate import Certificate
+from explorer.provenance.deletion_claims import Certificate
 from explorer.provenance.grants import Grant
 from explorer.provenance.model_attestation import ModelAttestation
 from explorer.provenance.observation import Observation

@@ -11,7 +11,7 @@ from explorer.deletion.certificate import certify
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import Parent
 from explorer.errors import ProvenanceError, RunError
-from explorer.provenance.deletion_certificate import ALWAYS, MEANS, Certificate, NotReached
+from explorer.provenance.deletion_claims import ALWAYS, MEANS, Certificate, NotReached
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.times import parse_time
 from explorer.recorded.model_file import MODEL

@@ -16,7 +16,7 @@ from explorer.engine.state import State
 from explorer.errors import LedgerError
 from explorer.governance.routing import Routing
 from explorer.ledger.blobs import blob_path
-from explorer.provenance.deletion_certificate import Certificate
+from explorer.provenance.deletion_claims import Certificate
 from explorer.provenance.policy import Rule
 from explorer.provenance.roles import Role
 from explorer.provenance.sealed import SealedRegion
