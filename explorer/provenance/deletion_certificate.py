@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
 from explorer.provenance.deletion_claims import ALWAYS, Certificate
+from explorer.provenance.deletion_claims import FORMAT as FORMAT
 from explorer.provenance.deletion_claims import MEANS as MEANS
 from explorer.provenance.deletion_claims import UNREACHED as UNREACHED
 from explorer.provenance.deletion_claims import NotReached as NotReached
