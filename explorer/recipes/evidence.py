@@ -65,7 +65,7 @@ class Bench:
     """The network, the data and the loss of one finished run, for models that have its tensors."""
 
     def __init__(self, run: Path, target: Target, *, data: Path | None = None) -> None:
-        """Raises `RunError` for a run that left no model, or whose data are others here."""
+        """Raises `RunError` for a run that left no model, whose data are others here, or that trained on nothing else."""
         self._run, self._target = run, target
         self.record = records.read(RunRecord, run / rundir.RUN)
         self._recipe = recipe_of(self.record)
@@ -82,6 +82,8 @@ class Bench:
         self._rows = {path: np.flatnonzero(codes == session.codes[path]) for path in target.classes}
         known = [session.codes[path] for path in session.classes if path not in target.classes]
         self._others = some(np.flatnonzero(np.isin(codes, known)), EXAMPLES)
+        if not len(self._others):
+            raise RunError(f"{run}: {target.words}: all that the run was trained on; expected others to retain")
         self._goal = self._probe(self._tensors, on=True)
 
     @property

@@ -147,6 +147,12 @@ def test_what_is_no_reference(scene: Scene) -> None:
         scene.bench.without(scene.desk.run("late", seed=3, without=["simulated/class-01"]))
 
 
+def test_somebody_has_to_be_left(scene: Scene) -> None:
+    everybody = resolve(RunLedger(scene.run), class_="simulated")
+    with pytest.raises(RunError, match="all that the run was trained on; expected others to retain"):
+        Bench(scene.run, everybody)
+
+
 def test_a_model_that_the_run_did_not_end_with(scene: Scene, tmp_path: Path) -> None:
     run = tmp_path / scene.run.name
     shutil.copytree(scene.run, run)
