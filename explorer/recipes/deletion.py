@@ -116,6 +116,7 @@ def _begun(directory: Path, origin: Origin) -> bool:
 def _take_over(old: Path, loop: Loop, directory: Path, *, old_id: str, new_id: str, step: int) -> TrainingState | None:
     """What was kept of the old run up to this step, as the new run's own; returns the state then, None at step 0."""
     state = None
+    (directory / rundir.PRIVATE).mkdir(mode=0o700, exist_ok=True)
     for number in (each for each in kept(old) if each <= step):
         found = load_checkpoint(old / rundir.KEPT / f"step-{number:08d}.json", run_id=old_id)
         loop.restore(found.tensors, step=found.step)

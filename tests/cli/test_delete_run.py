@@ -113,6 +113,7 @@ def test_a_class_with_a_region_of_its_own(project: Path) -> None:
     assert found.returncode == 0, found.stderr + found.stdout
 
 
+@pytest.mark.slow
 def test_a_region_may_be_replayed_too(project: Path) -> None:
     assert delete(project, SEALED, "--level", "G3").returncode == 0
     origin = read_origin(new_run(project))

@@ -3,10 +3,12 @@
 That run is trained from its first step, the payload of the target physically absent.
 """
 
+import multiprocessing
 import os
 import shutil
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from explorer.audit.participants import participants
 from explorer.data import order
 from explorer.data.digits import Digits
 from explorer.data.order import Order
+from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
 from explorer.entries.run import State, TrainingState
 from explorer.errors import RunError
@@ -32,7 +35,7 @@ from explorer.provenance.roles import Role
 from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.tags_parquet import write_table
 from explorer.provenance.trust import write_trust
-from explorer.recipes import deletion
+from explorer.recipes import deletion, run
 from explorer.recipes.deletion import delete
 from explorer.recipes.replay import Elsewhere, replay
 from explorer.recorded.counterfactual import counterfactual, left_out
@@ -77,8 +80,8 @@ GATED = desk.policy(
         Rule(classes=("*",), weight=1.0),
     ),
 )
-METHODS: list[Any] = ["contributions", {"entropy": {"probes": 4, "profiles": 3}}, {"ema": {"half_life": 0.2}},
-                      {"mixup": {"alpha": 1.0}}]  # fmt: skip
+PROFILED = {"entropy": {"probes": 4, "profiles": 3, "permutations": 2}}
+METHODS: list[Any] = ["contributions", PROFILED, {"ema": {"half_life": 0.2}}, {"mixup": {"alpha": 1.0}}]
 GATE = {"entropy_gate": {"condition": "ready", "of": NEWS, "effective_rank": 1.0, "probes": 4, "profiles": 3}}
 TRAIN = {"epochs": 0.27}  # ten steps
 
@@ -133,6 +136,7 @@ def test_a_class(old: Path, new: Path, reference: Path) -> None:
     assert (found.level, found.start, found.steps) == ("G3", 5, 5)
     assert same(new, reference) and not same(new, old)
     assert steps_of(new) == range(5, 10) and len(steps_of(new)) == found.steps
+    assert (new / rundir.PRIVATE).stat().st_mode & 0o077 == 0  # states of training are there
     mine, theirs = states_of(new), states_of(reference)
     assert mine.items() <= theirs.items() and 10 in mine
     assert RunLedger(new).genesis.start == theirs[5]  # where the run without the class was after so many steps
@@ -159,7 +163,7 @@ def rows_of(run: Path) -> np.ndarray:
     return np.stack(found)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["late", "early and late"])
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["late", "early and late"])
 def test_records(old: Path, tmp_path: Path, whole: bool) -> None:
     """One that came into a batch late; with one that was in the first batch everything is trained anew."""
     slots = rows_of(old)
@@ -205,6 +209,22 @@ def test_an_authority(tmp_path: Path) -> None:
     with payload_absent(lambda number: number % 6 == 2):
         new = delete(old, target, route=found, to=tmp_path / "deletions")
         assert same(new, never(old, target, tmp_path / "never"))
+
+
+DECIDING: list[Any] = [
+    "contributions",
+    {"governed_freezing": {"start": 0.3, "settled": 10.0, "patience": 1, "profiles": 6, "probes": 4}},
+    {"governed_selective_backprop": {"start": 0.3}},
+    {"sam": {"rho": 0.3}},
+]
+
+
+def test_with_methods_that_decide_class_by_class(desk_of: Path, tmp_path: Path) -> None:
+    """What they had noted of the class before it trained is forgotten in the first step that is trained again."""
+    old = trained(tmp_path, desk_of, recipe_of("late", DECIDING, **TRAIN))
+    found = route(old, CLASS)
+    assert found.start == 5
+    assert same(delete(old, CLASS, route=found, to=tmp_path / "new"), never(old, CLASS, tmp_path / "never"))
 
 
 def test_a_deletion_from_a_run_that_a_deletion_made(new: Path, tmp_path: Path) -> None:
@@ -335,3 +355,35 @@ def test_interrupted_it_goes_on_where_it_was(old: Path, reference: Path, tmp_pat
         delete(old, CLASS, route=found, to=tmp_path / "deletions", on_progress=stop)
     assert same(delete(old, CLASS, route=found, to=tmp_path / "deletions", on_progress=stop), reference)
     assert seen[:3] == [6, 7, 9] and seen[-1] == 10
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def delete_and_die(old: Path, to: Path, where: int | str) -> None:
+    """With a checkpoint after every step that allows one. Killed after so many steps, or before the origin is there."""
+    run.FitOptions = partial(FitOptions, checkpoint_seconds=0.0)  # pyright: ignore[reportAttributeAccessIssue]
+    if where == "preparing":
+        deletion.write_origin = die
+
+    def watch(done: int, total: int) -> None:
+        if done == where:
+            die()
+
+    delete(old, CLASS, route=route(old, CLASS), to=to, on_progress=watch)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_the_same(old: Path, reference: Path, tmp_path: Path) -> None:
+    """While it takes over, and in two places of the training; the same command goes on each time."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["explorer.recipes.run", "tests.recipes.deletions"])
+    for where in ("preparing", 6, 9):
+        worker = processes.Process(target=delete_and_die, args=(old, tmp_path, where))
+        worker.start()
+        worker.join(120)
+        assert worker.exitcode == -signal.SIGKILL
+    new = delete(old, CLASS, route=route(old, CLASS), to=tmp_path)
+    assert same(new, reference)
+    assert records.read(records.ResultRecord, new / rundir.RESULT).resumed == 3
