@@ -65,7 +65,7 @@ class Bench:
     """The network, the data and the loss of one finished run, for models that have its tensors."""
 
     def __init__(self, run: Path, target: Target, *, data: Path | None = None) -> None:
-        """Raises `RunError` for a run that left no model, whose data are others here, or that trained on nothing else."""
+        """Raises `RunError` for a run that left no model, has other data here, or was trained on nothing else."""
         self._run, self._target = run, target
         self.record = records.read(RunRecord, run / rundir.RUN)
         self._recipe = recipe_of(self.record)
