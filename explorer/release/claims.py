@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from explorer import rundir
+from explorer.audit.contents import examine_contents
 from explorer.audit.vouched import read_basis, read_rules
 from explorer.entries.run import Genesis
 from explorer.errors import LedgerError, ProvenanceError
@@ -67,6 +68,8 @@ def claims(
     if rules is None:
         raise ProvenanceError(f"{run.run}: has no policy: which class trained what cannot be told")
     older = before(run, trust=trust, now=now)
+    for each in (run, *older):
+        _check_entries(each)
     policy = rules.routing.policy
     found = contributions(stretches(run, older), policy=policy)
     return ModelAttestation(
@@ -122,6 +125,16 @@ def layer_depths(names: tuple[str, ...]) -> tuple[LayerDepth, ...]:
     if lost:
         raise LedgerError(f"entry 0: layers: an adapter of a layer that is not there: {lost[0]}")
     return tuple(LayerDepth(name=name, depth=depths[name.partition(ADAPTER)[0]]) for name in names)
+
+
+def _check_entries(run: RunLedger) -> None:
+    """Raise `LedgerError` for entries that cannot stand where they do, and for any whose meaning is not known here."""
+    found = examine_contents(run.ledger)
+    if found.order is None:
+        raise LedgerError(f"{run.ledger.path}: {found.fault or 'its entries are not those of a run'}")
+    if found.order.unknown:
+        what = f"{found.order.unknown} entries of kinds or versions that are not known here"
+        raise LedgerError(f"{run.ledger.path}: {what}: what they did cannot be told")
 
 
 def _ledger(run: RunLedger) -> LedgerName:

@@ -35,12 +35,14 @@ class Contributions:
 def contributions(stretches: Sequence[Stretch], *, policy: RoutingPolicy) -> Contributions:
     """Count over all stretches of a run, the newest first.
 
-    Classes that it leaves out have no examples; that they trained nothing that was kept while they still had some is
-    held against the ledgers. Raises `LedgerError` where they did, and for a ledger that is damaged.
+    Classes that it leaves out have no examples. That they have no numbers since they are left out, and that before
+    they trained nothing that was kept, is held against the ledgers. Raises `LedgerError` where it is not so, and for a
+    ledger that is damaged.
     """
     newest = Presence(stretches[0].run)
     classes, layers = newest.run.genesis.classes, newest.run.genesis.layers
     absent = [newest.run.class_(path) for path in newest.absent.classes if path in classes]
+    _check_gone(stretches[0], absent)
     batches = np.zeros(len(classes), np.int64)
     steps, examples = np.zeros((2, len(classes), len(layers)), np.int64)
     for stretch in stretches:
@@ -79,6 +81,15 @@ def _trained(
     if covered != len(stretch.steps):
         raise LedgerError(f"{stretch.run.run}: {len(stretch.steps) - covered} steps without a table of weights")
     return steps, examples
+
+
+def _check_gone(stretch: Stretch, absent: list[int]) -> None:
+    """A class whose places were empty has left no numbers."""
+    for placed in stretch.run.read_steps(stretch.steps) if absent else ():
+        for index in absent:
+            if placed.entry.numbers[index] is not None:
+                path = stretch.run.genesis.classes[index]
+                raise LedgerError(f"{stretch.run.run}: entry {placed.index}: {path} is left out, and has numbers")
 
 
 def _check_absent(stretch: Stretch, moved: NDArray[np.int64], absent: list[int], policy: RoutingPolicy) -> None:

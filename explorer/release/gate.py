@@ -28,8 +28,9 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
     evaluated  a metric of the admitted observations, the mean of several observers' by their weights
     conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`)
 
-A rule holds for the models that a model goes on from too. Whatever the gate speaks of and the model does not know makes
-it fail: a branch, a layer, an authority.
+What trained what follows from what the ledger says of every step; that this agrees with the numbers, the policy and the
+tags is what `conforms` asks. A rule holds for the models that a model goes on from too. Whatever the gate speaks of and
+the model does not know makes it fail: a branch, a layer, an authority.
 """
 
 from pathlib import Path

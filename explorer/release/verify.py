@@ -192,6 +192,8 @@ def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None) -> Iterator[str]:
     if gate.ledger == "checkpoint":
         beside = "" if ledger is None else f", though --ledger {ledger} was given: the gate asks for the checkpoint"
         yield f"the ledger's entries{beside}: what trained what is the word of {by}"
+    elif not any(rule.conforms for rule in gate.rules):
+        yield "whether what the ledger says of a step agrees with its numbers: the rule {conforms: true} asks for that"
     yield "whether training was what the ledger records: explorer replay shows that"
     yield "whether a claim about deletability can still be kept: it speaks of the day of its signature"
     yield "observations that are not beside the model"

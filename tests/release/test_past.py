@@ -130,3 +130,11 @@ def test_steps_that_no_ledger_holds(pair: tuple[Path, Path]) -> None:
     sign_again(new, lambda _, entry: replace(entry, parents=()) if isinstance(entry, Genesis) else entry)
     with pytest.raises(LedgerError, match=rf"begins after ({FIRST}|{STEPS}) steps, and names no ledger that holds"):
         release(new)
+
+
+def test_a_class_that_is_left_out_and_has_numbers(tmp_path: Path) -> None:
+    """The recipe says that its places were empty, and the steps say otherwise."""
+    old = write_old(tmp_path / "runs", USUAL)
+    new = replayed(old, without=())
+    with pytest.raises(LedgerError, match=r"entry \d+: licensed/news is left out, and has numbers"):
+        release(new)

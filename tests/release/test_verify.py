@@ -13,8 +13,10 @@ import pytest
 
 from explorer import rundir
 from explorer.entries.run import Genesis
-from explorer.errors import ProvenanceError
+from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.cosign import cosign
+from explorer.ledger.log import Log
+from explorer.ledger.read import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import sign_envelope, write_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, ModelAttestation, open_model
@@ -29,7 +31,18 @@ from explorer.release.claims import claims, deletable_at_best
 from explorer.release.differences import differences
 from explorer.schema import from_json
 from tests import tensors_for_tests
-from tests.audit.governed_run import FAR, LAYERS, MIT, NEWS, STEPS, TRAINER, policy, sign_again, write_governed_run
+from tests.audit.governed_run import (
+    FAR,
+    LAYERS,
+    MIT,
+    NEWS,
+    STEPS,
+    TRAINER,
+    policy,
+    sign_again,
+    signer,
+    write_governed_run,
+)
 from tests.provenance.people import EXPIRES, NOW, RISK, YEAR_BEGINS, YEAR_ENDS, private, public
 from tests.provenance.tables import TAXONOMY
 from tests.release import released
@@ -224,6 +237,21 @@ def test_a_flipped_byte_of_the_ledger(model: Path) -> None:
     content = bytearray(bundle.read_bytes())
     content[len(content) // 2] ^= 1
     bundle.write_bytes(content)
+    assert not judged(model, FULL).passes
+
+
+def test_entries_that_nobody_knows_here(model: Path) -> None:
+    """Signed, in their place, and of a version that is not known: then nothing says what they did."""
+    directory = model.parent / rundir.LEDGER
+    leaves = [bytes(leaf) for leaf in LedgerDirectory(directory).entries()]
+    at = next(index for index, leaf in enumerate(leaves) if b'"kind":"profile"' in leaf)
+    leaves[at] = leaves[at].replace(b'"version":1', b'"version":2')
+    for name in ("checkpoint", "tile"):
+        (shutil.rmtree if (directory / name).is_dir() else Path.unlink)(directory / name)
+    with Log.create(directory, origin=signer(model.parent).name, signer=signer(model.parent)) as log:
+        log.append(leaves)
+    with pytest.raises(LedgerError, match="1 entries of kinds or versions that are not known here"):
+        release(model.parent)
     assert not judged(model, FULL).passes
 
 
