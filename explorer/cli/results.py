@@ -98,9 +98,9 @@ def report(
     if run is None:
         _report_sweep(runs, name, format, out, trust)
         return
-    from explorer.report.run_report import write_run_report
+    from explorer.report.run_report import page_of, write_run_report
 
-    path = out or run / f"report.{format}"
+    path = out or page_of(run, format=format.value)
     write_run_report(run, path, trust=trust, format=format.value)
     print(path)
 

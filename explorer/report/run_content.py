@@ -13,10 +13,15 @@ from explorer.audit.checking import check_sums
 from explorer.audit.conditions import Condition
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Decided, Vouchers, vouchers
+from explorer.audit.ledger_sums import is_confidential
+from explorer.audit.vouched import Rules
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
 from explorer.errors import ExplorerError, RunError
+from explorer.provenance.routing import confidential
 from explorer.provenance.trust import read_trust
+from explorer.recorded.blobs import Missing
+from explorer.recorded.keys import NoKeys
 from explorer.recorded.run_ledger import RunLedger
 from explorer.records import METRICS, RunRecord
 from explorer.report.run_classes import ClassLine, class_lines
@@ -69,6 +74,7 @@ class RunContent:
     conditions: tuple[Condition, ...]  # of a conforming pipeline
     sums: str  # how the shares were held against the ledger
     sums_agree: bool
+    confidential: str | None  # what the reader of a run with confidential classes has to know
     classes: tuple[ClassLine, ...]
     quarantined: int  # slots of batches, over all steps, that were never read
     vouchers: tuple[VoucherLine, ...]
@@ -97,7 +103,7 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     judged = conform(run, trust=believed, now=now)
     found, fault = _vouchers(run, trust)
     rules = found.rules if found else None
-    sums = check_sums(run, list(run.segments()))
+    sums, sealed = check_sums(run, list(run.segments())), is_confidential(run)
     lines = class_lines(
         run,
         recorded,
@@ -120,12 +126,13 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
         run=run.genesis.run,
         directory=run_directory,
         simulated=is_simulated(run.genesis.classes),
-        sentence=_sentence(lines, measured=bool(recorded.numbers.any())),
+        sentence=_sentence(lines, measured=bool(recorded.numbers.any()), closed=sealed and not opens(run)),
         facts=_facts(run, run_directory, opened),
         integrity=badge_words(opened.badge),
         conditions=judged.conditions,
         sums=str(sums),
         sums_agree=sums.agrees,
+        confidential=_confidential(run, rules) if sealed else None,
         classes=lines,
         quarantined=int(recorded.quarantined.sum()),
         vouchers=voucher_lines(found) if found else (),
@@ -170,13 +177,26 @@ def _decision(each: Decided) -> DecisionLine:
     )
 
 
-def _sentence(lines: tuple[ClassLine, ...], *, measured: bool) -> str:
+def opens(run: RunLedger) -> bool:
+    """Whether whoever reads has keys at all: then what is read holds numbers that are sealed for others."""
+    return not isinstance(run.keys, NoKeys)
+
+
+def _confidential(run: RunLedger, rules: Rules | None) -> str:
+    whose = ", ".join(sorted(confidential(rules.routing, run.genesis.classes))) if rules else "some classes"
+    if opens(run):
+        return f"This report holds numbers of {whose}, which are confidential: whoever has it has them."
+    return f"Numbers of {whose}, and those over several classes at once, are {Missing.SEALED}."
+
+
+def _sentence(lines: tuple[ClassLine, ...], *, measured: bool, closed: bool) -> str:
     """Who moved the layers most, and who was kept out."""
     moved = sorted((line for line in lines if line.share is not None), key=lambda line: -(line.share or 0))
     kept = [line.path for line in lines if line.first_admitted is None]
     words = "What moved this model was not measured"
     if measured:
-        words = "What moved this model was measured, and the sums are not beside the ledger"
+        where = f"is {Missing.SEALED}" if closed else "the sums are not beside the ledger"
+        words = f"What moved this model was measured, and {where}"
     if moved:
         named = [f"{line.path} {_rounded(line.share or 0)}" for line in moved[:MOST]]
         named += [f"{len(moved) - MOST} more"] if len(moved) > MOST else []

@@ -73,8 +73,9 @@ def _charts(content: RunContent) -> dict[str, Markup]:
     opened = content.opened
     charts: dict[str, alt.LayerChart] = {}
     if len(opened.recorded):
-        frame = ledger_heat.cells(shares(opened.ledger), opened.recorded)
-        charts["heat"] = ledger_heat.heat_map(frame, width=WIDTH - 200)
+        if not content.confidential or any(line.share is not None for line in content.classes):
+            frame = ledger_heat.cells(shares(opened.ledger), opened.recorded)
+            charts["heat"] = ledger_heat.heat_map(frame, width=WIDTH - 200)
         if opened.decisions:
             steps, phases = len(opened.recorded), opened.recorded.phases
             charts["time"] = ledger_timeline.timeline(opened.decisions, phases=phases, steps=steps, width=WIDTH - 100)

@@ -24,6 +24,7 @@ def as_json(content: RunContent) -> str:
             "sums_agree": content.sums_agree,
             "conditions": [{**asdict(each), "holds": each.holds} for each in content.conditions],
         },
+        "confidential": content.confidential,
         "classes": [asdict(line) for line in content.classes],
         "quarantined_slots": content.quarantined,
         "vouchers": [asdict(line) for line in content.vouchers],

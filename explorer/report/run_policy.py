@@ -8,7 +8,7 @@ import numpy as np
 
 from explorer.audit.history import Vouchers
 from explorer.provenance.intervals import exact
-from explorer.provenance.words import QUARANTINE, region_words, rule_words
+from explorer.provenance.words import QUARANTINE, confidential_words, region_words, rule_words
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.tables import InForce, tables
 from explorer.report.run_references import Reference
@@ -42,6 +42,7 @@ class PolicyWords:
     quarantine: str
     rules: tuple[str, ...]
     regions: tuple[str, ...]
+    confidential: str | None  # whose numbers are encrypted
     phases: tuple[PhaseTable, ...]
 
 
@@ -55,6 +56,7 @@ def policy_words(run: RunLedger, found: Vouchers) -> PolicyWords | None:
         quarantine=QUARANTINE[policy.quarantine],
         rules=tuple(map(rule_words, policy.rules)),
         regions=tuple(f"{region.name}: {region_words(region)}" for region in policy.sealed),
+        confidential=confidential_words(policy.confidential) if policy.confidential else None,
         phases=tuple(_phase(run, table) for table in tables(run)),
     )
 

@@ -11,12 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from explorer import rundir
+from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import StoreError, unknown
-from explorer.report.run_content import RunContent, gather
+from explorer.recorded.run_ledger import RunLedger
+from explorer.report.run_content import RunContent, gather, opens
 from explorer.report.run_html import as_html
 from explorer.report.run_json import as_json
 
 FORMATS: dict[str, Callable[[RunContent], str]] = {"html": as_html, "json": as_json}
+
+
+def page_of(run_directory: Path, *, format: str = "html") -> Path:
+    """Where a report goes unless somebody says otherwise: into the run's directory; into `private` where it holds
+    numbers that are sealed there. Raises `ExplorerError` where the ledger cannot be read."""
+    run = RunLedger(run_directory)
+    private = is_confidential(run) and opens(run)
+    return run_directory / (rundir.PRIVATE if private else "") / f"report.{format}"
 
 
 def write_run_report(run_directory: Path, page: Path, *, trust: Path | None = None, format: str = "html") -> None:

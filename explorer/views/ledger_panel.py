@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
+import numpy as np
 from markupsafe import Markup
 
 from explorer.audit.history import directions
+from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.shares import shares
 from explorer.errors import ExplorerError
+from explorer.recorded.blobs import Missing
 from explorer.views import ledger_depth, ledger_direction, ledger_heat, ledger_timeline, text
 from explorer.views.explore import runs_directory
 from explorer.views.fit import Fit, empty_chart
@@ -114,8 +117,11 @@ class Ledger(widgets.VBox):
         steps, (layer, class_) = self._controls.steps, self._controls.cell
 
         def draw() -> Any:
-            frame = ledger_heat.cells(shares(opened.ledger, steps), opened.recorded)
-            self._heat.remark(_left_out(len(opened.layers), len(ledger_heat.shown_layers(frame))))
+            found = shares(opened.ledger, steps)
+            frame = ledger_heat.cells(found, opened.recorded)
+            closed = is_confidential(opened.ledger) and np.isnan(found.share[found.steps > 0]).all()
+            left_out = _left_out(len(opened.layers), len(ledger_heat.shown_layers(frame)))
+            self._heat.remark(f"The shares are {Missing.SEALED}. {left_out}" if closed else left_out)
             return ledger_heat.heat_map(frame, chosen={"row": layer, "column": class_})
 
         self._heat.draw(draw)

@@ -1,5 +1,6 @@
 """The ledger's notebook without a browser: what is shown for a run, for none, and for one that was tampered with."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_numbers_that_are_erased_leave_the_entries(governed_copy: Path) -> None:
     lines, total = entry_lines(run, read_all_steps(run), layer="norm", class_="open/mit", steps=range(4))
     assert total == 4
     assert {(line.norm, line.commitment) for line in lines} == {(None, "not opened: the numbers are not here")}
+
+
+def test_what_is_sealed_is_said(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, sample=Sample(confidential=("open/mit",)))
+    assert "The shares are sealed" not in texts(ledger(tmp_path))
+    shutil.rmtree(run / rundir.PRIVATE)
+    assert "The shares are sealed: needs a grant." in texts(ledger(tmp_path))
+    opened = RunLedger(run)
+    lines, _ = entry_lines(opened, read_all_steps(opened), layer="norm", class_="open/mit", steps=range(4))
+    assert {(line.norm, line.commitment) for line in lines} == {(None, "not opened: the numbers are sealed")}
 
 
 def test_a_tampered_ledger_is_called_broken_whoever_is_trusted(governed_copy: Path) -> None:
