@@ -23,14 +23,18 @@ WEIGHTS = "model.safetensors"
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
     """What stands in the way, in words; empty: nothing that can be seen from here."""
     run, found = presence.run, [*_unfinished(presence), *_before(presence, reached)]
-    if level == "G2":
-        model = run.run / rundir.MODEL / WEIGHTS
-        return (*found, *([] if model.exists() else [f"{model}: missing: there is no model to drop a region from"]))
     try:
         read_record(run)
+        private = Path(source_of(run.run).private)
+        if not (private / TRAINER).exists():
+            found.append(f"{private / TRAINER}: missing: nobody can sign the new ledger")
+        if level == "G3":
+            found += _erased(presence, reached, read_salts(private / SALTS))
+        elif not (model := run.run / rundir.MODEL / WEIGHTS).exists():
+            found.append(f"{model}: missing: there is no model to drop a region from")
     except ExplorerError as error:
-        return (*found, str(error))
-    return (*found, *_private(presence, reached))
+        found.append(str(error))
+    return tuple(found)
 
 
 def _unfinished(presence: Presence) -> list[str]:
@@ -49,16 +53,6 @@ def _before(presence: Presence, reached: Reach) -> list[str]:
     admitted = {path for each in parents for path, weight in each.admitted.items() if read_float(weight) > 0}
     known = sorted(path for path in admitted if any(covers(path, own) or covers(own, path) for own in mine))
     return [f"the model that the run began with was trained on {path}: delete it there first" for path in known]
-
-
-def _private(presence: Presence, reached: Reach) -> list[str]:
-    """The key that signs the new ledger, and the salts that the remaining examples are checked with."""
-    try:
-        private = Path(source_of(presence.run.run).private)
-        found = [f"{private / TRAINER}: missing: nobody signs the new ledger"] * (not (private / TRAINER).exists())
-        return [*found, *_erased(presence, reached, read_salts(private / SALTS))]
-    except ExplorerError as error:
-        return [str(error)]
 
 
 def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:

@@ -20,6 +20,7 @@ from explorer.recorded.target import Target, resolve
 from explorer.records import PhaseProfile, RunRecord, Timings
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
 from tests.builders import change_result, write_profile
+from tests.deletion.deleted_runs import SEALED, write_old
 from tests.governed_sample import CLASSES, STEPS
 from tests.governed_sample import write_governed_run as write_sample
 
@@ -157,29 +158,34 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     assert any("a loop of somebody's own" in each for each in of_class(run, MIT).obstacles)
 
 
-def test_without_its_model_there_is_nothing_to_drop_from(tmp_path: Path) -> None:
-    run = write_sample(tmp_path)
-    assert (of_class(run, CLASSES[3]).obstacles, of_class(run, CLASSES[3]).level) == ((), "G2")
+def test_without_its_model_or_its_signer_nothing_is_dropped(tmp_path: Path) -> None:
+    run = write_old(tmp_path, SEALED)
+    key = run.parent / "trainer.pem"
+    (said,) = of_class(run, NEWS).obstacles
+    assert said == f"{key}: missing: nobody can sign the new ledger"
+    key.touch()
+    assert (of_class(run, NEWS).obstacles, of_class(run, NEWS).level) == ((), "G2")
     (run / rundir.MODEL / "model.safetensors").unlink()
-    (said,) = of_class(run, CLASSES[3]).obstacles
+    (said,) = of_class(run, NEWS).obstacles
     assert said.endswith("missing: there is no model to drop a region from")
 
 
 def test_what_the_model_before_it_learned_is_deleted_there_first(tmp_path: Path) -> None:
-    run = write_sample(tmp_path)
+    run = write_old(tmp_path, SEALED)
+    (run.parent / "trainer.pem").touch()
     state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
 
     def child(weight: float) -> None:
-        admitted = {"personal": write_float(weight)}
+        admitted = {"licensed": write_float(weight)}
         parent = Parent(kind="model", ledger=state, model="1" * 64, attestation="2" * 64, admitted=admitted)
         sign_again(run, lambda _, e: replace(e, parents=(parent,)) if isinstance(e, Genesis) else e)
 
     child(0.5)
-    assert of_class(run, CLASSES[3]).obstacles == (
-        "the model that the run began with was trained on personal: delete it there first",
+    assert of_class(run, NEWS).obstacles == (
+        "the model that the run began with was trained on licensed: delete it there first",
     )
     child(0.0)
-    assert of_class(run, CLASSES[3]).obstacles == ()
+    assert of_class(run, NEWS).obstacles == ()
 
 
 def test_records_of_a_sealed_class_take_a_replay(tmp_path: Path) -> None:

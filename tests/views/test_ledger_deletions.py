@@ -25,9 +25,9 @@ def test_every_class_has_a_row(governed: Path) -> None:
 def test_what_is_in_the_way_is_said_and_escaped(governed_copy: Path) -> None:
     aside = governed_copy.with_name("<b>run")
     governed_copy.rename(aside)
-    (aside / rundir.MODEL / "model.safetensors").unlink()
+    (aside / rundir.RUN).unlink()
     found = deletions_table(RunLedger(aside))
-    assert "Not possible here and now: " in found and "there is no model to drop a region from" in found
+    assert "Not possible here and now: " in found and "a loop of somebody&#39;s own" in found
     assert "<b>run" not in found and "&lt;b&gt;run" in found
 
 

@@ -1,0 +1,138 @@
+"""The plan of a deletion: money beside time, and what no deletion of this run reaches, named."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.deletion.plan import LEVELS, Plan, plan
+from explorer.entries.fields import LedgerState, write_float
+from explorer.entries.project import Observation
+from explorer.entries.run import Genesis, Parent
+from explorer.errors import LedgerError
+from explorer.ledger.read import LedgerDirectory
+from explorer.project import Project
+from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, NotReached
+from explorer.provenance.policy import Rule
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import resolve
+from explorer.records import RunRecord
+from explorer.schema import from_json, to_json
+from tests.audit.governed_run import MIT, NEWS, OPEN, sign_again, write_governed_run
+from tests.builders import write_profile
+from tests.deletion.deleted_runs import SEALED, write_old
+from tests.provenance.people import private
+
+TRAINER = "example.com/trainer"
+
+
+def planned(run: Path, path: str) -> Plan:
+    ledger = RunLedger(run)
+    return plan(ledger, resolve(ledger, class_=path))
+
+
+def named(found: Plan) -> Mapping[str, str]:
+    return {each.what: each.detail for each in found.beyond}
+
+
+def of_dataset(run: Path, name: str, **changes: object) -> None:
+    """Let the run be one on that dataset, and its genesis name it so."""
+    record = records.read(RunRecord, run / rundir.RUN)
+    record = replace(record, dataset=name, **changes)
+    records.write(run / rundir.RUN, record)
+    sign_again(run, lambda _, e: replace(e, recipe=digest(record.identity)) if isinstance(e, Genesis) else e)
+
+
+def test_money_is_time_at_the_price_of_the_hardware(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    of_dataset(run, "digits")
+    assert planned(run, MIT).cost is None  # nobody named a price for it
+    header = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source"
+    (tmp_path / "prices.csv").write_text(f"{header}\nown,box,,on demand,EPYC 7B13,1,36,,,us\n")
+    unknown = planned(run, MIT).cost
+    assert unknown is not None and (unknown.usd, unknown.low, unknown.high) == (None, None, None)
+    write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=10.0)
+    found = planned(run, MIT)
+    cost, time = found.cost, found.forecast.time
+    assert cost is not None and time.seconds and time.low and time.high
+    assert (cost.usd, cost.low, cost.high) == pytest.approx((time.seconds / 100, time.low / 100, time.high / 100))
+
+
+def test_what_no_deletion_reaches_is_always_said_in_the_words_of_certificates(tmp_path: Path) -> None:
+    for run, path in ((write_governed_run(tmp_path / "a"), MIT), (write_old(tmp_path / "b", SEALED), NEWS)):
+        found = planned(run, path)
+        assert {*ALWAYS} <= {*named(found)} <= {*UNREACHED}
+        for each in found.beyond:
+            assert from_json(NotReached, to_json(each), where="plan", error=LedgerError) == each
+
+
+@pytest.mark.parametrize(
+    ("dataset", "normalised", "tokenised"),
+    [
+        ("digits", "all training images of digits", None),
+        ("source", None, None),
+        ("own", "not known here", "not known here"),
+    ],
+)
+def test_what_was_fitted_on_examples(
+    tmp_path: Path, dataset: str, normalised: str | None, tokenised: str | None
+) -> None:
+    run = write_governed_run(tmp_path)
+    of_dataset(run, dataset)
+    found = named(planned(run, MIT))
+    for what, expected in (("normalisation", normalised), ("tokeniser", tokenised)):
+        assert (expected is None) == (what not in found)
+        assert expected is None or expected in found[what]
+
+
+def test_what_was_chosen_and_measured(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    of_dataset(run, "digits", tuning="lr over 5 values")
+    found = named(planned(run, MIT))
+    assert "lr over 5 values" in found["hyper-parameters"] and "1 runs stand in digits" in found["hyper-parameters"]
+    assert "metrics.jsonl, result.json, contributions, entropy" in found["measurements"]
+    (tmp_path / "explorer.duckdb").touch()
+    assert "rows of explorer.duckdb" in named(planned(run, MIT))["measurements"]
+
+
+def test_a_loop_of_somebody_s_own(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    (run / rundir.RUN).unlink()
+    found = planned(run, MIT)
+    assert found.cost is None and found.forecast.level is None
+    assert named(found)["hyper-parameters"] == "how the loop's own settings were chosen is on no record"
+
+
+def test_regions_that_stay_are_an_architecture_for_the_target(tmp_path: Path) -> None:
+    shared = replace(SEALED, rules=(Rule(classes=("*",), weight=1.0),))
+    assert "architecture" not in named(planned(write_old(tmp_path / "a", SEALED), NEWS))
+    found = planned(write_old(tmp_path / "b", shared), NEWS)
+    assert found.forecast.route.level == "G3"
+    assert named(found)["architecture"] == "the sealed regions news stay in the model, without it"
+
+
+def test_models_that_were_trained_further(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    assert "descendants" not in named(planned(run, MIT))
+    head = LedgerDirectory(run / rundir.LEDGER).checkpoint()
+    state = LedgerState(origin=head.origin, size=head.size, root=head.root.hex())
+    child = write_old(tmp_path, SEALED)
+    parent = Parent(kind="model", ledger=state, model="1" * 64, attestation="2" * 64, admitted={OPEN: write_float(1.0)})
+    sign_again(child, lambda _, e: replace(e, parents=(parent,)) if isinstance(e, Genesis) else e)
+    assert named(planned(run, MIT))["descendants"] == f"runs here: {child.name}"
+    told = Observation(
+        ledger=state, model="1" * 64, role="fine-tuner", admitted={}, statement="3" * 64, blobs={}
+    )  # fmt: skip
+    with Project.open(tmp_path, key=private(TRAINER), name=TRAINER) as project:
+        project.append(told)
+        project.append(replace(told, role="evaluator"))
+    assert named(planned(run, MIT))["descendants"].endswith("1 fine-tunings that the project's ledger tells of")
+
+
+def test_the_word_deleted_is_used_from_g2_up() -> None:
+    said = {name: "deleted" in words for name, words in LEVELS.items()}
+    assert said == {"G0": False, "G1": False, "G2": True, "G3": True}
+    assert "empirical" in LEVELS["G1"] and "never proved" in LEVELS["G1"]
