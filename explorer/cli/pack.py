@@ -60,11 +60,11 @@ def pack(
     believed = read_trust(place)
     provide_passphrase(Path(source_of(run).private) / TRAINER)
     name, key = trainer_key(run, trust=believed, now=now)
-    with ExitStack() as stack:
+    report = _report(run, place, now) if found.steps > found.begins else None
+    with ExitStack() as stack:  # others wait for the project's ledger
         project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
         recorded = project.entries() if project else ()
         granted = read_grants(found, grant or (), trust=believed, now=now, project=recorded)
-        report = _report(run, place, now) if found.steps > found.begins else None
         made = make_pack(found, grants=granted, report=report, key=key, trust=believed, now=now)
         for access in accesses(found, made, granted):
             assert project is not None

@@ -641,13 +641,14 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
     findings.count("entries, in canonical form and in an order that can be", note.size)
     findings.count("tiles of the tree, rebuilt from the entries", len(tiles(run.leaves)))
     for name, other in witnesses.items():
-        if trust is not None and not other.signatures(trust):
-            findings.unchecked.append(f"{name}: cosigned by nobody in the trust file, and so it vouches for nothing")
-            continue
-        expect(other.origin == note.origin, f"{name}: of another log, {other.origin!r:.80}")
-        expect(other.size <= note.size, f"{name}: rolled back: its witness saw {other.size} entries, not {note.size}")
-        expect(root(run.leaves[: other.size]) == other.root, f"{name}: what this witness saw was rewritten since")
-        findings.count("notes of witnesses, which the tree extends")
+        with findings.looking_at(name):
+            if trust is not None and not other.signatures(trust):
+                findings.unchecked.append(f"{name}: cosigned by nobody in the trust file: it vouches for nothing")
+                continue
+            expect(other.origin == note.origin, f"of another log, {other.origin!r:.80}")
+            expect(other.size <= note.size, f"rolled back: its witness saw {other.size} entries, not {note.size}")
+            expect(root(run.leaves[: other.size]) == other.root, "what this witness saw was rewritten since")
+            findings.count("notes of witnesses, which the tree extends")
     with findings.looking_at(""):
         check_blobs(files, run, findings)
     if trust is not None:
