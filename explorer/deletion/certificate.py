@@ -58,11 +58,14 @@ def certify(
     answered; `not_reached` is what the signer knows that the deletion did not reach, beside what none reaches. Where
     single records were deleted, their list is left in the new run's private directory: it opens the commitment to it.
 
-    Raises `RunError` for a run that no deletion made, and `ProvenanceError` with the claim that does not hold.
+    Raises `RunError` for a run that no deletion made, and for an old one of which more than the ledger is gone: what is
+    to be destroyed is listed from its directory. Raises `ProvenanceError` with the claim that does not hold.
     """
     origin = read_origin(new)
     if origin is None:
         raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
+    if not (old / rundir.GOVERNANCE).is_dir():
+        raise RunError(f"{old}: not the old run's own directory: there is no {rundir.GOVERNANCE!r} in it")
     runs = [open_whole(place, papers=new, trust=trust, now=now) for place in (old, new)]
     listed = keep_list(new, origin.target.records) if origin.target.records else None
     model = ModelFile(new / rundir.MODEL / MODEL).sha256

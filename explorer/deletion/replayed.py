@@ -87,7 +87,7 @@ CLAIMS = (
     Claim("influence", "by the old ledger the target could have moved nothing before the certified step", influence),
     Claim("start", "the new run goes on from the old one's recorded state, at or before that step", start),
     Claim("batches", "every step that both ledgers have on record had one batch, slot by slot", batches),
-    Claim("absent", "the new ledger has no numbers of a class that was deleted", absent),
+    Claim("absent", "the new ledger has no numbers of a class whose examples were all deleted", absent),
 )
 
 

@@ -72,9 +72,7 @@ def nothing_trained(case: Case) -> str | None:
 
 
 CLAIMS = (
-    Claim(
-        "isolated", "by the old ledger the target moved, and shared, nothing beside its own sealed regions", isolated
-    ),
+    Claim("isolated", "by the old ledger the target moved its own sealed regions alone, and decided nothing", isolated),
     Claim("dropped", "what was dropped is what these regions hold, all of it", dropped),
     Claim("kept", "every other parameter, buffer and optimiser state is bit for bit the old one", kept),
     Claim(

@@ -1,5 +1,6 @@
 """A certificate says what both ledgers show: whatever in it is changed, and signed again, does not hold."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,12 @@ def test_every_field_of_the_record_was_changed_above(made: Deletion) -> None:
 def test_a_run_of_its_own_is_no_deletion(made: Deletion) -> None:
     with pytest.raises(RunError, match="made by no deletion"):
         certify(made.new, made.old, keys=[private(TRAINER)], trust=TRUST, now=NOW, expires=EXPIRES)
+
+
+def test_what_is_to_be_destroyed_is_listed_where_it_is(made: Deletion, tmp_path: Path) -> None:
+    shutil.copytree(made.old / rundir.LEDGER, tmp_path / rundir.LEDGER)
+    with pytest.raises(RunError, match="not the old run's own directory"):
+        certified(tmp_path, made.new)
 
 
 def test_what_would_be_refused_is_never_signed(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""What is to be destroyed: everything of the old run that the target is in, and nothing that it is not in."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from explorer import rundir
+from explorer.deletion.artefacts import artefacts
+from explorer.ledger.blobs import blob_path
+from explorer.provenance.deletion_claims import Artefact
+from explorer.recorded.reach import reach
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import Target
+from tests.audit.governed_run import NEWS, USUAL
+from tests.deletion import deleted_runs
+
+KEPT = tuple(f"{rundir.KEPT}/step-0000000{step}.{end}" for step in (5, 6) for end in ("json", "safetensors"))
+STRANGE = f"{rundir.CHECKPOINT}/step-strange.json"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A run with all that a directory can hold; its class comes in step 5."""
+    run = deleted_runs.write_old(tmp_path, USUAL)
+    for name in (*KEPT, STRANGE, "notebook.ipynb", "report.html"):
+        rundir.write_bytes(run / name, name.encode())
+    return run
+
+
+def listed(old: Path, target: Target = deleted_runs.TARGET) -> list[Artefact]:
+    run = RunLedger(old)
+    return list(artefacts(run, reach(run, target)))
+
+
+def paths(found: list[Artefact], what: str) -> list[str]:
+    return [each.path for each in found if each.what == what]
+
+
+def test_all_that_the_class_is_in(old: Path) -> None:
+    found = listed(old)
+    assert paths(found, "model") == ["model/model.safetensors"]
+    assert paths(found, "checkpoint") == [STRANGE, *KEPT[2:]]  # the state before its first step may stay
+    assert [(each.part, each.sha256) for each in found if each.what == "secret"] == [(NEWS, None), ("*", None)]
+    assert paths(found, "notebook") == ["notebook.ipynb"]
+    assert paths(found, "measurements") == ["metrics.jsonl", "report.html"]
+    assert len(paths(found, "spool")) == 3
+    for each in found:
+        if each.sha256 is not None:
+            assert hashlib.sha256((old / each.path).read_bytes()).hexdigest() == each.sha256
+
+
+def test_numbers_are_those_that_the_ledger_names_for_the_class(old: Path) -> None:
+    run = RunLedger(old)
+    mine, others = set[str](), set[str]()
+    for segment in run.segments():
+        names = segment.state.entry.blobs
+        for name, blob in names.items():
+            of_target = name.endswith(f"/{NEWS}") or (name == "joint" and f"numbers/{NEWS}" in names)
+            (mine if of_target else others).add(f"{rundir.LEDGER}/{blob_path(blob.sha256)}")
+    assert {*paths(listed(old), "numbers")} == mine
+    assert mine and others
+
+
+def test_numbers_of_a_class_that_others_are_left_in_stay(old: Path) -> None:
+    found = listed(old, Target(records=(5,)))
+    assert paths(found, "numbers") == paths(found, "secret") == []
+    assert paths(found, "model") == ["model/model.safetensors"]
+
+
+def test_links_are_not_followed(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.ipynb").write_text("{}")
+    (old / "other.ipynb").symlink_to(tmp_path / "elsewhere.ipynb")
+    assert paths(listed(old), "notebook") == ["notebook.ipynb"]
