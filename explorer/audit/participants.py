@@ -19,6 +19,7 @@ from explorer.errors import LedgerError
 from explorer.provenance.absent import Absent
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags_parquet import TagFile
+from explorer.recorded.blobs import Missing
 from explorer.recorded.counterfactual import ROUTING, left_out
 from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger, Segment
@@ -46,7 +47,7 @@ def participants(
     tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
     absent = _absent(run, tags)
-    in_force, chosen = tables(run), _chosen(run, steps)
+    in_force, (chosen, sealed) = tables(run), _chosen(run, steps)
     found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
     for segment in run.segments(steps):
         numbers = read_numbers(run, segment)
@@ -68,7 +69,10 @@ def participants(
                         raise LedgerError(f"entry {placed.index}: more losses than examples to choose from")
                     found[index].append(here[places])
     sources = _sources(run.run / rundir.GOVERNANCE / TABLE, {row for each in found.values() for r in each for row in r})
-    return tuple(_summed(run.genesis.classes[index], each, sources) for index, each in found.items())
+    return tuple(
+        _sealed(run.genesis.classes[index]) if index in sealed else _summed(run.genesis.classes[index], each, sources)
+        for index, each in found.items()
+    )
 
 
 def _absent(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
@@ -81,8 +85,9 @@ def _absent(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
     return absent.examples(tags, count=len(class_of_rows(run, tags)))
 
 
-def _chosen(run: RunLedger, steps: range) -> dict[tuple[int, int], NDArray[np.int64]]:
-    """The places among a class's examples of a step that a decision chose to train, where one did, by step and class.
+def _chosen(run: RunLedger, steps: range) -> tuple[dict[tuple[int, int], NDArray[np.int64]], set[int]]:
+    """The places among a class's examples of a step that a decision chose to train, where one did, by step and class;
+    and the classes of which that does not open.
 
     The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
     """
@@ -91,14 +96,22 @@ def _chosen(run: RunLedger, steps: range) -> dict[tuple[int, int], NDArray[np.in
     first = outline.steps[steps.start - 1] if steps.start else 0
     indices = [each for each in outline.decisions if first < each < last and each not in outline.superseded]
     found: dict[tuple[int, int], NDArray[np.int64]] = {}
+    sealed: set[int] = set()
     for placed in run.read(indices, Decision):
         decision = placed.entry
         for path in decision.subjects if decision.action == "selection" else ():
-            content = run.blob(placed, f"evidence/{path}", max_bytes=MAX_LOSSES)
-            if content is None:
+            content = run.find(placed, f"evidence/{path}", max_bytes=MAX_LOSSES)
+            if content is Missing.SEALED:
+                sealed.add(run.class_(path))
+            elif isinstance(content, Missing):
                 raise LedgerError(f"entry {placed.index}: which examples of {path} were chosen is not here any more")
-            found[decision.step, run.class_(path)] = _hardest(decision, content, f"entry {placed.index}")
-    return found
+            else:
+                found[decision.step, run.class_(path)] = _hardest(decision, content, f"entry {placed.index}")
+    return found, sealed
+
+
+def _sealed(path: str) -> Participants:
+    return Participants(class_=path, steps=0, slots=0, examples=(), sources={}, sealed=True)
 
 
 def _hardest(decision: Decision, content: bytes, where: str) -> NDArray[np.int64]:

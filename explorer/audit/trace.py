@@ -48,6 +48,7 @@ class Participants:
     slots: int  # how often any did
     examples: tuple[int, ...]  # their rows in the tag table, ascending
     sources: dict[str, int]  # where they came from, as the tag table says: how many of them, the most first
+    sealed: bool = False  # which of its examples were chosen is confidential and does not open: nothing is listed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

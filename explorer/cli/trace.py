@@ -142,6 +142,9 @@ def _lines(answer: "Trace", *, verified: bool | None) -> list[str]:
     if answer.participants is None:
         lines.append("examples: not listed for so many steps; name some with --steps A:B")
     for each in answer.participants or ():
+        if each.sealed:
+            lines.append(f"{each.class_}: which of its examples were chosen is sealed, and needs a grant")
+            continue
         some = ", ".join(map(str, each.examples[:SHOWN]))
         more = ", ..." if len(each.examples) > SHOWN else ""
         lines.append(f"{each.class_}: {len(each.examples)} examples in {each.steps} steps: {some or 'none'}{more}")

@@ -22,7 +22,7 @@ from explorer.provenance.routing import bind
 from explorer.provenance.salts import new_salts, write_salts
 from explorer.recorded.keys import JOINT
 from explorer.recorded.run_ledger import RunLedger
-from tests.audit.governed_run import CLASSES, MIT, NEWS, STEPS, USUAL, sign_again, trust, with_blob
+from tests.audit.governed_run import CLASSES, MIT, NEWS, STEPS, USUAL, counts_of, rows_of, sign_again, trust, with_blob
 from tests.audit.governed_run import write_governed_run as write
 from tests.provenance.people import NOW
 from tests.provenance.tables import TAXONOMY
@@ -152,6 +152,23 @@ def test_others_see_what_the_open_classes_made_by_themselves(sealed: Path, outsi
     routing = bind(POLICY, TAXONOMY, where="policy")
     with pytest.raises(LedgerError, match="sealed: needs a grant"):
         simulate(ledger, routing, range(STEPS), recorded=routing, planned=STEPS)
+
+
+def test_which_examples_were_chosen_stays_sealed(tmp_path: Path) -> None:
+    """The losses that a choice was made by are evidence of their class; of the other classes all is known."""
+    step = next(step for step in range(STEPS) if counts_of(rows_of(step))[0][CLASSES.index(MIT)] > 2)
+    losses = np.arange(counts_of(rows_of(step))[0][CLASSES.index(MIT)], dtype=np.float32)
+    run = write(tmp_path, policy=replace(USUAL, confidential=(MIT,)), losses={step: losses})
+
+    def found() -> dict[str, tuple[int, bool]]:
+        ledger = RunLedger(run)
+        answer = with_examples(ledger, trace(ledger, steps=range(step, step + 1)))
+        return {each.class_: (len(each.examples), each.sealed) for each in answer.participants or ()}
+
+    mine = found()
+    shutil.rmtree(run / rundir.PRIVATE)
+    assert not mine[MIT][1] and mine[MIT][0] == -(-len(losses) // 2)
+    assert found() == mine | {MIT: (0, True)}
 
 
 def test_what_a_check_of_sums_has_left_to_compare_is_compared(copy: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_forged_ledger_is_not_verified(copy: Path) -> None:
         (("--class", "mit"), "unknown class 'mit'"),
         (("--layer", "head", "--steps", "3"), "--steps: found '3', expected A:B"),
         (("--layer", "head", "--steps", "-1:3"), "expected A:B"),
-        (("--layer", "head", "--steps", "3:99"), "12 were done"),
+        (("--layer", "head", "--steps", "3:99"), "on record are 0:12"),
     ],
 )
 def test_what_cannot_be_traced(place: Path, arguments: tuple[str, ...], message: str) -> None:
