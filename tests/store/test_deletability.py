@@ -116,6 +116,7 @@ def test_a_policy_that_is_not_the_run_s_is_told(tmp_path: Path) -> None:
     assert "policy.json" in problem.reason
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_are_read_in_no_time(tmp_path: Path) -> None:
     run = RunLedger(write_governed_run(tmp_path, steps=1_000, every=100))
     best = min(_seconds(run) for _ in range(5))
