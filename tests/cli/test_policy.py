@@ -64,6 +64,19 @@ def test_check_shows_regions_conditions_and_attenuation() -> None:
     ]
 
 
+def test_check_says_whose_numbers_are_confidential(tmp_path: Path) -> None:
+    draft = tmp_path / "p.yaml"
+    text = HALF.read_text()
+    for branches, words in (("[personal]", "the numbers of personal are"), ('["*"]', "the numbers of every class are")):
+        draft.write_text(f"{text}confidential: {branches}\n")
+        lines = explorer("policy", "check", draft, *TREE).stdout.splitlines()
+        assert f"confidential: {words} encrypted, and with them those over several classes at once" in lines
+    assert told(draft, *TREE)["confidential"] == ["*"] and told(HALF, *TREE)["confidential"] == []
+    assert not any(
+        line.startswith("confidential") for line in explorer("policy", "check", HALF, *TREE).stdout.splitlines()
+    )
+
+
 def test_a_phase_that_repeats_another_says_so(tmp_path: Path) -> None:
     same = HALF.read_text().replace("progress: [0, 0.3334], weight: 0", "progress: [0, 0.3334], weight: 1")
     (tmp_path / "same.yaml").write_text(same.replace("{classes: [open], ", "{classes: [open/permissive/mit], "))
