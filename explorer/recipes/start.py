@@ -11,8 +11,9 @@ here that it lies in. A weight says how far whoever trains on answers for the cl
 entry, and consumers of the new model decide by it. It scales nothing: what was learned cannot be let in by halves. 0 is
 for classes that are not in what is taken over: those that only trained sealed regions which this run does not have.
 
-The run keeps the model, its card and its attestation below `governance/parents/`, named by the attestation's digest, so
-that it can be resumed, repeated and audited without the place where they came from.
+The run keeps the model, its card and its attestation below `governance/parents/`, named by the attestation's digest,
+and the attestations of the models before it. So it can be resumed, repeated and audited without the place where they
+came from.
 """
 
 import logging
@@ -34,20 +35,21 @@ from explorer.errors import RecipeError, RunError, unknown
 from explorer.governance.documents import Documents
 from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.branches import covers
+from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.intervals import Share
 from explorer.provenance.model_attestation import Attested, ClassClaim
 from explorer.provenance.sealed import SealedRegion, region_of
-from explorer.provenance.trust import parse_trust
+from explorer.provenance.trust import Trust, parse_trust
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
 from explorer.recorded.attested import ModelPlace, read_attested
+from explorer.recorded.lineage import PARENTS, ancestors, beside, kept_beside
 from explorer.recorded.model_file import ModelCard, read_card
 from explorer.recorded.tensors import owner_of
 from explorer.records import RunRecord
 from explorer.schema import from_json, record, to_json
 
 KEY = "start"  # in a run's identity
-PARENTS = "parents"  # below `governance/`
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,7 @@ def start_of(
     class that is not let in, or is let in and is not there.
     """
     found, card = _believed(place, documents), read_card(place.card)
+    ancestors(found.value, beside(place.attestation), trust=_trust(documents))
     left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
     ledger = found.value.ledger
     return Start(
@@ -122,10 +125,16 @@ def kept_in(documents: Documents, start: Start) -> ModelPlace:
 
 
 def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
-    """Copy the model into the run's directory, its attestation last. Raises `RunError` if the disk refuses."""
+    """Copy the model into the run's directory, the attestations of the models before it, and its own last.
+
+    Raises `RunError` if the disk refuses.
+    """
     to = run / rundir.GOVERNANCE / PARENTS / start.attestation
     if to.with_suffix(".json").exists():
         return
+    for path in kept_beside(place.attestation):
+        content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=RunError)
+        rundir.write_bytes(to.with_name(path.name), content)
     for source, suffix in ((place.model, ".safetensors"), (place.card, ".card.json"), (place.attestation, ".json")):
         target = to.with_suffix(suffix)
         temporary = target.with_name(f".{target.name}.tmp")
@@ -189,8 +198,11 @@ def check_fit(card: ModelCard, recipe: Recipe, dataset: Dataset, *, where: str) 
 
 
 def _believed(place: ModelPlace, documents: Documents) -> Attested:
-    trust = parse_trust(documents.trust, where=str(documents.where))
-    return read_attested(place, trust=trust, now=documents.judged)
+    return read_attested(place, trust=_trust(documents), now=documents.judged)
+
+
+def _trust(documents: Documents) -> Trust:
+    return parse_trust(documents.trust, where=str(documents.where))
 
 
 def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[SealedRegion]) -> dict[str, float]:

@@ -72,7 +72,9 @@ def _write_model(old: Path, to: Path, record: RunRecord, kept: Tensors, *, seale
         raise RunError(f"{model.path}: not the model that the ledger ends with: {fault}")
     card = read_card(old / rundir.MODEL / CARD)
     sealed = tuple(region for region in card.sealed if region.name not in sealed_gone)
-    write_card(to / rundir.MODEL / CARD, replace(card, run=record.run_id, sealed=sealed))
+    gone = (region for region in card.sealed if region.name in sealed_gone and region.module)
+    absent = (*card.absent, *gone)  # an adapter that is not in the card is not built; a module is the model's own
+    write_card(to / rundir.MODEL / CARD, replace(card, run=record.run_id, sealed=sealed, absent=absent))
 
 
 def _write_ledger(

@@ -26,15 +26,14 @@ from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
 from explorer.recorded.attested import ATTESTATION
+from explorer.recorded.lineage import PARENTS, ancestors
 from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, read_card
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.tensors import read_ended
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
-from explorer.release.lineage import ancestors
 from explorer.release.past import deletion_of
 from explorer.rundir import read_bytes
 
-PARENTS = "parents"  # below `governance/` of a run, and below its model
 OBSERVATIONS = "observations"
 DAYS = 365
 

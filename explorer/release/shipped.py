@@ -15,9 +15,8 @@ from explorer.provenance.signed import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.recorded.attested import ATTESTATION, ModelPlace, check_checkpoint, read_attested
+from explorer.recorded.lineage import PARENTS, ancestors
 from explorer.recorded.model_file import CARD, MODEL, read_card
-from explorer.release.attest import PARENTS
-from explorer.release.lineage import ancestors
 from explorer.rundir import read_bytes
 
 

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,17 +11,24 @@ from safetensors.torch import load_file, save_file
 
 import explorer
 from explorer import rundir
+from explorer.deletion.certificate import certify
 from explorer.document import document_of
-from explorer.errors import ProvenanceError
+from explorer.errors import ProvenanceError, RunError
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.policy import Rule
 from explorer.provenance.roles import Role
+from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.trust import write_trust
+from explorer.recipes.deletion import delete
 from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import Target
 from explorer.release.attest import attest, ship
 from explorer.release.gate import FORMAT, gate_of
 from explorer.release.verify import Verdict, verify_model
 from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import NOW, private
+from tests.recipes.deletions import NEWS, author, recipe_of, route, trained
 from tests.recipes.recorded_runs import recorded_run
 
 FAR = "2090-01-01T00:00:00Z"
@@ -76,3 +84,61 @@ def test_a_tensor_exchanged(attested: Path, tmp_path: Path) -> None:
     assert not judged(run).passes
     with pytest.raises(ProvenanceError, match="not the file that attestation"):
         explorer.load_model(run / rundir.MODEL, trust=tmp_path / "trust.json")
+
+
+# Two deletions in a row, of an adapter's class and of a module's
+
+
+SEALED = desk.policy(
+    name="sealed",
+    rules=(Rule(classes=("open/mit",), weight=0.0), Rule(classes=("open",), weight=1.0)),
+    sealed=(
+        SealedRegion(name="news", branch=NEWS, layers=("stages.2.*",), rank=2),
+        SealedRegion(name="block", branch="open/mit", module="stages.1.0.conv2"),
+    ),
+)
+PATHS = (NEWS, "open/mit")
+
+
+def without(old: Path, path: str) -> Path:
+    """The run without a class, by structure, and its certificate."""
+    target = Target(classes=(path,))
+    new = delete(old, target, route=route(old, target), to=old.parent.parent / "deletions")
+    keys: dict[str, Any] = {"keys": [private(desk.TRAINER)], "trust": desk.TRUST, "now": NOW}
+    write_envelope(new / "certificate.json", certify(old, new, expires=FAR, **keys))
+    return new
+
+
+def shipped(run: Path) -> Path:
+    ledger = RunLedger(run)
+    envelope = attest(ledger, keys=[private(desk.TRAINER)], trust=desk.TRUST, now=NOW, expires=FAR)
+    return ship(ledger, envelope, trust=desk.TRUST, now=NOW).parent
+
+
+def test_a_model_from_which_two_classes_were_deleted(tmp_path: Path) -> None:
+    """Its record is whole, the gate believes it, and what is loaded is the old model with both regions off."""
+    old = trained(tmp_path, author(tmp_path, SEALED), recipe_of("sealed"))
+    half = without(old, PATHS[0])
+    new = without(half, PATHS[1])
+    before, after = shipped(old), shipped(new)
+    rules = [{"deleted": {"branch": path, "at_least": "G2"}} for path in PATHS] + [
+        {"absent": {"branch": path}} for path in PATHS
+    ]
+    gate = gate_of(document_of({"format": FORMAT, "name": "clean", "ledger": "full", "rules": rules}))
+    found = verify_model(after, gate, trust=desk.TRUST, ledger=new, now=NOW)
+    assert found.passes, [each for each in (*found.checks, *found.rules) if not each.holds]
+    assert found.shipped is not None
+    value = found.shipped.attested.value
+    assert [each.classes for each in value.deletions] == [(PATHS[1],), (PATHS[0],)]
+    trained_by = {claim.path: {each.steps for each in claim.trained} for claim in value.classes}
+    assert trained_by == {NEWS: set(), "open": {value.steps}, "open/mit": set()}
+    assert not verify_model(before, gate, trust=desk.TRUST, ledger=old, now=NOW).passes
+    images = torch.linspace(-1, 1, 2 * 64).reshape(2, 1, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(explorer.load_model(after)(images), explorer.load_model(before)(images))
+        assert not torch.equal(
+            explorer.load_model(before, regions=["block"])(images), explorer.load_model(before)(images)
+        )
+    for region in ("news", "block"):
+        with pytest.raises(RunError, match="unknown sealed region"):
+            explorer.load_model(after, regions=[region])

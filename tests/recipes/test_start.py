@@ -128,6 +128,21 @@ def test_the_attestation_of_the_child_names_its_parent(tuned: Path) -> None:
     assert (tuned / "model" / "parents" / f"{parent.attestation}.json").exists()
 
 
+def test_three_generations(base: Path, tuned: Path, tmp_path: Path) -> None:
+    """The attestations of all models before it come along, and without one of them nothing begins."""
+    parent = Path(shutil.copytree(tuned, tmp_path / tuned.name))
+    ledger = RunLedger(parent)
+    ship(ledger, attest(ledger, keys=[private(desk.TRAINER)], trust=desk.TRUST, now=NOW), trust=desk.TRUST, now=NOW)
+    child = begun(base, tmp_path / "third", model=parent / "model")
+    kept = {path.name for path in (child / "governance" / "parents").glob("*.json") if len(path.stem) == 64}
+    (grandparent,) = (path.name for path in (parent / "model" / "parents").iterdir())
+    assert grandparent in kept and len(kept) == 2
+    assert planned(base, model=parent / "model").record.run_id == child.name
+    (parent / "model" / "parents" / grandparent).unlink()
+    with pytest.raises(ProvenanceError, match=r"cannot read .*parents"):
+        planned(base, model=parent / "model")
+
+
 @pytest.mark.parametrize(
     ("admit", "message"),
     [

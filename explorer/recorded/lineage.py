@@ -4,6 +4,7 @@ They lie in one directory, each named for the digest of its payload. An ancestor
 run that began with its model had judged its documents: it was believed then.
 """
 
+import re
 from pathlib import Path
 
 from explorer.errors import ProvenanceError
@@ -12,7 +13,21 @@ from explorer.provenance.model_attestation import Attested, ModelAttestation, op
 from explorer.provenance.trust import Trust
 from explorer.rundir import read_bytes
 
+PARENTS = "parents"  # the directory, beside a model and below a run's `governance/`
 MOST = 1_000  # models
+_NAME = re.compile(r"[0-9a-f]{64}\.json")
+
+
+def beside(attestation: Path) -> Path:
+    """Where the attestations of a model's ancestors lie: with its own among those that a run keeps, else below it."""
+    directory = attestation.parent
+    return directory if directory.name == PARENTS else directory / PARENTS
+
+
+def kept_beside(attestation: Path) -> tuple[Path, ...]:
+    """The attestations that lie there, by name, its own not among them; whether they are believed `ancestors` says."""
+    names = (path for path in beside(attestation).glob("*.json") if _NAME.fullmatch(path.name))
+    return tuple(sorted(path for path in names if path.name != attestation.name)[:MOST])
 
 
 def ancestors(value: ModelAttestation, directory: Path, *, trust: Trust) -> tuple[Attested, ...]:
