@@ -55,12 +55,12 @@ def test_check_shows_regions_conditions_and_attenuation() -> None:
     settled = lines.index("progress [0, 1], settled")
     copyleft = next(line for line in lines[settled:] if line.startswith("open/copyleft"))
     assert copyleft.split()[1:3] == ["0.25~", "r1"]
-    assert f"  r1  {SEALED}:19: rules[1]: open/mixed, open/pooled, open/copyleft; when settled: weight 0.25~" in lines
-    where = f"  s:customer  {SEALED}:15: sealed[0]: "
+    assert f"  r1  {SEALED}:21: rules[1]: open/mixed, open/pooled, open/copyleft; when settled: weight 0.25~" in lines
+    where = f"  s:customer  {SEALED}:16: sealed[0]: "
     assert f"{where}sealed for personal/customer: adapters of rank 8 on blocks.*.attention*" in lines
     assert lines[-2:] == [
         "findings",
-        f"  {SEALED}:19: rules[1].weight: 0.25 is attenuation, not a guarantee; only 0 and 1 are",
+        f"  {SEALED}:21: rules[1].weight: 0.25 is attenuation, not a guarantee; only 0 and 1 are",
     ]
 
 
