@@ -131,7 +131,7 @@ def reference(references: Sequence[Measured], *, confidence: float = 0.95) -> Re
         target=over_seeds([float(each.target_N.mean()) for each in references], confidence=confidence),
         others=over_seeds([float(each.others_M.mean()) for each in references], confidence=confidence),
         quality=over_seeds([each.quality for each in references], confidence=confidence),
-        auc=_over_areas(areas, examples=len(references[0].target_N), confidence=confidence),
+        auc=over_areas(areas, examples=len(references[0].target_N), confidence=confidence),
         relearned=over_seeds(steps, confidence=confidence) if len(steps) == len(references) else None,
     )
 
@@ -156,7 +156,7 @@ def over_seeds(values: Sequence[float], *, confidence: float = 0.95) -> Seeds:
     return Seeds(mean=mean, low=mean - half, high=mean + half, least=mean - reach, most=mean + reach, n=n)
 
 
-def _over_areas(areas: Sequence[float], *, examples: int, confidence: float) -> Seeds:
+def over_areas(areas: Sequence[float], *, examples: int, confidence: float = 0.95) -> Seeds:
     """The same of areas under curves. They end at 0 and 1, so this is done where nothing ends: with the distance of two
     Gaussians that have this area between them, no farther than so many examples can tell."""
     farthest = 1 / (2 * examples**2)
