@@ -2,6 +2,7 @@
 
 import typer
 
+from explorer.cli.delete_certify import certify
 from explorer.cli.delete_erase import erase
 from explorer.cli.delete_evidence import evidence
 from explorer.cli.delete_plan import plan
@@ -13,6 +14,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(name="delete", help="Delete what a model learned from some examples, and prove it.")
     group.command("plan")(plan)
     group.command("run")(run)
+    group.command("certify")(certify)
     group.command("erase")(erase)
     group.command("evidence")(evidence)
     group.command("verify")(verify)

@@ -1,26 +1,26 @@
-"""`explorer delete run`: make the run that never had a target, and the certificate of it."""
+"""`explorer delete run`: make the run that never had a target, and certify it where nobody else is asked first."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from explorer.cli.credentials import clock, provide_passphrase
+from explorer.cli.delete_certify import Expires, Private, conclude_and_print
 from explorer.cli.delete_plan import AuthorityName, Class, Records, time_words
 from explorer.cli.output import print_json, visible
 from explorer.cli.progress import step_bar
 from explorer.cli.settings import Data, Json
 from explorer.cli.trace import RunDirectory
-from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
+from explorer.errors import ProvenanceError, RunError, unknown
 
 if TYPE_CHECKING:
-    from explorer.deletion.conclude import Concluded
     from explorer.deletion.plan import Plan
+    from explorer.provenance.trust import Trust
     from explorer.recorded.forecast import Route
     from explorer.recorded.run_ledger import RunLedger
 
 MAX_REQUEST = 2**20
-YEAR = 365 * 86_400
 LEVELS = ("G2", "G3")
 
 
@@ -43,13 +43,8 @@ def run(
     trust: Annotated[
         Path | None, typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own copy.")
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="Of the certificate. Default: a year from now.")
-    ] = None,
-    governance: Annotated[
-        Path | None,
-        typer.Option("--governance", metavar="DIR", help="Where the run's salts and the trainer's key are now."),
-    ] = None,
+    expires: Expires = None,
+    governance: Private = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -59,10 +54,9 @@ def run(
     """
     from explorer import rundir
     from explorer.deletion.case import open_whole
-    from explorer.deletion.conclude import conclude
     from explorer.deletion.plan import plan
+    from explorer.deletion.request import keep_request
     from explorer.project import runs_of
-    from explorer.provenance.times import format_time
     from explorer.provenance.trust import read_trust
     from explorer.recorded.counterfactual import SWEEP
     from explorer.recorded.run_ledger import RunLedger
@@ -76,11 +70,11 @@ def run(
     if not json:
         print(visible("\n".join(_planned(found, route, run))), flush=True)
     text = _text(request) if request is not None else f"delete {target.words}"
-    private = Path(source_of(run).private) if governance is None else governance
-    provide_passphrase(private / TRAINER)
-    believed, now = read_trust(trust or run / rundir.GOVERNANCE / "trust.json"), clock()
-    name, key = trainer_key(run, trust=believed, now=now, private=private)  # all that can be refused is, before
-    open_whole(run, papers=run, trust=believed, now=now)  # hours of training
+    provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER)
+    trust = trust or run / rundir.GOVERNANCE / "trust.json"
+    believed, now = read_trust(trust), clock()
+    trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
+    open_whole(run, papers=run, trust=believed, now=now)
 
     from explorer.recipes.deletion import delete
 
@@ -94,46 +88,64 @@ def run(
             private=governance,
             on_progress=show,
         )
-    try:
-        done = conclude(
-            run,
-            new,
-            name=name,
-            key=key,
-            trust=believed,
-            now=now,
-            expires=expires or format_time(now + YEAR),
-            request=text,
-            not_reached=found.beyond,
-        )
-    except ExplorerError as error:
-        raise type(error)(
-            f"{error}\n{new}: finished, and not certified; once that is mended (cosignatures: `explorer ledger cosign"
-            f" {new / rundir.LEDGER}`), the same command certifies it"
-        ) from error
-    if json:
-        print_json(_json(done, new))
+    keep_request(new, text)
+    if _waits(new, believed):
+        _print_waiting(run, new, trust, route, json=json)
     else:
-        print(visible("\n".join(_done(done, new))))
+        conclude_and_print(
+            run, new, trust=trust, expires=expires, private=governance, not_reached=found.beyond, json=json
+        )
+
+
+def _waits(new: Path, trust: "Trust") -> bool:
+    """Whether others have to cosign the new ledger, and none of them has begun to."""
+    from explorer import rundir
+    from explorer.ledger.witnesses import WITNESS
+    from explorer.provenance.roles import Role
+
+    others = any(count for role, count in trust.quorum.checkpoints.items() if role is not Role.TRAINER)
+    return others and not any((new / rundir.LEDGER / WITNESS).glob("*"))
+
+
+def _print_waiting(old: Path, new: Path, trust: Path, route: "Route", *, json: bool) -> None:
+    """The new run is finished. Nobody calls it a deletion yet."""
+    from explorer import rundir
+
+    cosign = f"explorer ledger cosign {new / rundir.LEDGER} --key KEY --trust {trust}"
+    certify = f"explorer delete certify {new} --old {old} --trust {trust}"
+    if json:
+        made = {"run": new.name, "directory": str(new), "level": route.level}
+        print_json({**made, "deleted": False, "certificate": None, "next": [cosign, certify]})
+        return
+    lines = [
+        f"{new.name}: made, and not certified yet: {new}",
+        "  the trust file asks others to cosign its ledger first; each of them, and then you:",
+        *(f"    {each}" for each in (cosign, certify)),
+    ]
+    print(visible("\n".join(lines)))
 
 
 def _route(found: "Plan", ledger: "RunLedger", level: str | None) -> "Route":
     """The way to go. Raises `RunError` for one that there is not."""
     from explorer.recorded.forecast import replay_route
+    from explorer.recorded.obstacles import obstacles
+    from explorer.recorded.presence import Presence
 
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")
     forecast = found.forecast
-    if level == "G3" and forecast.route.level == "G2":
-        return replay_route(ledger, forecast.reach)
     if level == "G2" and forecast.route.level == "G3":
         raise RunError(
             f"--level G2: {found.target.words} reached more than sealed regions of its own;"
             " `explorer delete plan` says what; G3 is available"
         )
-    if forecast.obstacles:
-        raise RunError(f"{found.run}: cannot be done here and now: {'; '.join(forecast.obstacles)}")
-    return forecast.route
+    route, hindering = forecast.route, forecast.obstacles
+    if level == "G3" and route.level == "G2":
+        route = replay_route(ledger, forecast.reach)
+        hindering = obstacles(Presence(ledger), forecast.reach, level="G3")
+    if hindering:
+        raise RunError(f"{found.run}: cannot be done here and now: {'; '.join(hindering)}")
+    return route
 
 
 def _text(request: str) -> str:
@@ -162,37 +174,3 @@ def _planned(found: "Plan", route: "Route", run: Path) -> list[str]:
     time = time_of(run, route)
     lines.append(f"  G3, exact by replay: {route.steps} steps, from step {route.start} on")
     return [*lines, f"  time: {time_words(time)}"]
-
-
-def _done(done: "Concluded", new: Path) -> list[str]:
-    """What came out, what is to be destroyed, what was not reached."""
-    from explorer.deletion.conclude import CERTIFICATE, DESTROY
-    from explorer.provenance.deletion_certificate import UNREACHED
-
-    value, files = done.certificate.value, done.destroy.files
-    lines = [
-        f"{new.name}: {value.level}, deleted. {value.means}",
-        f"  {new}",
-        f"  certificate: {new / CERTIFICATE}, entry {done.entry} of the project's ledger",
-        f"  to be destroyed by you, of {done.destroy.run}: {len(files)} files, listed in {new / DESTROY}",
-        "  never ship both models: their difference is what was deleted",
-        "  not reached:",
-    ]
-    return [*lines, *(f"    {each.what}: {UNREACHED[each.what]}" for each in value.not_reached)]
-
-
-def _json(done: "Concluded", new: Path) -> dict[str, Any]:
-    from explorer.deletion.conclude import CERTIFICATE
-    from explorer.schema import to_json
-
-    value = done.certificate.value
-    return {
-        "run": new.name,
-        "directory": str(new),
-        "level": value.level,
-        "deleted": True,  # a certificate that does not verify is never written
-        "certificate": {"file": str(new / CERTIFICATE), "digest": done.certificate.digest},
-        "entry": done.entry,
-        "not_reached": [to_json(each) for each in value.not_reached],
-        "to_destroy": to_json(done.destroy)["files"],
-    }

@@ -4,7 +4,6 @@ In the new run's directory:
 
     certificate.json    signed by the trainer, and verified before it is written
     destroy.json        of the old run, by path and digest: what still holds the target, and why
-    private/request     the salt of the commitment to the request, which is kept nowhere
 
 Each is made once: whoever is interrupted does the same again, and what is there stays as it is.
 """
@@ -17,21 +16,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
 from explorer.deletion.certificate import certify
+from explorer.deletion.request import FILE, read_request
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Deletion
 from explorer.errors import ProvenanceError, RunError
 from explorer.project import Project, runs_of
-from explorer.provenance.commitments import commit
 from explorer.provenance.deletion_certificate import NotReached, Opened, What, open_certificate
 from explorer.provenance.envelope import MAX_BYTES, write_envelope
-from explorer.provenance.salts import new_salts, read_salts, write_salts
 from explorer.provenance.trust import Trust
 from explorer.recorded.origin import Origin, read_origin
 from explorer.recorded.run_ledger import RunLedger
 from explorer.schema import record, to_json
 
 CERTIFICATE, DESTROY = "certificate.json", "destroy.json"
-REQUEST = f"{rundir.PRIVATE}/request"
 
 WHY: dict[What, str] = {
     "model": "it learned from the target; beside the new model it shows what that was",
@@ -82,18 +79,19 @@ def conclude(
     trust: Trust,
     now: int,
     expires: str,
-    request: str,
     not_reached: tuple[NotReached, ...] = (),
 ) -> Concluded:
     """Certify what made the run `new` out of the run `old`, and say so in the ledger of the old run's project.
 
-    `name` and `key` are the trainer's, `request` is the text that is answered. Raises `ProvenanceError` with the claim
-    that does not hold, and for a certificate that answers another request.
+    `name` and `key` are the trainer's; `not_reached` is what the deletion did not reach. Raises `RunError` for a run
+    that answers no request (request.py), and `ProvenanceError` with the claim that does not hold.
     """
     origin = read_origin(new)
     if origin is None:
         raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
-    commitment = _commitment(new / REQUEST, request)
+    commitment = read_request(new)
+    if commitment is None:
+        raise RunError(f"{new}: answers no request: there is no {FILE}")
     path = new / CERTIFICATE
     if not path.exists():
         envelope = certify(
@@ -110,7 +108,7 @@ def conclude(
     content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
     certificate = open_certificate(content, trust=trust, now=now, where=str(path))
     if certificate.value.request != commitment:
-        raise ProvenanceError(f"{path}: answers another request than this one; move it away to certify anew")
+        raise ProvenanceError(f"{path}: answers another request than the run; move it away to certify anew")
     destroy = Destroy(
         format="explorer/destroy/v1",
         run=origin.run,
@@ -142,14 +140,3 @@ def _entry(origin: Origin, new: RunLedger, certificate: Opened, commitment: str)
         evidence={"certificate": certificate.digest},
         blobs={},
     )
-
-
-def _commitment(salts: Path, request: str) -> str:
-    """The salted commitment to the request; the salt is made with the first one."""
-    if not salts.exists():
-        salts.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_salts(salts, new_salts(1))
-    salt = read_salts(salts).of(0)
-    if salt is None:
-        raise ProvenanceError(f"{salts}: the salt was destroyed: nobody can show any more which request was answered")
-    return commit(salt, request.encode()).hex()

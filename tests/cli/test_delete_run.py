@@ -11,12 +11,12 @@ import yaml
 
 from explorer import rundir
 from explorer.cli import delete_run
-from explorer.deletion.conclude import CERTIFICATE, DESTROY, REQUEST
+from explorer.deletion.conclude import CERTIFICATE, DESTROY
+from explorer.deletion.request import FILE as REQUEST
 from explorer.entries.project import Deletion
 from explorer.project import read_project
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
-from explorer.provenance.salts import read_salts
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.demonstration import demonstrate
 from explorer.recorded.origin import read_origin
@@ -72,13 +72,19 @@ def run_of(project: Path) -> Path:
 
 
 def delete(project: Path, *arguments: str) -> Done:
-    """Until the new ledger has the cosignatures that the trust file asks for, nothing is certified and called deleted:
-    then the same command does it."""
-    first = explorer("delete", "run", run_of(project), *arguments, cwd=project)
-    assert first.returncode == 1 and "deleted" not in first.stdout
-    assert "the quorum is not met" in first.stderr and "the same command certifies it" in first.stderr
+    """Until its ledger has the cosignatures that the trust file asks for, nothing is certified and called deleted."""
+    made = explorer("delete", "run", run_of(project), *arguments, cwd=project)
+    assert made.returncode == 0, made.stderr
+    assert "not certified yet" in made.stdout and "deleted" not in made.stdout
+    assert not (new_run(project) / CERTIFICATE).exists()
     cosign(project, new_run(project))
-    return explorer("delete", "run", run_of(project), *arguments, cwd=project)
+    done = certify(project)
+    return Done(returncode=done.returncode, stdout=made.stdout + done.stdout, stderr=done.stderr)
+
+
+def certify(project: Path, *arguments: str) -> Done:
+    where = ["--old", str(run_of(project)), "--trust", "governed/trust.json"]
+    return explorer("delete", "certify", new_run(project), *where, *arguments, cwd=project)
 
 
 def new_run(project: Path) -> Path:
@@ -135,18 +141,22 @@ def test_records(project: Path) -> None:
 
 def test_what_it_leaves(project: Path) -> None:
     (project / "request.txt").write_text("Please forget me. A. Person")
-    done = delete(project, LATE, "--request", "request.txt", "--json")
+    made = explorer("delete", "run", run_of(project), LATE, "--request", "request.txt", "--json", cwd=project)
+    assert (json.loads(made.stdout)["deleted"], json.loads(made.stdout)["certificate"]) == (False, None)
+    cosign(project, new_run(project))
+    done = certify(project, "--json")
     assert done.returncode == 0, done.stderr
     said, new, old = json.loads(done.stdout), new_run(project), run_of(project)
     assert (said["level"], said["deleted"], said["run"]) == ("G3", True, new.name)
     files = json.loads((new / DESTROY).read_text())["files"]
-    assert files == said["to_destroy"] and {"model", "numbers", "secret", "spool"} <= {each["what"] for each in files}
+    assert files == said["to_destroy"]
+    assert {each["what"] for each in files} >= {"model", "numbers", "secret", "spool", "measurements"}
     assert all((old / each["path"]).exists() and each["why"] for each in files)
     (entry,) = [each.entry for each in read_project(project / "runs")]
     assert isinstance(entry, Deletion) and (entry.classes, entry.level) == ((LATE,), "G3")
     assert entry.evidence == {"certificate": said["certificate"]["digest"]}
-    salt = read_salts(new / REQUEST).of(0)
-    assert salt is not None and entry.request == commit(salt, b"Please forget me. A. Person").hex()
+    kept = json.loads((new / REQUEST).read_text())
+    assert entry.request == commit(bytes.fromhex(kept["salt"]), b"Please forget me. A. Person").hex()
     assert (new / REQUEST).stat().st_mode & 0o077 == 0
     everything = b"".join(path.read_bytes() for path in (project / "runs").rglob("*") if path.is_file())
     assert b"Person" not in everything
@@ -155,11 +165,29 @@ def test_what_it_leaves(project: Path) -> None:
 def test_again_it_changes_nothing(project: Path) -> None:
     assert delete(project, LATE).returncode == 0
     before = {path: path.read_bytes() for path in new_run(project).rglob("*") if path.is_file()}
-    assert explorer("delete", "run", run_of(project), LATE, cwd=project).returncode == 0
+    again = explorer("delete", "run", run_of(project), LATE, cwd=project)
+    assert again.returncode == 0 and "G3, deleted." in again.stdout
+    assert certify(project).returncode == 0
     assert {path: path.read_bytes() for path in before} == before
     assert len(list(read_project(project / "runs"))) == 1
-    again = explorer("delete", "run", run_of(project), LATE, "--request", "another", cwd=project)
-    assert again.returncode == 1 and "answers another request" in again.stderr and "deleted" not in again.stdout
+    other = explorer("delete", "run", run_of(project), LATE, "--request", "another", cwd=project)
+    assert other.returncode == 1 and "answers another request" in other.stderr and "deleted" not in other.stdout
+
+
+def test_half_of_the_cosignatures_is_not_enough(project: Path) -> None:
+    explorer("delete", "run", run_of(project), LATE, cwd=project)
+    where = ["--key", "governed/model-risk.pem", "--trust", "governed/trust.json"]
+    assert explorer("ledger", "cosign", new_run(project) / rundir.LEDGER, *where, cwd=project).returncode == 0
+    done = certify(project)
+    assert done.returncode == 1 and "the quorum is not met" in done.stderr
+    assert not (new_run(project) / CERTIFICATE).exists()
+
+
+def test_what_no_deletion_made_is_not_certified(project: Path) -> None:
+    run = run_of(project)
+    assert "made by no deletion" in refused(
+        "delete", "certify", run, "--old", run, "--trust", project / "governed" / "trust.json"
+    )
 
 
 def test_what_is_not_available_is_refused(project: Path) -> None:

@@ -7,6 +7,7 @@ physically absent, and compared through the tensors that the two ledgers end wit
 import json
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,18 @@ def test_what_is_kept_of_a_transformer(tmp_path: Path, optimizer: Any) -> None:
     methods = [*WATCHED, {"gradient_clipping": {"max_norm": 0.05}}]
     recipe = recipe_of("sealed", methods, model=GPT, dataset=TEXT, optimizer=optimizer, batch_size=12, epochs=1.0)
     assert compared(tmp_path, desk_of, recipe, data=data) == set()
+
+
+def test_a_module_with_a_path_around_it(tmp_path: Path) -> None:
+    """The card says that it is gone on purpose."""
+    data, region = text(tmp_path / "data"), SealedRegion(name="news", branch=NEWS, module="blocks.1.mlp")
+    desk_of = author(tmp_path, replace(SEALED, sealed=(region,)), source=TEXT_SOURCE, data=data)
+    recipe = recipe_of("sealed", WATCHED, model=GPT, dataset=TEXT, optimizer=ADAMW, batch_size=12, epochs=1.0)
+    assert compared(tmp_path, desk_of, recipe, data=data) == set()
+    (new,) = (tmp_path / "runs" / "deletions").iterdir()
+    card = read_card(new / rundir.MODEL / CARD)
+    assert (card.sealed, card.absent) == ((), (region,))
+    assert not [name for name in ModelFile(new / rundir.MODEL / WEIGHTS).entries if name.startswith("blocks.1.mlp")]
 
 
 # Each known leak makes exactly this comparison fail.
