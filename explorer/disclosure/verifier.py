@@ -923,10 +923,13 @@ class Reader:
                 for path, committed in entry["evidence"].items():
                     self._entry(index, f"evidence/{path}", path, committed)
         for path, number in self.sealed.items():
-            self.findings.unchecked.append(f"numbers of {_class(path)}: sealed, in {number} blobs: not granted")
+            words = f"numbers of {_class(path)}: sealed, in {number} blobs: not granted to this reader"
+            self.findings.unchecked.append(words)
         for path, number in self.bare.items():
-            words = f"numbers of {_class(path)}, in {number} blobs that are not sealed: are they what was committed to"
-            self.findings.unchecked.append(f"{words}: not granted")
+            words = (
+                f"that the numbers of {_class(path)}, in {number} blobs not sealed, are those committed to: not granted"
+            )
+            self.findings.unchecked.append(words)
 
     def _segment(self, segment: Segment) -> None:
         layers = len(self.run.genesis["layers"])
@@ -1102,9 +1105,11 @@ def _keys(
             words, found = check_grant(name, files[name], note, run, trust, now, reader)
             findings.count(f"grant {words}")
             keys |= found
+            id_ = words.partition(":")[0]
+            findings.unchecked.append(f"that the grant {id_} was not revoked since: the project's ledger tells")
             if not found:
                 why = "no reader's key was given" if reader is None else "it is not to the key that was given"
-                findings.unchecked.append(f"what the grant {words.partition(':')[0]} opens: {why}")
+                findings.unchecked.append(f"what the grant {id_} opens: {why}")
     return keys
 
 
@@ -1139,19 +1144,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hosts: list[str] = []
     if manifest is not None:
         with findings.looking_at(""):
-            hosts = [*host_lines(manifest, trust)] or ["none"]
-    sections: list[tuple[str, Iterable[str]]] = [
-        ("checked", (f"{number:>8}  {what}" for what, number in findings.checked.items())),
+            hosts = [*host_lines(manifest, trust)]
+    sections = [
+        ("checked", [f"{number:>8}  {what}" for what, number in findings.checked.items()]),
         ("does not hold", findings.failed),
         ("could not be checked", findings.unchecked),
         ("private keys on the host where the pack was made, as its maker says", hosts),
     ]
     for title, lines in sections:
-        for line in [title, *(f"  {line}" for line in lines)]:
-            print("".join(char if char.isprintable() else repr(char)[1:-1] for char in line))
+        for line in [title, *(f"  {line}" for line in lines or ["nothing"])]:
+            _show(line)
     good = trust is not None and not findings.failed
-    print(f"{asked.pack}: {'everything that was checked holds' if good else 'NOT VERIFIED'}")
+    _show(f"{asked.pack}: {'everything that was checked holds' if good else 'NOT VERIFIED'}")
     return 0 if good else 1
+
+
+def _show(line: str) -> None:
+    """In ASCII, and nothing that a terminal would obey instead of showing it."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
+    print(shown.encode("ascii", "backslashreplace").decode())
 
 
 def _read(path: Path, most: int) -> bytes:

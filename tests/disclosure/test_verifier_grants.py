@@ -51,6 +51,7 @@ def test_without_a_key_the_rest_holds_and_what_is_granted_is_named(content: byte
     assert any(what.startswith("grant 2026-0007: example.com/auditor may read licensed/news") for what in found.checked)
     said = "\n".join(found.unchecked)
     assert "what the grant 2026-0007 opens: no reader's key was given" in said
+    assert "that the grant 2026-0007 was not revoked since" in said
     for path in (NEWS, MIT, "several classes together"):
         assert f"numbers of {path}: sealed" in said
 
