@@ -86,7 +86,7 @@ def test_a_tensor_exchanged(attested: Path, tmp_path: Path) -> None:
         explorer.load_model(run / rundir.MODEL, trust=tmp_path / "trust.json")
 
 
-# Two deletions in a row, of an adapter's class and of a module's
+# Deletions: of an adapter's class, of a module's, and one after the other
 
 
 SEALED = desk.policy(
@@ -97,7 +97,6 @@ SEALED = desk.policy(
         SealedRegion(name="block", branch="open/mit", module="stages.1.0.conv2"),
     ),
 )
-PATHS = (NEWS, "open/mit")
 
 
 def without(old: Path, path: str) -> Path:
@@ -115,30 +114,37 @@ def shipped(run: Path) -> Path:
     return ship(ledger, envelope, trust=desk.TRUST, now=NOW).parent
 
 
-def test_a_model_from_which_two_classes_were_deleted(tmp_path: Path) -> None:
-    """Its record is whole, the gate believes it, and what is loaded is the old model with both regions off."""
-    old = trained(tmp_path, author(tmp_path, SEALED), recipe_of("sealed"))
-    half = without(old, PATHS[0])
-    new = without(half, PATHS[1])
-    before, after = shipped(old), shipped(new)
-    rules = [{"deleted": {"branch": path, "at_least": "G2"}} for path in PATHS] + [
-        {"absent": {"branch": path}} for path in PATHS
-    ]
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("old")
+    return trained(root, author(root, SEALED), recipe_of("sealed"))
+
+
+def test_a_model_from_which_two_classes_were_deleted(old: Path) -> None:
+    """By structure, then by replay; its record is whole, and the gate believes it."""
+    new = without(without(old, NEWS), "open/mit")
+    rules = [{"deleted": {"branch": path, "at_least": "G2"}} for path in (NEWS, "open/mit")]
+    rules += [{"absent": {"branch": path}} for path in (NEWS, "open/mit")]
     gate = gate_of(document_of({"format": FORMAT, "name": "clean", "ledger": "full", "rules": rules}))
-    found = verify_model(after, gate, trust=desk.TRUST, ledger=new, now=NOW)
+    found = verify_model(shipped(new), gate, trust=desk.TRUST, ledger=new, now=NOW)
     assert found.passes, [each for each in (*found.checks, *found.rules) if not each.holds]
     assert found.shipped is not None
     value = found.shipped.attested.value
-    assert [each.classes for each in value.deletions] == [(PATHS[1],), (PATHS[0],)]
+    assert [(each.level, each.classes) for each in value.deletions] == [("G3", ("open/mit",)), ("G2", (NEWS,))]
     trained_by = {claim.path: {each.steps for each in claim.trained} for claim in value.classes}
     assert trained_by == {NEWS: set(), "open": {value.steps}, "open/mit": set()}
-    assert not verify_model(before, gate, trust=desk.TRUST, ledger=old, now=NOW).passes
+    assert not verify_model(shipped(old), gate, trust=desk.TRUST, ledger=old, now=NOW).passes
+
+
+@pytest.mark.parametrize(("path", "gone", "left"), [(NEWS, "news", "block"), ("open/mit", "block", "news")])
+def test_a_model_without_a_region_is_the_old_one_with_it_off(old: Path, path: str, gone: str, left: str) -> None:
+    before, after = shipped(old), shipped(without(old, path))
     images = torch.linspace(-1, 1, 2 * 64).reshape(2, 1, 8, 8)
     with torch.no_grad():
-        assert torch.equal(explorer.load_model(after)(images), explorer.load_model(before)(images))
-        assert not torch.equal(
-            explorer.load_model(before, regions=["block"])(images), explorer.load_model(before)(images)
-        )
-    for region in ("news", "block"):
-        with pytest.raises(RunError, match="unknown sealed region"):
-            explorer.load_model(after, regions=[region])
+        for on in ([], [left]):
+            one, other = (explorer.load_model(model, regions=on)(images) for model in (before, after))
+            assert torch.equal(one, other)
+        off, with_it = (explorer.load_model(before, regions=on)(images) for on in ([], [gone]))
+        assert not torch.equal(off, with_it)
+    with pytest.raises(RunError, match=f"unknown sealed region '{gone}'"):
+        explorer.load_model(after, regions=[gone])
