@@ -5,10 +5,8 @@ and is marked as superseded. Reading holds one bundle of entries and the blobs o
 for each step. Nothing is verified here beyond digests of blobs: `verify` of the ledger and `conform` do that.
 """
 
-import re
-from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +19,9 @@ from explorer.errors import LedgerError, RunError, unknown
 from explorer.ledger.read import LedgerDirectory
 from explorer.recorded.blobs import Missing, claims_seal, read_content
 from explorer.recorded.keys import Keys, own_keys
+from explorer.recorded.outline import outline_of
 
 Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
-
-AGAIN = "re-execution"
-# In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can be nothing
-# but an entry's own keys.
-_KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
-_STEP, _NUMBER = b'"step":', re.compile(rb"(0|[1-9][0-9]{0,15})[,}]")
-_TABLE, _DIGEST = b'"weights":"', re.compile(rb'([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,19 +45,6 @@ class Segment:
         return range(self.first, self.stop)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outline:
-    """Where everything is, by the number of its entry."""
-
-    steps: Sequence[int]  # the latest execution of each step, by step; -1 for those before the genesis begins
-    states: tuple[tuple[int, int], ...]  # steps done, entry; ascending
-    tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force becomes another one
-    profiles: tuple[int, ...]
-    decisions: tuple[int, ...]  # all of them, the superseded ones too
-    superseded: frozenset[int]  # those decisions that a re-execution has undone
-    end: int | None
-
-
 class RunLedger:
     """The ledger in a run directory, as its checkpoint was when it was opened."""
 
@@ -79,7 +58,7 @@ class RunLedger:
             raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it")
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
-        self.outline = _outline(self.ledger, begins=self.genesis.begins)
+        self.outline = outline_of(self.ledger, begins=self.genesis.begins)
 
     @property
     def keys(self) -> Keys:
@@ -213,60 +192,6 @@ class RunLedger:
                 f"entry {placed.index}: {len(step.examples)} classes and {len(step.updated)} layers; the genesis has "
                 f"{classes} and {layers}"
             )
-
-
-def _outline(ledger: LedgerDirectory, *, begins: int) -> Outline:
-    """One pass over the bytes of all entries. A re-execution takes back its step and all that was recorded since then;
-    the state that it begins with stays."""
-    steps, end = array("q", [-1]) * begins, None
-    states: list[tuple[int, int]] = []
-    tables: list[tuple[int, int, bytes]] = []
-    profiles: list[tuple[int, int]] = []
-    decisions: list[tuple[int, int]] = []
-    superseded: set[int] = set()
-    for index, leaf in enumerate(ledger.entries()):
-        kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
-        if kind is None or at is None:
-            continue
-        step = int(at[1])
-        if kind[1] == b"step":
-            if step != len(steps):
-                raise LedgerError(f"entry {index}: step {step}, and {len(steps)} were done")
-            steps.append(index)
-            table = _after(leaf, _TABLE, _DIGEST)
-            if table and (not tables or table[1] != tables[-1][2]):
-                tables.append((step, index, table[1]))
-        elif kind[1] == b"state":
-            states.append((step, index))
-        elif kind[1] == b"profile":
-            profiles.append((step, index))
-        elif kind[1] == b"decision":
-            if b'"action":"re-execution"' in leaf:
-                del steps[step:]
-                states = [each for each in states if each[0] <= step]
-                tables = [each for each in tables if each[0] < step]
-                profiles = [each for each in profiles if each[0] < step]
-                superseded |= {index for at, index in decisions if at >= step}
-                decisions.append((-1, index))  # that it was executed again stays so
-            else:
-                decisions.append((step, index))
-        elif kind[1] == b"end":
-            end = index
-    return Outline(
-        steps=steps,
-        states=tuple(states),
-        tables=tuple((step, index) for step, index, _ in tables),
-        profiles=tuple(index for _, index in profiles),
-        decisions=tuple(index for _, index in decisions),
-        superseded=frozenset(superseded),
-        end=end,
-    )
-
-
-def _after(leaf: bytes, key: bytes, value: re.Pattern[bytes]) -> re.Match[bytes] | None:
-    """The value behind a key that stands near the end of an entry."""
-    found = leaf.rfind(key)
-    return None if found < 0 else value.match(leaf, found + len(key))
 
 
 def _find(what: str, name: str, known: tuple[str, ...]) -> int:
