@@ -9,6 +9,7 @@ from explorer.audit.vouched import read_basis, read_rules, read_tags
 from explorer.canonical import digest
 from explorer.deletion.case import Case, name_of, state_of
 from explorer.deletion.checks import Claim, differ
+from explorer.deletion.records_list import FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.recorded.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
 from explorer.recorded.model_file import MODEL, ModelFile, differences
@@ -49,7 +50,7 @@ def documents(case: Case) -> str | None:
 def target(case: Case) -> str | None:
     """The target is one of the old run's."""
     if case.certificate.target.records is not None and case.listed is None:
-        return "which records: the list that opens the commitment is not here"
+        return f"which records: the list that opens the commitment is not here; who deleted them has it in {FILE}"
     for path in case.target.classes:
         case.old.class_(path)
     if not case.reach.whole and not case.reach.partly:

@@ -23,6 +23,7 @@ from explorer.recorded.run_ledger import RunLedger
 
 OLD = "the old ledger is whole, signed by whom you believe, ended, and the one that is certified"
 NEW = "the new ledger is whole, signed by whom you believe, ended, and the one that is certified"
+SHOWN = 3  # paths of a kind, in words
 
 
 def unreached(case: Case) -> tuple[Unreached, ...]:
@@ -80,9 +81,13 @@ class Verified:
         """What the signer says and nobody can check from here."""
         certificate = self.certificate
         lines = [f"not reached: {UNREACHED[each.what]}: {each.detail}" for each in certificate.not_reached]
+        kinds: dict[str, list[str]] = {}
         for each in certificate.to_destroy:
-            part = "" if each.part is None else f", the part of {each.part}"
-            lines.append(f"to be destroyed: {each.what} {each.path}{part}")
+            part = "" if each.part is None else f" (the part of {each.part})"
+            kinds.setdefault(each.what, []).append(f"{each.path}{part}")
+        for what, paths in kinds.items():
+            more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+            lines.append(f"to be destroyed: {what}: {', '.join(paths[:SHOWN])}{more}")
         if certificate.request is not None:
             lines.append(f"the request that it answers: commitment {certificate.request}")
         return tuple(lines)

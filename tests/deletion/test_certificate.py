@@ -17,7 +17,7 @@ from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.times import parse_time
 from explorer.recorded.model_file import MODEL
 from explorer.schema import to_json
-from tests.audit.governed_run import TRAINER, USUAL
+from tests.audit.governed_run import NEWS, TRAINER, USUAL
 from tests.deletion import deleted_runs
 from tests.deletion.certified import (
     TRUST,
@@ -56,7 +56,11 @@ def test_it_holds(made: Deletion) -> None:
     assert failures(found) == {} and found.deleted
     assert found.signed_by == (TRAINER,) and found.certificate.means == MEANS[found.certificate.level]
     assert {each.what for each in found.certificate.not_reached} == {*ALWAYS}
-    assert any(line.startswith("to be destroyed: model ") for line in found.said)
+    assert "to be destroyed: model: model/model.safetensors" in found.said
+    assert (
+        f"to be destroyed: secret: private/secrets (the part of {NEWS}), private/secrets (the part of *)" in found.said
+    )
+    assert any(line.startswith("to be destroyed: numbers: ") and line.endswith(" more") for line in found.said)
 
 
 def at(*path: Any, value: Any) -> Callable[[Any], None]:
