@@ -73,7 +73,7 @@ def test_run_notices_other_bits(tmp_path: Path) -> None:
         (
             "metods: []",
             "unknown key 'metods'; did you mean 'methods'?"
-            " known: budget, governance, methods, name, seed, task, threads",
+            " known: budget, governance, methods, name, seed, start, task, threads",
         ),
         ("seed: -1", "mine.yaml: seed: found int -1: input should be"),
         ("budget: 0.001", "budget 0.001 leaves no step"),
