@@ -1,11 +1,12 @@
 """A trust file as the trust anchor of a ledger: trainers sign it, the others cosign it by the quorum for checkpoints.
 
 A ledger's key bears the ledger's name, as C2SP tlog-checkpoint asks: a trainer's public key is trusted under the
-origin of the very checkpoint that is checked, so that one trust file covers every run. Authorities cosign under their
-own names. Where an authority has several keys, any one of them is its cosignature.
+origin of the very checkpoint that is checked, so that one trust file covers every run; but where that origin begins
+with one trainer's name, no other trainer may sign it. Authorities cosign under their own names. Where an authority has
+several keys, any one of them is its cosignature.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.anchor import NONE, Anchor, TrustedKey
@@ -38,10 +39,13 @@ def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
         raise ProvenanceError(f"{where} refuses every checkpoint: {error}") from error
 
 
-def _with_authorities(anchor: Anchor, authorities: Iterable[Authority], origin: str) -> Anchor:
+def _with_authorities(anchor: Anchor, authorities: Sequence[Authority], origin: str) -> Anchor:
+    trainers = [authority for authority in authorities if authority.role is Role.TRAINER]
+    namesakes = [authority for authority in trainers if origin.startswith(f"{authority.name}/")]
+    owner = max(namesakes, key=lambda authority: len(authority.name), default=None)
     for authority in authorities:
         if authority.role is Role.TRAINER:
-            for key in authority.keys:
+            for key in authority.keys if owner in (None, authority) else ():
                 signer = Verifier(name=origin, algorithm=Algorithm.ED25519, public_key=key.raw)
                 anchor = anchor.with_log(_trusted(signer, key))
         else:

@@ -12,7 +12,7 @@ from explorer import note, rundir
 from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.quorum import Judgement, judge
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.model_attestation import CARD, MODEL, Attested, ModelAttestation, open_model
+from explorer.provenance.model_attestation import CARD, MODEL, Attested, open_model
 from explorer.provenance.trust import Trust
 from explorer.recorded.anchor import anchor_of_trust
 from explorer.recorded.model_file import ModelFile
@@ -36,7 +36,7 @@ class ModelPlace:
 
 def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
     """The attestation of a model. Raises `ProvenanceError` unless the trust file believes it, it is about these files,
-    and the checkpoint in it has the quorum that the trust file asks for."""
+    the checkpoint in it has the quorum that the trust file asks for, and the trainer of that ledger signed both."""
     content = rundir.read_bytes(place.attestation, max_bytes=MAX_BYTES, error=ProvenanceError)
     found = open_model(content, trust=trust, now=now, where=str(place.attestation))
     card = rundir.read_bytes(place.card, max_bytes=rundir.MAX_JSON_BYTES, error=ProvenanceError)
@@ -47,21 +47,30 @@ def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
             raise ProvenanceError(
                 f"{path}: not the file that {place.attestation.name} is about: found {here}, expected {attested}"
             )
-    check_checkpoint(found.value, trust=trust, now=now, where=str(place.attestation))
+    check_ledger(found, trust=trust, now=now, where=str(place.attestation))
     return found
 
 
-def check_checkpoint(value: ModelAttestation, *, trust: Trust, now: int, where: str) -> Judgement:
-    """Why the checkpoint in an attestation is believed. Raises `ProvenanceError` if not, or if it is another one."""
+def check_ledger(found: Attested, *, trust: Trust, now: int, where: str) -> Judgement:
+    """Why the checkpoint in an attestation is believed.
+
+    Raises `ProvenanceError` if it is not, if it is of another ledger than the attestation names, and if nobody who
+    vouches for the attestation has signed it: a trainer cannot claim another one's ledger for a model of their own.
+    """
+    value = found.value
     try:
         signed = note.parse(value.checkpoint.encode())
         judged = judge(signed, anchor=anchor_of_trust(trust, origin=value.ledger.origin), now=now)
     except (NoteError, LedgerError) as error:
         raise ProvenanceError(f"{where}: checkpoint: {error}") from error
     named = value.ledger.origin, value.ledger.size, value.ledger.root
-    found = judged.checkpoint.origin, judged.checkpoint.size, judged.checkpoint.root.hex()
-    if found != named:
+    here = judged.checkpoint.origin, judged.checkpoint.size, judged.checkpoint.root.hex()
+    if here != named:
         raise ProvenanceError(
-            f"{where}: checkpoint: of {found[0]} at {found[1]} entries; expected {named[0]} at {named[1]}"
+            f"{where}: checkpoint: of {here[0]} at {here[1]} entries; expected {named[0]} at {named[1]}"
         )
+    signers = {verifier.public_key for verifier in judged.signed_by}
+    if signers.isdisjoint(key.raw for authority in found.authorities for key in authority.keys):
+        names = ", ".join(authority.name for authority in found.authorities)
+        raise ProvenanceError(f"{where}: signed by {names}, who did not sign the ledger {value.ledger.origin}")
     return judged

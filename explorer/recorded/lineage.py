@@ -11,6 +11,7 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested, ModelAttestation, open_model
 from explorer.provenance.trust import Trust
+from explorer.recorded.attested import check_ledger
 from explorer.rundir import read_bytes
 
 PARENTS = "parents"  # the directory, beside a model and below a run's `governance/`
@@ -33,7 +34,8 @@ def kept_beside(attestation: Path) -> tuple[Path, ...]:
 def ancestors(value: ModelAttestation, directory: Path, *, trust: Trust) -> tuple[Attested, ...]:
     """All of them, the nearest first.
 
-    Raises `ProvenanceError` for one that is not here, is not believed, or is not the one that its descendant names.
+    Raises `ProvenanceError` for one that is not here, is not believed, or is not the one that its descendant names, and
+    for one whose ledger lacks the quorum that the trust file asks for.
     """
     found: dict[str, Attested] = {}
     waiting = [value]
@@ -53,6 +55,7 @@ def ancestors(value: ModelAttestation, directory: Path, *, trust: Trust) -> tupl
                 raise ProvenanceError(f"{path}: not the attestation that run {child.run} names")
             if opened.value.ledger != parent.ledger:
                 raise ProvenanceError(f"{path}: of another ledger than run {child.run} names")
+            check_ledger(opened, trust=trust, now=child.facts.judged, where=str(path))
             found[opened.digest] = opened
             waiting.append(opened.value)
     return tuple(found.values())

@@ -113,6 +113,9 @@ def _deletable(asked: Deletable, evidence: Evidence) -> str:
 def _deleted(asked: Deleted, evidence: Evidence) -> str:
     if asked.authority is not None:
         _check_authority(asked.authority, evidence.trust)
+        for model in evidence.models[1:]:
+            what = f"whether anything that {asked.authority} vouches for is left"
+            raise ProvenanceError(f"goes on from the model of run {model.value.run}: {what}, no attestation says")
     for model, path, claim in _claims(asked.branch, evidence) if asked.branch else ():
         if claim.trained:
             raise ProvenanceError(f"{_of(model, evidence)}{path} trains what is left")

@@ -14,7 +14,7 @@ from explorer.provenance.routing import policy_for
 from explorer.provenance.signed import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION, ModelPlace, check_checkpoint, read_attested
+from explorer.recorded.attested import ATTESTATION, ModelPlace, check_ledger, read_attested
 from explorer.recorded.lineage import PARENTS, ancestors
 from explorer.recorded.model_file import CARD, MODEL, read_card
 from explorer.rundir import read_bytes
@@ -54,7 +54,7 @@ def open_shipped(path: Path, *, trust: Trust, now: int) -> Shipped:
         attested=attested,
         taxonomy=taxonomy,
         policy=policy,
-        judgement=check_checkpoint(attested.value, trust=trust, now=now, where=str(directory / ATTESTATION)),
+        judgement=check_ledger(attested, trust=trust, now=now, where=str(directory / ATTESTATION)),
         ancestors=ancestors(attested.value, directory / PARENTS, trust=trust),
     )
 

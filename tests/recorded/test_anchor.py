@@ -49,6 +49,24 @@ def believed(trust: Trust, found: Note, now: int = NOW) -> Judgement:
     return judge(found, anchor=anchor_of_trust(trust, origin=ORIGIN), now=now)
 
 
+def test_no_trainer_signs_under_another_ones_name() -> None:
+    rival, below = authority("example.com/rival", Role.TRAINER), authority("example.com/trainer/b", Role.TRAINER)
+    trust = trusting(TRAINER, rival, below, checkpoints={Role.TRAINER: 1})
+    for origin, signs in (
+        ("example.com/trainer/run", TRAINER.name),
+        ("example.com/trainer/b/run", below.name),
+        ("example.com/rival/run", rival.name),
+    ):
+        text, anchor = TEXT.replace(ORIGIN, origin), anchor_of_trust(trust, origin=origin)
+        for name in (TRAINER.name, rival.name, below.name):
+            found = sign(text, log_key(name, name=origin))
+            if name == signs:
+                assert judge(found, anchor=anchor, now=NOW).signed_by
+            else:
+                with pytest.raises(LedgerError, match="no trusted key has signed"):
+                    judge(found, anchor=anchor, now=NOW)
+
+
 def test_one_trust_file_covers_every_ledger_of_its_trainers() -> None:
     trust = trusting(TRAINER, checkpoints={Role.TRAINER: 1})
     for origin in (ORIGIN, "example.com/another-run"):

@@ -7,19 +7,21 @@ from typing import Any
 
 import pytest
 
-from explorer import rundir
+from explorer import note, rundir
 from explorer.audit.conform import Conformance
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Genesis, Parent, Step
-from explorer.errors import LedgerError
-from explorer.provenance.model_attestation import Ancestor, Attested, Deletable, Deleted
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.note import Algorithm, Signer
+from explorer.provenance.model_attestation import Ancestor, Attested, Deletable, Deleted, open_model
 from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import Rule
 from explorer.release.rules import Evidence, Ruling, judge_rule
 from explorer.release.shipped import Shipped, open_shipped
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
-from tests.provenance.people import GOVERNANCE, NOW
-from tests.release.released import EVALUATOR, OTHER, faults, gate, judged, release, say, trust
+from tests.provenance.people import GOVERNANCE, NOW, private
+from tests.release.released import EVALUATOR, OTHER, faults, gate, judged, release, say, statement_of, trust
+from tests.release.released import sign_again as sign_statement_again
 
 LEDGER = LedgerName(origin="example.com/old", size=1, root="a" * 64)
 
@@ -138,6 +140,16 @@ def test_deleted(shipped: Shipped, rule: dict[str, Any], done: Deleted | None, w
     found = ruled(shipped, {"deleted": rule}, model)
     assert found.holds is (why is None), found
     assert (why or "certificate " + "c" * 64) in found.why
+
+
+def test_an_authority_may_have_come_back_with_another_model(shipped: Shipped) -> None:
+    """What it vouches for was deleted from the model that this one goes on from; this one may have it again."""
+    base = changed(shipped, deletions=(deletion(authorities=(GOVERNANCE,)),))
+    rule = {"deleted": {"authority": GOVERNANCE, "at_least": "G2"}}
+    assert ruled(shipped, rule, base).holds
+    for models in ((shipped.attested, base), (base, shipped.attested)):
+        found = ruled(shipped, rule, *models)
+        assert not found.holds and "no attestation says" in found.why
 
 
 def test_conforms(shipped: Shipped) -> None:
@@ -268,6 +280,18 @@ def test_an_ancestor_that_was_exchanged(shipped: Shipped, tmp_path: Path) -> Non
     (kept,) = (model / "parents").iterdir()
     kept.write_bytes((model / "attestation.json").read_bytes())
     assert "not the attestation that run" in faults(judged(model))[0]
+
+
+def test_an_ancestor_whose_ledger_nobody_signed(shipped: Shipped, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(shipped.directory, tmp_path / "base"))
+    statement = statement_of(base)
+    text = note.parse(statement.predicate["checkpoint"].encode()).text
+    stranger = note.sign(text, Signer(name="example.com/x", algorithm=Algorithm.ED25519, private_key=private("x")))
+    predicate = {**statement.predicate, "checkpoint": stranger.content.decode()}
+    sign_statement_again(base, replace(statement, predicate=predicate))
+    opened = open_model((base / "attestation.json").read_bytes(), trust=trust(), now=NOW, where="base")
+    with pytest.raises(ProvenanceError, match=f"{opened.digest}.json: checkpoint: "):
+        attested_child(replace(shipped, directory=base, attested=opened), tmp_path)
 
 
 @pytest.mark.parametrize("weight", [0.0, None])

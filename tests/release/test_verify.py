@@ -43,6 +43,7 @@ from tests.audit.governed_run import (
     signer,
     write_governed_run,
 )
+from tests.provenance import people
 from tests.provenance.people import EXPIRES, NOW, RISK, YEAR_BEGINS, YEAR_ENDS, private, public
 from tests.provenance.tables import TAXONOMY
 from tests.release import released
@@ -287,6 +288,15 @@ def test_who_may_sign(model: Path, trainer: Any, message: str | None) -> None:
     else:
         with pytest.raises(ProvenanceError, match=message):
             raise ProvenanceError(faults(found)[0])
+
+
+def test_another_trainers_ledger(model: Path) -> None:
+    """A second trainer, believed as such, claims the ledger of the first for the model."""
+    rival = people.authority("example.com/rival", Role.TRAINER, public("rival", not_after=FAR))
+    both = replace(trust(), authorities=(*trust().authorities, rival))
+    assert judged(model, trust=both).passes
+    released.sign_again(model, statement_of(model), seed="rival")
+    assert "signed by example.com/rival, who did not sign the ledger" in faults(judged(model, trust=both))[0]
 
 
 def test_a_key_revoked_since(model: Path) -> None:
