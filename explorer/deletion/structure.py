@@ -6,9 +6,9 @@ follow from these lists.
 
 from explorer.deletion.case import Case
 from explorer.deletion.checks import Claim, differ
-from explorer.deletion.words import difference
 from explorer.errors import LedgerError
 from explorer.provenance.deletion_claims import Roots, Structure
+from explorer.recorded.model_file import differences
 from explorer.recorded.reach import Reach
 from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of
 
@@ -51,7 +51,7 @@ def kept(case: Case) -> str | None:
     """Every other tensor of the old run's end is one of the new run's, and no other is."""
     found, expected = structure_of(case)
     _, new = case.ended
-    if fault := difference(new.tensors, expected):
+    if fault := _difference(new.tensors, expected):
         raise LedgerError(f"the new run's end: {fault}")
     differ(LedgerError, "the certified roots of what was kept", found=_certified(case).kept, expected=found.kept)
     return None
@@ -84,6 +84,15 @@ CLAIMS = (
 def _certified(case: Case) -> Structure:
     assert case.certificate.structure is not None  # a certificate of G2 has it
     return case.certificate.structure
+
+
+def _difference(found: Tensors, expected: Tensors) -> str | None:
+    """The first tensor that is another one, in words; None: all are the same, name by name."""
+    for group in ("parameters", "buffers", "optimizer"):
+        fault = next(differences(getattr(found, group), getattr(expected, group)), None)
+        if fault:
+            return f"{group}: {fault}"
+    return None
 
 
 def _entangled(reach: Reach) -> str | None:
