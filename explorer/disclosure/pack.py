@@ -210,6 +210,8 @@ def container(contents: Mapping[str, bytes]) -> bytes:
     size = sum(map(len, contents.values()))
     if len(contents) > MAX_FILES or size > MAX_PACK:
         raise LedgerError(f"{len(contents)} files of {size} bytes; a pack holds {MAX_FILES} files of {MAX_PACK} bytes")
+    if len({name.casefold() for name in contents}) != len(contents):
+        raise LedgerError("two names in a pack that some systems take for one: their ids differ in case alone")
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
         for name, content in sorted(contents.items()):

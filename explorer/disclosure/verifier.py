@@ -265,7 +265,6 @@ class Key:
 class Trust:
     """Whom to believe. Nobody signs it: whoever checks brings it along."""
 
-    name: str
     keys: tuple[Key, ...]
     documents: dict[str, int]  # how many authorities of a role have to sign a document
     checkpoints: dict[str, int]  # and a checkpoint: one trainer, and so many cosigners of each other role
@@ -289,7 +288,7 @@ def read_trust(content: bytes, what: str) -> Trust:
         keys += [_trusted(authority, key, f"{here}: a key") for key in authority["keys"]]
     expect(len({key.public for key in keys}) == len(keys) <= MAX_KEYS, f"{what}: a key twice, or more than {MAX_KEYS}")
     digest = sha256(canonical(value, what)).hex()
-    return Trust(value["name"], tuple(keys), quorum["documents"], quorum["checkpoints"], digest)
+    return Trust(tuple(keys), quorum["documents"], quorum["checkpoints"], digest)
 
 
 def _trusted(authority: dict[str, Any], key: Any, what: str) -> Key:
@@ -364,7 +363,6 @@ PLAIN, COSIGNED = 1, 4  # types of keys: Ed25519 over the text; Ed25519 over a t
 class Note:
     """A checkpoint and its signature lines, none of them checked."""
 
-    content: bytes
     text: str
     origin: str
     size: int
@@ -404,7 +402,7 @@ def read_note(content: bytes, what: str) -> Note:
     said = text.split("\n")
     expect(len(said) >= 4 and re.fullmatch(r"0|[1-9][0-9]{0,15}", said[1]), f"{what}: not a checkpoint")
     expect("+" not in said[0] and said[0].isprintable() and not re.search(r"\s", said[0]), f"{what}: not an origin")
-    return Note(content, text, said[0], int(said[1]), decode64(said[2], what, length=32), tuple(blobs))
+    return Note(text, said[0], int(said[1]), decode64(said[2], what, length=32), tuple(blobs))
 
 
 def judge(note: Note, others: Sequence[Note], trust: Trust, now: int) -> tuple[list[str], list[str]]:
@@ -1038,8 +1036,8 @@ def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
     for mine, theirs in zip(said, found, strict=False):
         expect(mine == theirs, f"{theirs['path']}: not the file that pack.json names: {mine['path']!r:.120}")
     expect(len(said) == len(found), f"pack.json names {len(said)} files, and the pack has {len(found)} others")
-    granted = [name for name in files if name.startswith("grants/")]
-    expect([f"grants/{each}.json" for each in texts(value["grants"], "grants")] == granted, "pack.json: other grants")
+    granted = {name for name in files if name.startswith("grants/")}
+    expect({f"grants/{each}.json" for each in texts(value["grants"], "grants")} == granted, "pack.json: other grants")
     return value
 
 

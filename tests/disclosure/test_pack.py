@@ -21,7 +21,7 @@ from explorer.recorded.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.disclosure.granted import READER, confidential_run, granted
-from tests.disclosure.packs import REPORT, governed, opened, packed
+from tests.disclosure.packs import REPORT, faults, findings, governed, opened, packed
 from tests.provenance.people import EXPIRES, GOVERNANCE, NOW, private
 
 
@@ -68,6 +68,22 @@ def test_only_the_grants_that_were_asked_for(run: Path) -> None:
     files = opened(packed(run, grants=wanted(run, "two")).content)
     assert [name for name in files if name.startswith("grants/")] == ["grants/two.json"]
     assert json.loads(files["pack.json"])["grants"] == ["two"]
+
+
+def test_ids_that_sort_otherwise_than_their_files(run: Path) -> None:
+    ids = ("a", "a-b", "a.json", "B")
+    for id_ in ids:
+        granted(run, id_)
+    content = packed(run, grants=wanted(run, *ids)).content
+    assert not faults(content)
+    assert sum(what.startswith("grant ") for what in findings(content).checked) == len(ids)
+
+
+def test_ids_that_some_systems_take_for_one(run: Path) -> None:
+    granted(run, "one")
+    granted(run, "One")
+    with pytest.raises(LedgerError, match="differ in case alone"):
+        packed(run, grants=wanted(run, "one", "One"))
 
 
 def test_an_unknown_grant_is_refused_with_the_nearest(run: Path) -> None:
