@@ -16,7 +16,6 @@ A checkpoint of training may be written only while `settled`: right after `segme
 at a state that is on record, and what it executes again is compared (writer.py).
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -35,22 +34,18 @@ from explorer.entries.run import Decision, End, Genesis, Profile, State, Step, T
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance.class_secrets import erased, open_secrets
+from explorer.governance.sealer import Sealer
 from explorer.governance.segments import JOINT, NUMBERS, RecordedStep, Segment
 from explorer.governance.spool import ALL, Spool
 from explorer.governance.writer import Writer
 from explorer.note import Signer
 from explorer.provenance.admission import Admission
-from explorer.provenance.commitments import commit
-from explorer.provenance.reading_keys import salt_of
 from explorer.provenance.salts import Salts
-from explorer.provenance.sealing import OVERHEAD, seal
-from explorer.recorded.blobs import class_of
 from explorer.recorded.keys import OwnKeys
 from explorer.recorded.tensors import BLOB as TENSORS
 from explorer.recorded.tensors import Tensors
 
 EVIDENCE = "evidence"  # blobs of a decision: evidence/<class>
-NOTHING = hashlib.sha256(b"").hexdigest()  # stands for what cannot be made without a secret
 WHOLE = "progress [0, 1]"  # the phase of a run without a policy
 
 
@@ -88,8 +83,8 @@ class Journal:
             raise LedgerError(f"{len(genesis.classes)} classes; a segment of at most {MAX_BLOBS // 2 - 1} is recorded")
         self.genesis = genesis
         self._book, self._leaves, self._spool = book, leaves, spool
-        self._keys = OwnKeys(secrets=secrets, classes=genesis.classes)
-        self._sealed = confidential | {ALL} if confidential else confidential
+        keys = OwnKeys(secrets=secrets, classes=genesis.classes)
+        self._sealer = Sealer(keys, confidential=confidential)
         self._segment = Segment(genesis.classes, first=genesis.begins)
 
     @classmethod
@@ -261,22 +256,11 @@ class Journal:
         self._book.put(encode(entry), step=step)
 
     def _blobs(self, contents: Mapping[str, bytes], of: type[Entry], first: int) -> dict[str, Blob]:
-        """Store blobs. `of` and `first` are what the reading keys of their classes' numbers are derived with."""
-        return {name: self._blob(name, content, of.KIND, first) for name, content in contents.items()}
-
-    def _blob(self, name: str, content: bytes, kind: str, first: int) -> Blob:
-        path = class_of(name)
-        if path in self._sealed:
-            key = self._keys.of(path, kind, first)
-            if key is None:  # erased, as below
-                return Blob(sha256=NOTHING, size=len(content) + OVERHEAD)
-            content = seal(key, content, kind=kind, name=name, first=first)
-        return Blob(sha256=self._book.write_blob(content), size=len(content))
+        """Store blobs, sealed where that is due. `of` and `first` are what the keys of numbers are derived with."""
+        stored = {name: self._sealer.sealed(name, each, kind=of.KIND, first=first) for name, each in contents.items()}
+        return {name: Blob(sha256=self._book.write_blob(each), size=len(each)) for name, each in stored.items()}
 
     def _commit(self, path: str, of: type[Entry], step: int, content: bytes) -> str:
         """The commitment to content of a class, or of several for *."""
         first = self._segment.first if of is Step else step
-        key = self._keys.of(path, of.KIND, first)
-        if key is None:  # erased; a replay alone meets it, and what it compares leaves this out
-            return NOTHING
-        return commit(salt_of(key, step), content).hex()
+        return self._sealer.commit(path, content, kind=of.KIND, first=first, step=step)
