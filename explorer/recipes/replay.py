@@ -194,6 +194,8 @@ def _genesis(ledger: Path, record: RunRecord) -> Genesis:
 
 def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple[int, int]:
     stop = begins + sum(each.head.kind == "step" for each in History(ledger).entries())
+    if begins == stop:
+        raise LedgerError(f"{ledger}: no step is on record in it: it begins after {begins}, and nothing was trained")
     first, last = steps or (begins, stop)
     if not begins <= first < last <= stop:
         raise LedgerError(

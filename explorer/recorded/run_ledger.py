@@ -93,6 +93,8 @@ class RunLedger:
 
     def range_of(self, first: int | None, stop: int | None) -> range:
         """The steps [first, stop), all of them where nothing is said. Raises `LedgerError` for steps not done."""
+        if 0 < self.begins == self.steps:
+            raise LedgerError(f"{self.run}: no step is on record in it: it begins after {self.begins} of another run's")
         found = range(self.begins if first is None else first, self.steps if stop is None else stop)
         if not self.begins <= found.start < found.stop <= self.steps:
             raise LedgerError(f"no steps {found.start}:{found.stop}: on record are {self.begins}:{self.steps}")

@@ -50,13 +50,18 @@ from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE
 from tests.recipes.deletions import (
+    ADAMW,
     BATCHNORM,
+    GPT,
     NEWS,
+    TEXT,
+    TEXT_SOURCE,
     author,
     never,
     payload_absent,
     recipe_of,
     route,
+    text,
     trained,
 )
 
@@ -225,6 +230,21 @@ def test_with_methods_that_decide_class_by_class(desk_of: Path, tmp_path: Path) 
     found = route(old, CLASS)
     assert found.start == 5
     assert same(delete(old, CLASS, route=found, to=tmp_path / "new"), never(old, CLASS, tmp_path / "never"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting", [{}, {"precision": "bf16"}, {"microbatch_size": 2}], ids=["", "bf16", "microbatches"]
+)
+def test_a_transformer(tmp_path: Path, setting: Any) -> None:
+    data = text(tmp_path / "data")
+    desk_of = author(tmp_path, LATE, source=TEXT_SOURCE, data=data)
+    methods = ["contributions", {"ema": {"half_life": 0.2}}, {"gradient_clipping": {"max_norm": 0.05}}]
+    changes: Any = {"model": GPT, "dataset": TEXT, "optimizer": ADAMW, "batch_size": 12, "epochs": 2.0, **setting}
+    old = trained(tmp_path, desk_of, recipe_of("late", methods, **changes), data=data)
+    with payload_absent(of_class):
+        new = delete(old, CLASS, route=route(old, CLASS), to=tmp_path / "deletions", data=data)
+        assert same(new, never(old, CLASS, tmp_path / "never", data=data)) and not same(new, old)
 
 
 def test_a_deletion_from_a_run_that_a_deletion_made(new: Path, tmp_path: Path) -> None:
