@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 
 # In canonical JSON a quotation mark inside text is escaped: these can be nothing but an entry's own keys.
-_EXAMPLES = re.compile(rb'"examples":\[((?:[0-9]{1,16},?)+)\]')
+_EXAMPLES = re.compile(rb'"examples":\[([0-9]{1,16}(?:,[0-9]{1,16})*)\]')
 _UPDATED = re.compile(rb'"updated":"([01]*)"')
 
 

@@ -115,7 +115,7 @@ def _examples(presence: Presence, target: Target) -> tuple[Counts, tuple[str, ..
         return presence.examples * chosen, target.classes, ()
     rows, classes = presence.rows_of(target), presence.tags.classes
     touched = set(classes[rows].tolist())
-    left = set(np.delete(classes, rows).tolist())
+    left = set(np.delete(classes, np.union1d(rows, presence.rows_of(presence.absent))).tolist())
     names = dict(enumerate(run.genesis.classes))
     whole = tuple(names[at] for at in sorted(touched - left) if at in names)
     partly = tuple(names[at] for at in sorted(touched & left) if at in names)

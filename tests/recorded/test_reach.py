@@ -15,6 +15,7 @@ from explorer.entries.run import Decision, End, Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
+from explorer.recorded import presence
 from explorer.recorded.reach import Reach, reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target, resolve
@@ -267,6 +268,15 @@ def test_what_a_run_left_out_already_reached_nothing(tmp_path: Path) -> None:
     assert of_class(run, MIT).first == 0
 
 
+def test_the_last_records_of_a_class_are_the_whole_class(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    first, *others = (row for row, path in enumerate(ROW_CLASSES) if path == MIT)
+    with_recipe(run, [{"routing": {"policy": "half-depth", "without_records": others}}])
+    assert reach(RunLedger(run), Target(records=(first,))).whole == (MIT,)
+    with_recipe(run, [{"routing": {"policy": "half-depth", "without_records": others[1:]}}])
+    assert reach(RunLedger(run), Target(records=(first,))).partly == (MIT,)
+
+
 def test_steps_of_another_ledger_count_as_the_policy_may_have_it(tmp_path: Path) -> None:
     region = SealedRegion(name="all", branch="open", module="head")
     run = write_governed_run(tmp_path, policy=replace(policy(Rule(classes=(NEWS,), weight=1.0)), sealed=(region,)))
@@ -293,3 +303,8 @@ def test_a_step_of_another_shape_is_told(tmp_path: Path) -> None:
 def test_records_that_there_are_not(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="record 42: the tag table has 42 rows"):
         reach(RunLedger(write_governed_run(tmp_path)), Target(records=(42,)))
+
+
+@pytest.mark.parametrize("counts", [b"1" * 60_000, b"1," * 30_000, b"1,,1]", b"-1]", b"12345678901234567]"])
+def test_counts_that_are_none_are_found_out_at_once(counts: bytes) -> None:
+    assert presence._EXAMPLES.search(b'{"blobs":{},"examples":[' + counts) is None
