@@ -262,7 +262,7 @@ def _papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
     for relative in [rundir.ORIGIN, *(papers if attested else ())]:
         if (run.run / relative).exists():
             yield relative, _paper(run.run / relative)
-    for made in [run.run, *_made_from(run)]:
+    for made in [run.run.resolve(), *_made_from(run)]:
         if (made / CERTIFICATE).exists():
             yield f"{DELETIONS}/{made.name}.json", _paper(made / CERTIFICATE)
 
