@@ -1,7 +1,6 @@
 """Attestations: what they claim is what the ledger says, and a run that is not done or not vouched for gets none."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +15,18 @@ from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
 from explorer.provenance.roles import Role
 from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.presence import Presence
+from explorer.recorded.reach import reach_of
 from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import Target
 from explorer.release.attest import attest
+from explorer.release.claims import claims, deletable_at_best, deletable_here
 from tests import tensors_for_tests
 from tests.audit.governed_run import LAYERS, MIT, NEWS, OPEN, STEPS, TRAINER, write_governed_run
 from tests.governed_sample import STEPS as SAMPLE_STEPS
 from tests.governed_sample import Sample
 from tests.governed_sample import write_governed_run as write_governed_run_of_sample
-from tests.provenance.people import GOVERNANCE, NOW, RISK, private
+from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, private
 from tests.release.released import EVALUATOR, release, statement_of, trust
 
 
@@ -149,22 +152,31 @@ def test_it_holds_for_a_year_unless_told_otherwise(run: Path) -> None:
 def sampled(root: Path, *, confidential: tuple[str, ...] = ()) -> ModelAttestation:
     made = Sample(confidential=confidential)
     run = write_governed_run_of_sample(root, sample=made)
-    quorum = replace(made.trust.quorum, documents={**made.trust.quorum.documents, Role.TRAINER: 1})
-    believed = replace(made.trust, quorum=quorum)
-    envelope = attest(RunLedger(run), keys=[private(TRAINER)], trust=believed, now=NOW)
-    return open_model(envelope.content, trust=believed, now=NOW, where="a").value
+    ledger, best = RunLedger(run), deletable_at_best
+    return claims(ledger, trust=made.trust, now=NOW, issued=ISSUED, expires=EXPIRES, deletability=best)
 
 
 def test_a_sealed_region_lies_where_its_layers_do(tmp_path: Path) -> None:
     value = sampled(tmp_path)
     depths = {layer.name: layer.depth for layer in value.layers}
-    claims = {claim.path: claim for claim in value.classes}
-    trained = {each.layer for each in claims["personal/customer"].trained}
+    found = {claim.path: claim for claim in value.classes}
+    trained = {each.layer for each in found["personal/customer"].trained}
     assert trained == {"blocks.2.mlp.up@customer", "blocks.2.mlp.down@customer"}
     assert all(depths[name] == depths[name.partition("@")[0]] for name in trained)
-    assert claims["personal/customer"].deletable.level == "G2"
-    assert claims["withheld"].trained == () and claims["withheld"].examples == 3 * SAMPLE_STEPS
-    assert claims["open/apache"].deletable.level is None  # no recipe is on record that could be replayed
+    assert found["withheld"].trained == () and found["withheld"].examples == 3 * SAMPLE_STEPS
+
+
+def test_what_a_deletion_would_take(tmp_path: Path) -> None:
+    """At best; here nobody could do it, for no recipe is on record, and so nothing is promised."""
+    value = sampled(tmp_path)
+    ways = {claim.path: (claim.deletable.level, claim.deletable.steps) for claim in value.classes}
+    assert ways["personal/customer"] == ways["withheld"] == ("G2", 0)
+    assert ways["open/apache"] == ("G3", SAMPLE_STEPS) and ways["open/mit"][0] == "G3"
+    (run,) = (tmp_path / "single").iterdir()
+    ledger = RunLedger(run)
+    presence = Presence(ledger)
+    for path in ledger.genesis.classes:
+        assert deletable_here(presence, reach_of(presence, Target(classes=(path,)))).level is None
 
 
 def test_of_a_confidential_class_only_what_everybody_sees_is_claimed(tmp_path: Path) -> None:

@@ -296,7 +296,10 @@ def test_another_trainers_ledger(model: Path) -> None:
     both = replace(trust(), authorities=(*trust().authorities, rival))
     assert judged(model, trust=both).passes
     released.sign_again(model, statement_of(model), seed="rival")
-    assert "signed by example.com/rival, who did not sign the ledger" in faults(judged(model, trust=both))[0]
+    said = "signed by example.com/rival, who did not sign the ledger"
+    assert said in faults(judged(model, trust=both))[0]
+    with pytest.raises(ProvenanceError, match=said):
+        released.release(model.parent, believed=both, seed="rival")
 
 
 def test_a_key_revoked_since(model: Path) -> None:
