@@ -371,9 +371,14 @@ class Note:
 
     def signatures(self, trust: Trust) -> list[tuple[Key, int]]:
         """The keys of the trust file that have signed, a trainer's as the log's own, each with the time of its
-        cosignature (0: a plain one has none). No signature of a known key may be false; others are passed over."""
+        cosignature (0: a plain one has none). No signature of a known key may be false; others are passed over. A log
+        whose name begins with one trainer's is signed by no other."""
         found = []
+        namesakes = {key.owner for key in trust.keys if key.role == TRAINER and self.origin.startswith(f"{key.owner}/")}
+        owner = max(namesakes, key=len, default=None)
         for key in trust.keys:
+            if key.role == TRAINER and owner not in (None, key.owner):
+                continue
             name, kind = (self.origin, PLAIN) if key.role == TRAINER else (key.owner, COSIGNED)
             key_id = sha256(name.encode(), b"\n", bytes([kind]), key.public)[:4]
             for signature in [blob[4:] for who, blob in self.lines if (who, blob[:4]) == (name, key_id)]:
@@ -602,7 +607,8 @@ def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
         clock = at + (kind == "step")
     segments, first = [], genesis["begins"]
     for stop, index in states:
-        mine = tuple((steps[step], entries[steps[step]]) for step in range(first, stop) if step in steps)
+        span = range(first, stop) if stop - first <= len(steps) else ()
+        mine = tuple((steps[step], entries[steps[step]]) for step in span if step in steps)
         if mine and len(mine) == stop - first:
             segments.append(Segment(first, mine, index))
         first = stop

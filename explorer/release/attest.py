@@ -25,7 +25,7 @@ from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, wr
 from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION
+from explorer.recorded.attested import ATTESTATION, check_ledger
 from explorer.recorded.lineage import PARENTS, ancestors
 from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, read_card
 from explorer.recorded.run_ledger import RunLedger
@@ -64,7 +64,7 @@ def attest(
     model = ModelFile(place / MODEL).sha256
     check_certificate(run, model, trust=trust, now=now)
     ancestors(value, run.run / rundir.GOVERNANCE / PARENTS, trust=trust)
-    return sign_model(
+    envelope = sign_model(
         value,
         model=model,
         card=_card_digest(place / CARD),
@@ -73,6 +73,9 @@ def attest(
         now=now,
         where=str(place),
     )
+    signed = open_model(envelope.content, trust=trust, now=now, where=str(place))
+    check_ledger(signed, trust=trust, now=now, where=str(place))  # its trainer's, and no other's
+    return envelope
 
 
 def ship(run: RunLedger, envelope: Envelope, *, trust: Trust, now: int) -> Path:
