@@ -80,7 +80,7 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def forget(journal: Journal, *arguments: Any, confidential: frozenset[str], **named: Any) -> None:
         made(journal, *arguments, confidential=confidential, **named)
-        journal._sealed = confidential
+        journal._sealer._sealed = confidential
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "__init__", forget)
