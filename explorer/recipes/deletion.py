@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from explorer import records, rundir
-from explorer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import metrics_bytes
 from explorer.engine.loop import Loop
 from explorer.entries.fields import LedgerState
-from explorer.entries.run import TrainingState
+from explorer.entries.run import State, TrainingState
 from explorer.errors import RunError
 from explorer.governance.digests import training_state
 from explorer.governance.documents import keep, read_copies
@@ -78,12 +78,13 @@ def delete(
     if not _begun(directory, origin):
         refuse_elsewhere(old, record)
         loop = build_loop(new, data=data, documents=documents)
+        state = _state_at(ledger, loop, run_id=record.run_id, step=route.start)
         with rundir.locked(directory, what=f"run {new.run_id}"):
             start = start_in(new)
             if start is not None:
                 keep_start(kept_in(documents, start), start, directory)
             keep(documents, directory)
-            state = _take_over(old, loop, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
+            _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
             write_origin(directory, replace(origin, state=state))
             records.write(directory / rundir.RUN, new)
     execute(directory, data=data, on_progress=on_progress)
@@ -113,20 +114,33 @@ def _begun(directory: Path, origin: Origin) -> bool:
     return True
 
 
-def _take_over(old: Path, loop: Loop, directory: Path, *, old_id: str, new_id: str, step: int) -> TrainingState | None:
-    """What was kept of the old run up to this step, as the new run's own; returns the state then, None at step 0."""
-    state = None
+def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> TrainingState | None:
+    """The state that was kept after so many steps; None for the initial one. Raises `RunError` for a checkpoint that is
+    not what the ledger has on record: nobody else vouches for it."""
+    if not step:
+        return None
+    found = load_checkpoint(_kept_at(ledger.run, step), run_id=run_id)
+    loop.restore(found.tensors, step=found.step)
+    state, recorded = training_state(loop.state, step=step), ledger.genesis.start if step == ledger.begins else None
+    for placed in ledger.read([index for at, index in ledger.outline.states if at == step], State):
+        recorded = placed.entry.state
+    if state != recorded:
+        raise RunError(f"{_kept_at(ledger.run, step)}: not the state that the ledger has on record after {step} steps")
+    return state
+
+
+def _take_over(old: Path, directory: Path, *, old_id: str, new_id: str, step: int) -> None:
+    """What was kept of the old run up to this step, as the new run's own, whose times begin anew."""
     (directory / rundir.PRIVATE).mkdir(mode=0o700, exist_ok=True)
     for number in (each for each in kept(old) if each <= step):
-        found = load_checkpoint(old / rundir.KEPT / f"step-{number:08d}.json", run_id=old_id)
-        loop.restore(found.tensors, step=found.step)
+        found = load_checkpoint(_kept_at(old, number), run_id=old_id)
         head = metrics_bytes(found)
-        mine = Checkpoint(step=found.step, tensors=loop.tensors(), plain={"offset": head})
+        mine = replace(found, plain={"offset": head})
         save_checkpoint(directory / rundir.KEPT, mine, run_id=new_id, keep=None)
         if number == step:
             rundir.write_bytes(directory / rundir.METRICS, (old / rundir.METRICS).read_bytes()[:head])
             save_checkpoint(directory / rundir.CHECKPOINT, mine, run_id=new_id)
-            state = training_state(loop.state, step=step)
-    if step and state is None:
-        raise RunError(f"{old / rundir.KEPT}: no checkpoint of step {step} was kept")
-    return state
+
+
+def _kept_at(run: Path, step: int) -> Path:
+    return run / rundir.KEPT / f"step-{step:08d}.json"

@@ -20,6 +20,7 @@ from explorer.audit.participants import participants
 from explorer.data import order
 from explorer.data.digits import Digits
 from explorer.data.order import Order
+from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
 from explorer.entries.run import State, TrainingState
@@ -351,6 +352,17 @@ def test_an_unfinished_run_is_refused(old: Path, tmp_path: Path, desk_of: Path) 
         log.append(leaves[:-1])
     with pytest.raises(RunError, match="unfinished: its ledger has no end"):
         delete(copy, CLASS, route=route(copy, CLASS), to=tmp_path / "deletions")
+
+
+def test_a_checkpoint_that_the_ledger_does_not_know_is_refused(old: Path, tmp_path: Path) -> None:
+    """It is whole, and of this run: somebody put a later state in its place."""
+    copy = tmp_path / "runs" / old.name
+    shutil.copytree(old, copy)
+    later = load_checkpoint(old / rundir.KEPT / "step-00000008.json", run_id=old.name)
+    save_checkpoint(copy / rundir.KEPT, replace(later, step=5), run_id=old.name, keep=None)
+    with pytest.raises(RunError, match="not the state that the ledger has on record after 5 steps"):
+        delete(copy, CLASS, route=route(copy, CLASS), to=tmp_path / "deletions")
+    assert not (tmp_path / "deletions").exists()
 
 
 def test_a_directory_with_something_else_in_it_is_refused(old: Path, new: Path, reference: Path) -> None:
