@@ -13,6 +13,9 @@ Whom to believe is said by a trust file, which whoever checks brings along. Ever
     statement            in-toto statements
     tags, attestation    the class of every example, and who vouches for all of them
     grants               who may read what
+    commitments, salts   what stands for numbers, and the secrets that open it
+    reading_keys         what a secret gives for one stretch of a class's numbers, and a grant hands on
+    sealing              blobs that only a reading key opens
     publish              the JSON Schemas of all these records
 
 Nothing is believed by default: what a trust file or a policy does not say is refused.
