@@ -5,13 +5,15 @@ Whether data, code and machine are still those of the run, only who executes it 
 
 from pathlib import Path
 
+import numpy as np
+
 from explorer import rundir
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
 from explorer.errors import ExplorerError
 from explorer.provenance.branches import covers
+from explorer.provenance.commitments import SALT_BYTES
 from explorer.provenance.salts import Salts, read_salts
-from explorer.recorded.papers import quarantine_of
 from explorer.recorded.presence import Presence, read_record
 from explorer.recorded.reach import Reach
 from explorer.recorded.source import TRAINER, source_of
@@ -58,10 +60,13 @@ def _before(presence: Presence, reached: Reach) -> list[str]:
 def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:
     """Examples that the run trained on, that are not in the target, and that were erased since: nothing goes on from a
     state that they shaped as if they were there still, and without them it is another deletion."""
-    staying = {*range(len(presence.tags.classes))} - {*presence.rows_of(reached.target).tolist()}
-    trained = staying - quarantine_of(presence.run)
-    nowhere = len(presence.run.genesis.classes)
-    gone = [row for row in sorted(trained) if presence.tags.classes[row] != nowhere and salts.of(row) is None]
-    if not gone:
+    classes = presence.tags.classes
+    if len(salts) != len(classes):
+        return [f"{len(salts)} salts for {len(classes)} tags: they belong to another table"]
+    trained = classes != len(presence.run.genesis.classes)  # what the run set aside is of no class
+    destroyed = ~np.frombuffer(salts.content, np.uint8).reshape(-1, SALT_BYTES).any(axis=1)
+    out = np.union1d(presence.rows_of(reached.target), presence.rows_of(presence.absent))
+    gone = np.setdiff1d(np.flatnonzero(trained & destroyed), out)
+    if not len(gone):
         return []
     return [f"record {gone[0]} was erased since the run, and so {len(gone)} in all: delete them first, or as well"]

@@ -81,8 +81,7 @@ def reach_of(presence: Presence, target: Target) -> Reach:
     training = moved.any(axis=1)
     trained = np.flatnonzero(training) + run.begins
     channels = tuple(_channels(presence, present, whole, partly))
-    recipe = presence.recipe
-    deciding = bool(mine) and (recipe is None or any(each in PROBING for each in recipe.methods))
+    deciding = bool(mine) and (presence.recipe is None or not presence.methods.isdisjoint(PROBING))
     probed = deciding and bool(partly or run.begins)
     before = run.begins > 0 and bool(layers.any())
     firsts = [*trained[:1].tolist(), *(_influenced(run, each) for each in channels)]

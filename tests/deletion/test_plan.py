@@ -41,7 +41,8 @@ def named(found: Plan) -> Mapping[str, str]:
 def of_dataset(run: Path, name: str, **changes: object) -> None:
     """Let the run be one on that dataset, and its genesis name it so."""
     record = records.read(RunRecord, run / rundir.RUN)
-    record = replace(record, dataset=name, **changes)
+    identity = {**record.identity, "recipe": {"methods": []}}
+    record = replace(record, dataset=name, identity=identity, **changes)
     records.write(run / rundir.RUN, record)
     sign_again(run, lambda _, e: replace(e, recipe=digest(record.identity)) if isinstance(e, Genesis) else e)
 

@@ -7,18 +7,20 @@ from pathlib import Path
 import pytest
 
 from explorer import records, rundir
+from explorer.canonical import digest
 from explorer.costing import Duration
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Genesis, Parent
 from explorer.errors import RunError
 from explorer.provenance.policy import Rule
+from explorer.provenance.salts import destroy_salt, new_salts, write_salts
 from explorer.provenance.sealed import SealedRegion
 from explorer.recorded.forecast import Forecast, forecast, kept
 from explorer.recorded.replay_time import DRIFT, MEAN, START, UNMEASURED, replay_time, replayed
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target, resolve
 from explorer.records import PhaseProfile, RunRecord, Timings
-from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
+from tests.audit.governed_run import MIT, NEWS, OPEN, ROWS, policy, sign_again, write_governed_run
 from tests.builders import change_result, write_profile
 from tests.deletion.deleted_runs import SEALED, write_old
 from tests.governed_sample import CLASSES, STEPS
@@ -191,3 +193,24 @@ def test_what_the_model_before_it_learned_is_deleted_there_first(tmp_path: Path)
 def test_records_of_a_sealed_class_take_a_replay(tmp_path: Path) -> None:
     ledger = RunLedger(write_sample(tmp_path))
     assert forecast(ledger, Target(records=(3,))).route.level == "G3"  # others live in the region
+
+
+def test_who_was_erased_since_stands_in_the_way_unless_left_out(tmp_path: Path) -> None:
+    def said(*without: int) -> list[str]:
+        run = tmp_path / str(len(without))
+        made = write_governed_run(run)
+        record = records.read(RunRecord, made / rundir.RUN)
+        methods = [{"routing": {"policy": "half-depth", "without_records": [*without]}}]
+        identity = {**record.identity, "recipe": {"methods": methods}}
+        records.write(made / rundir.RUN, replace(record, identity=identity))
+        sign_again(made, lambda _, e: replace(e, recipe=digest(identity)) if isinstance(e, Genesis) else e)
+        private = made.parent
+        (private / "trainer.pem").touch()
+        write_salts(private / "salts", new_salts(ROWS))
+        for row in (3, 19):  # 19 is in quarantine: it never trained
+            destroy_salt(private / "salts", row)
+        ledger = RunLedger(made)
+        return [*forecast(ledger, Target(records=(6,))).obstacles]
+
+    assert said() == ["record 3 was erased since the run, and so 1 in all: delete them first, or as well"]
+    assert said(3) == []

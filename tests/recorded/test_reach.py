@@ -44,9 +44,8 @@ def of_class(run: Path, path: str) -> Reach:
 def with_recipe(run: Path, methods: Sequence[object]) -> None:
     """Say how the run was trained, and let the genesis name it."""
     record = records.read(RunRecord, run / rundir.RUN)
-    names = tuple(next(iter(each)) for each in methods if isinstance(each, dict))
     identity = {**record.identity, "recipe": {"methods": list(methods)}}
-    records.write(run / rundir.RUN, replace(record, identity=identity, methods=names))
+    records.write(run / rundir.RUN, replace(record, identity=identity))
     sign_again(run, lambda _, e: replace(e, recipe=digest(identity)) if isinstance(e, Genesis) else e)
 
 
