@@ -18,7 +18,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from explorer.analysis.forgetting import over_seeds
+from explorer.analysis.forgetting import Seeds, over_seeds
 from explorer.cli import sweep
 from explorer.document import read_document
 from explorer.provenance.policy import read_policy
@@ -180,10 +180,7 @@ def _config() -> dict[str, Any]:
 
 def report(found: list[Point], planned: Plan) -> str:
     """The table, a row for each policy and budget."""
-    cells = [(recipe, ssr) for recipe in LOOKS for ssr in planned.spec.budgets]
-    rows = [
-        _row(recipe, ssr, [each for each in found if (each.recipe, each.ssr) == (recipe, ssr)]) for recipe, ssr in cells
-    ]
+    rows = [_row(recipe, ssr, found) for recipe in LOOKS for ssr in planned.spec.budgets]
     run = max((each.record for each in planned.runs), key=lambda record: record.steps)
     return f"""# What it costs to be able to delete
 
@@ -191,24 +188,30 @@ def report(found: list[Point], planned: Plan) -> str:
 budget, {len(planned.spec.seeds)} seeds, {run.hardware.threads} thread a run on {run.hardware.name}. The class is
 `{TARGET}`, as the distributions declare it. Made by `benchmarks/deletability.py`.
 
-| policy | budget | bits per byte (95%) | training, s | level | steps to replay | to delete, s |
-|---|---|---|---|---|---|---|
+| policy | budget | bits per byte (95%) | more than open (95%) | training, s | level | steps to replay | to delete, s |
+|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
 Quality is that of the test side with every sealed region off, as everybody but the class's owner meets the model: under
-the sealed policy this is the model that never had the class. Its interval is by Student's t over the seeds. Training
-time is steps times the step time of an uncontended profile. Time to delete is a forecast of the whole command on such a
-machine: the mean over the seeds, and the widest of their intervals. G2 drops a region and trains nothing; G3 trains
-again from the last checkpoint before the class, without it.
+the sealed policy this is the model that never had the class. Its interval is by Student's t over the seeds, and so is
+that of the difference, seed by seed: one that holds 0 says that no difference was found. Training time is steps times
+the step time of an uncontended profile. Time to delete is a forecast of the whole command on such a machine: the mean
+over the seeds, and the widest of their intervals. G2 drops a region and trains nothing; G3 trains again from the last
+checkpoint before the class, without it.
 """
 
 
-def _row(recipe: str, ssr: float, mine: list[Point]) -> str:
-    quality, mean = over_seeds([each.quality for each in mine]), statistics.mean
+def _row(recipe: str, ssr: float, found: list[Point]) -> str:
+    mine, first = (
+        [each for each in found if (each.recipe, each.ssr) == (name, ssr)] for name in (recipe, next(iter(LOOKS)))
+    )
+    mean = statistics.mean
+    more = over_seeds([one.quality - other.quality for one, other in zip(mine, first, strict=True)])
     cells = (
         LOOKS[recipe][0],
         f"{ssr:g}",
-        f"{quality.mean:.3f} ({quality.low:.3f} to {quality.high:.3f})",
+        _interval(over_seeds([each.quality for each in mine])),
+        "-" if mine == first else _interval(more),
         f"{mean(each.train for each in mine):.0f}",
         " or ".join(sorted({each.level for each in mine})),
         f"{mean(each.replayed for each in mine):.0%}",
@@ -216,6 +219,10 @@ def _row(recipe: str, ssr: float, mine: list[Point]) -> str:
         f" {max(each.high for each in mine):.0f})",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _interval(seeds: Seeds) -> str:
+    return f"{seeds.mean:.3f} ({seeds.low:.3f} to {seeds.high:.3f})"
 
 
 def main() -> None:
