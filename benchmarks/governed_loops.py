@@ -179,7 +179,7 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
     batches = Batches(
         dataset, batch_size=BATCH, seed=0, device=CPU, typing=Typing(codes=found.codes, names=found.names)
     )
-    session = session_of(found, absent=frozenset())
+    session = session_of(found)
     methods = (Routing(policy="benchmark"), Contributions(), Recorder(every=STEPS))
     loop = loop_of(work, batches, methods, microbatch=None, resources={Session: session})
     run = place / f"run-{classes}-{denied}"

@@ -11,8 +11,8 @@ of `genesis.classes`; only classes that trained in the step have numbers (but se
     weight   factor on the class's gradient G, 0 without one      norm    |G|, after clipping, before the weight
     dot      <weight G, update>                                   exact   <the class's part of the update, update>
 
-What a class has in common with the update is in the joint content, because all classes made the update: who has the norm
-and the dot of one class alone has its inner product with the others.
+What a class has in common with the update is in the joint content, because all classes made the update: who has the
+norm and the dot of one class alone has its inner product with the others.
 
 The diagonal of the Gram matrix is (weight norm)^2. Where the weight is 0 the class was denied: its norm, its dot and
 its place in the Gram matrix are exactly 0. Its `exact` need not be: what it did while it was admitted still moves the

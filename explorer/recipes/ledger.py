@@ -31,8 +31,8 @@ from explorer.provenance.keys import is_encrypted, new_key, public_bytes, read_k
 from explorer.provenance.private import PASSPHRASE
 from explorer.provenance.require import check_signer
 from explorer.provenance.roles import Role
-from explorer.provenance.times import format_time
 from explorer.provenance.routing import confidential
+from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
 from explorer.recipes import machine
 from explorer.recipes.governed import credentials

@@ -13,7 +13,8 @@ import torch
 import explorer
 from explorer.records import Hardware
 
-# The parts of the package that can change a result.
+# The parts of the package that can change a result. (`recorded` names what came out; if it named it otherwise, nothing
+# would be equal to what is on record.)
 TRAINING = ("data", "engine", "entries", "governance", "methods", "models", "provenance", "recipes")
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
 

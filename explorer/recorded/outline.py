@@ -33,13 +33,14 @@ class Outline:
 
 def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
     """One pass over the bytes of all entries. A re-execution takes back its step and all that was recorded since then;
-    the state that it begins with stays."""
+    the state that it begins with stays, unless it is recorded again."""
     steps, end = array("q", [-1]) * begins, None
     states: list[tuple[int, int]] = []
     tables: list[tuple[int, int, bytes]] = []
     profiles: list[tuple[int, int]] = []
     decisions: list[tuple[int, int]] = []
     superseded: set[int] = set()
+    before = 0  # how many of the states are older than the last re-execution
     for index, leaf in enumerate(ledger.entries()):
         kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
         if kind is None or at is None:
@@ -53,13 +54,17 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
             if table and (not tables or table[1] != tables[-1][2]):
                 tables.append((step, index, table[1]))
         elif kind[1] == b"state":
+            if states and len(states) == before and states[-1][0] == step:
+                states.pop()
             states.append((step, index))
+            before = 0
         elif kind[1] == b"profile":
             profiles.append((step, index))
         elif kind[1] == b"decision":
             if b'"action":"re-execution"' in leaf:
                 del steps[step:]
                 states = [each for each in states if each[0] <= step]
+                before = len(states)
                 tables = [each for each in tables if each[0] < step]
                 profiles = [each for each in profiles if each[0] < step]
                 superseded |= {index for at, index in decisions if at >= step}

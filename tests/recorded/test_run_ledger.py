@@ -45,6 +45,19 @@ def again(step: int) -> bytes:
     )
 
 
+def test_a_state_that_is_recorded_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    """Only the state came out otherwise: the steps that it closes have the numbers that it names."""
+    run = write_governed_run(tmp_path, steps=10, finished=False)
+    before = RunLedger(run)
+    step, index = before.outline.states[0]
+    (old,) = before.read([index], State)
+    new = replace(old.entry, state=replace(old.entry.state, buffers="0" * 64))
+    with Log.open(run / rundir.LEDGER, signer=signer(run)) as log:
+        log.append([again(step), encode(new)])
+    (segment,) = RunLedger(run).segments()
+    assert (segment.first, segment.stop, segment.state.entry) == (0, step, new)
+
+
 def test_the_latest_execution_of_a_step_counts(tmp_path: Path) -> None:
     """A run that was executed again from its checkpoint at 5 differs in the first step after it."""
     run = write_governed_run(tmp_path, steps=10, finished=False)
