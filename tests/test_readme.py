@@ -14,6 +14,11 @@ from explorer.sweep.spec import read_spec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+FURTHER = {  # headings of walks that go on from a governed run, and what each of them comes to
+    "Delete, and prove it": "every tensor",
+    "Let somebody read, and nobody else": "audit.zip: everything that was checked holds",
+    "Ship a model with its record": "passes the gate 'release'",
+}
 PASSPHRASE = "only for this example; leave it out to be asked"
 
 
@@ -97,3 +102,12 @@ def test_the_walk_of_a_governed_run_goes_on_from_there(proven: tuple[Path, subpr
     done = walked(directory, f"policies=notebooks/policies\nexport EXPLORER_PASSPHRASE='{PASSPHRASE}'\n{commands}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ledger: verified" in done.stdout and "bits_per_byte" in done.stdout
+    for heading, last in FURTHER.items():
+        text = section(heading)
+        (commands,) = blocks(text, "sh")
+        for content in blocks(text, "yaml"):
+            (directory / "gate.yaml").write_text(content)
+        begin = f"export EXPLORER_PASSPHRASE='{PASSPHRASE}'\nrun=$(ls -d runs/single/*)\n"
+        done = walked(directory, begin + commands)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert last in done.stdout
