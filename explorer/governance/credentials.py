@@ -17,6 +17,7 @@ from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
 from explorer.governance.documents import ATTESTATION, TRUST, Documents
+from explorer.governance.documents import QUARANTINE as QUARANTINE_FILE
 from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
 from explorer.provenance.absent import Absent
 from explorer.provenance.attestation import VerifiedTags, verify_tags, weigh_tags
@@ -28,6 +29,8 @@ from explorer.provenance.signed import open_document
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust, parse_trust
+from explorer.recorded.papers import MAX_QUARANTINE, rows_set_aside
+from explorer.schema import parse_json
 
 # Why an example is in quarantine, beside the reasons of `provenance.vouching.Reason`.
 NO_TAG = "no-tag"
@@ -132,7 +135,7 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
     gone = absent.examples(tags, count=len(examples))
     codes = np.zeros(len(examples), np.int64)  # in quarantine until shown otherwise
     codes[: len(tags.tags)] = tags.tags.classes
-    reasons = _unlike(tags, salts, examples, gone) | _doubtful(tags)
+    reasons = _unlike(tags, salts, examples, gone) | _set_aside(documents, gone) | _doubtful(tags)
     reasons |= {number: NO_TAG for number in range(len(tags.tags), len(examples))}
     if reasons and not lenient:
         first = min(reasons)
@@ -193,6 +196,17 @@ def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray)
         elif commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
             found[slot] = OTHER_CONTENT
     return found
+
+
+def _set_aside(documents: Documents, gone: np.ndarray) -> dict[int, str]:
+    """Why examples that are left out were in quarantine when they were looked at: they are in it still, so that
+    everybody else's place is what it was."""
+    if documents.quarantine is None:
+        return {}
+    where = f"{documents.where / QUARANTINE_FILE}"
+    found = parse_json(documents.quarantine, where=where, error=ProvenanceError, max_bytes=MAX_QUARANTINE)
+    rows = rows_set_aside(found, where=where, error=ProvenanceError)
+    return {row: reason for row, reason in rows.items() if row < len(gone) and gone[row]}
 
 
 def _refusal(documents: Documents, slot: int, reason: str, number: int, codes: np.ndarray, tags: VerifiedTags) -> str:

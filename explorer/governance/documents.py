@@ -11,19 +11,22 @@ What `governance: DIR` names in a recipe file or a specification:
 
 A run keeps the public ones in `governance/`, its policy as `policy.json`, and beside them `source.json`: where the
 private ones are, and the moment at which all of them are judged. So a run that goes on next year is the run that was
-begun, whatever expires in between. Neither is part of a run's identity; the digests of the documents are.
+begun, whatever expires in between. Neither is part of a run's identity; the digests of the documents are. A run that
+leaves examples out of another one has `quarantine.json` too, what that run had set aside: nobody looks again at what is
+left out.
 """
 
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from explorer import rundir
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import MAX_BYTES as MAX_TRUST
+from explorer.recorded.papers import MAX_QUARANTINE
 from explorer.recorded.source import SOURCE, TRAINER, Source, source_of
 from explorer.rundir import read_bytes
 from explorer.schema import to_json
@@ -35,6 +38,7 @@ ATTESTATION = "tags.json"
 POLICIES = "policies"
 POLICY = "policy.json"
 SALTS = "salts"
+QUARANTINE = "quarantine.json"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # of a policy: never a path
 
@@ -48,6 +52,7 @@ class Documents:
     taxonomy: bytes
     attestation: bytes
     policy: bytes | None  # None: the recipe routes nothing
+    quarantine: bytes | None = None  # what another run had set aside; believed of examples that are left out, no others
     table: Path
     private: Path
     judged: int
@@ -73,9 +78,12 @@ def read_copies(run: Path) -> Documents:
     `source.json`."""
     directory = run / rundir.GOVERNANCE
     source = source_of(run)
-    policy = directory / POLICY
-    found = policy if policy.exists() else None
-    return _read(directory, found, private=Path(source.private), judged=source.judged)
+    policy, quarantine = directory / POLICY, directory / QUARANTINE
+    found = _read(directory, policy if policy.exists() else None, private=Path(source.private), judged=source.judged)
+    if not quarantine.exists():
+        return found
+    content = read_bytes(quarantine, max_bytes=MAX_QUARANTINE, error=ProvenanceError)
+    return replace(found, quarantine=content)
 
 
 def keep(documents: Documents, run: Path) -> None:
@@ -94,6 +102,7 @@ def keep(documents: Documents, run: Path) -> None:
             (TAXONOMY, documents.taxonomy),
             (ATTESTATION, documents.attestation),
             (POLICY, documents.policy),
+            (QUARANTINE, documents.quarantine),
         ):
             if content is not None:
                 rundir.write_bytes(directory / name, content)

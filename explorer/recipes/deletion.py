@@ -28,6 +28,7 @@ from explorer.recipes.without_region import drop
 from explorer.recorded.counterfactual import counterfactual
 from explorer.recorded.forecast import Route, kept
 from explorer.recorded.origin import Origin, read_origin, write_origin
+from explorer.recorded.papers import quarantine_content
 from explorer.recorded.presence import read_record
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
@@ -57,7 +58,7 @@ def delete(
     if ledger.outline.end is None:
         raise RunError(f"run {record.run_id}: unfinished: its ledger has no end; let it end first")
     new = counterfactual(record, target)
-    documents = read_copies(old)
+    documents = replace(read_copies(old), quarantine=quarantine_content(ledger))
     if private is not None:
         documents = replace(documents, private=private.resolve())
     directory = to / new.run_id

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer import rundir
-from explorer.errors import LedgerError, ProvenanceError
+from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.tag_table import MAX_ROWS
@@ -73,15 +73,27 @@ def read_tag_rows(run: RunLedger) -> TagRows:
 
 def quarantine_of(run: RunLedger) -> frozenset[int]:
     """The rows that the run set aside when it began, as its genesis says. Raises `LedgerError` for what is no list."""
-    content = run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
+    content = quarantine_content(run)
     if content is None:
         return frozenset()
     found = parse_json(content, where="entry 0: quarantine", error=LedgerError, max_bytes=MAX_QUARANTINE)
-    lists = list(found.values()) if isinstance(found, dict) else [found]
-    rows = [row for each in lists for row in (each if isinstance(each, list) else [each])]
-    if not all(type(row) is int and 0 <= row < MAX_ROWS for row in rows):
-        raise LedgerError("entry 0: quarantine: expected lists of rows by reason")
-    return frozenset(rows)
+    return frozenset(rows_set_aside(found, where="entry 0: quarantine", error=LedgerError))
+
+
+def quarantine_content(run: RunLedger) -> bytes | None:
+    """The same, as the blob has it; None where nothing was set aside, or where it is not here."""
+    return run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
+
+
+def rows_set_aside(found: object, *, where: str, error: type[ExplorerError]) -> dict[int, str]:
+    """Rows and reasons, from JSON that lists rows by reason. Raises `error` for what is no such list."""
+    rows: dict[int, str] = {}
+    for reason, numbers in (found if isinstance(found, dict) else {"": found}).items():
+        for row in numbers if isinstance(numbers, list) else [numbers]:
+            if type(row) is not int or not 0 <= row < MAX_ROWS:
+                raise error(f"{where}: expected lists of rows by reason")
+            rows[row] = reason
+    return rows
 
 
 def _read(run: RunLedger, name: str, kind: type[Document], expected: str) -> Document:

@@ -23,7 +23,7 @@ from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.run import execute
 from explorer.recorded.counterfactual import counterfactual
 from explorer.recorded.forecast import Route, route_of
-from explorer.recorded.papers import read_policy
+from explorer.recorded.papers import quarantine_content, read_policy
 from explorer.recorded.reach import reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
@@ -90,7 +90,7 @@ def never(old: Path, target: Target, to: Path, *, data: Path | None = None) -> P
     """The directory of the run that never had the target, trained from its first step."""
     record = counterfactual(records.read(records.RunRecord, old / rundir.RUN), target)
     directory = write_run(to, record)
-    keep(read_copies(old), directory)
+    keep(replace(read_copies(old), quarantine=quarantine_content(RunLedger(old))), directory)
     execute(directory, data=data)
     return directory
 

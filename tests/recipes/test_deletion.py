@@ -24,25 +24,28 @@ from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
 from explorer.entries.run import State, TrainingState
-from explorer.errors import RunError
+from explorer.errors import ProvenanceError, RunError
+from explorer.governance.documents import QUARANTINE
 from explorer.governance.session import Session
 from explorer.ledger.log import Log
 from explorer.ledger.read import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import read_key
-from explorer.provenance.policy import Rule
+from explorer.provenance.policy import Quarantine, Rule
 from explorer.provenance.roles import Role
 from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.tags_parquet import write_table
 from explorer.provenance.trust import write_trust
 from explorer.recipes import deletion, run
+from explorer.recipes.counterfactual import train_counterfactual
 from explorer.recipes.deletion import delete
 from explorer.recipes.replay import Elsewhere, replay
 from explorer.recorded.counterfactual import counterfactual, left_out
 from explorer.recorded.model_file import MODEL as WEIGHTS
 from explorer.recorded.model_file import ModelFile
 from explorer.recorded.origin import read_origin
+from explorer.recorded.papers import quarantine_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import read_rows
 from explorer.recorded.target import Target
@@ -215,6 +218,31 @@ def test_an_authority(tmp_path: Path) -> None:
     with payload_absent(lambda number: number % 6 == 2):
         new = delete(old, target, route=found, to=tmp_path / "deletions")
         assert same(new, never(old, target, tmp_path / "never"))
+
+
+def test_a_class_of_which_some_were_in_quarantine(tmp_path: Path) -> None:
+    """Nobody looks at them again, and they are in it still: else everybody's place in the batches would be another."""
+    directory = author(tmp_path, replace(LATE, quarantine=Quarantine.WEIGHT_ZERO))
+    split, strangers = Digits().load(None).train, {0, 5, 8}  # one of another class, two of this one
+    made = bytearray()
+    classes = desk.classes_of(len(split))
+    tags = [desk.Record(split.content(at + (at in strangers)), classes[at], "", GOVERNANCE) for at in range(len(split))]
+    write_table(directory / "tags.parquet", desk.tag_records(tags, made))
+    (directory / "salts").unlink()
+    write_salts(directory / "salts", Salts(content=bytes(made)))
+    desk.attest(directory)
+    old = trained(tmp_path, directory, recipe_of("late", METHODS, **TRAIN))
+    assert quarantine_of(RunLedger(old)) == strangers
+    with payload_absent(of_class):
+        new = delete(old, CLASS, route=route(old, CLASS), to=tmp_path / "deletions")
+        assert same(new, never(old, CLASS, tmp_path / "never")) and quarantine_of(RunLedger(new)) == strangers
+    assert rows_of(new).tolist() == rows_of(old)[5:].tolist()
+    (new / rundir.GOVERNANCE / QUARANTINE).unlink()
+    with pytest.raises(RunError, match="was planned for governance"):  # the control
+        train_counterfactual(new)
+    rundir.write_bytes(new / rundir.GOVERNANCE / QUARANTINE, b'{"other-content":[5,"8"]}')
+    with pytest.raises(ProvenanceError, match=r"quarantine\.json: expected lists of rows by reason"):
+        train_counterfactual(new)
 
 
 DECIDING: list[Any] = [
