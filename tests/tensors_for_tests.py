@@ -15,6 +15,8 @@ from explorer.provenance.sealed import SealedRegion
 from explorer.recorded.model_file import CARD, MODEL, ModelCard, write_card
 from explorer.recorded.tensors import Tensors, tensor_leaf
 
+BUILT = {"gpt-tiny": {"context": 128}}  # as a recipe and a card have it
+
 
 def values(layers: Sequence[str], step: int) -> dict[str, np.ndarray]:
     """A matrix for each layer, two for each adapter, and a buffer of the first layer."""
@@ -59,7 +61,7 @@ def write_model(run: Path, layers: Sequence[str], step: int, *, sealed: Sequence
     card = ModelCard(
         format="explorer/model/v1",
         run=run.name,
-        model={"gpt-tiny": {"context": 128}},
+        model=BUILT,
         methods=(),
         example_shape=(128,),
         classes=256,

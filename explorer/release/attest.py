@@ -28,6 +28,7 @@ from explorer.provenance.trust import Trust
 from explorer.recorded.attested import ATTESTATION, check_ledger
 from explorer.recorded.lineage import PARENTS, ancestors
 from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, read_card
+from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.tensors import read_ended
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
@@ -61,6 +62,7 @@ def attest(
     )
     place = run.run / rundir.MODEL
     check_tensors(run, place / MODEL)
+    check_card(run, place / CARD)
     model = ModelFile(place / MODEL).sha256
     check_certificate(run, model, trust=trust, now=now)
     ancestors(value, run.run / rundir.GOVERNANCE / PARENTS, trust=trust)
@@ -98,6 +100,24 @@ def check_tensors(run: RunLedger, path: Path) -> None:
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise LedgerError(f"{path}: not the model that the ledger ends with: {found[0]}{more}")
+
+
+def check_card(run: RunLedger, path: Path) -> None:
+    """Raise `LedgerError` for a card of another run, and of another model than the run's recipe, where that is here:
+    with other heads, say, the same tensors make another model."""
+    record, card = recorded_plan(run), read_card(path)
+    if card.run != run.genesis.run:
+        raise LedgerError(f"{path}: of run {card.run}; the ledger is of {run.genesis.run}")
+    if record is None:
+        return
+    match record.identity:
+        case {"recipe": {"task": {"model": model, "dataset": {**dataset}}, "methods": [*methods]}}:
+            changing = [each for each in methods if each in card.methods]
+            planned = model, changing, [*dataset]
+            if planned != (card.model, [*card.methods], [card.dataset]):
+                raise LedgerError(f"{path}: not the model of the recipe that the ledger names: {model}, {dataset}")
+        case _:
+            raise LedgerError(f"{run.run}: its recipe names no model")
 
 
 def check_certificate(run: RunLedger, model: str, *, trust: Trust, now: int) -> None:

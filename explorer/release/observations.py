@@ -99,6 +99,8 @@ def _faults(path: Path, opened: Observed, attested: Attested) -> Iterator[str]:
         yield f"of another model, {opened.model}"
     if (opened.value.run, opened.value.ledger) != (attested.value.run, attested.value.ledger):
         yield f"of another run, {opened.value.run}"
+    if opened.value.attestation != attested.digest:
+        yield f"made when the model had another attestation, {opened.value.attestation}"
 
 
 def _rejected(name: str, why: str) -> Weighed:

@@ -16,8 +16,10 @@ from explorer.ledger.read import CHECKPOINT
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
+from explorer.recorded.model_file import CARD
+from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
-from explorer.release.attest import check_certificate, check_tensors
+from explorer.release.attest import check_card, check_certificate, check_tensors
 from explorer.release.claims import claims, deletable_at_best
 from explorer.release.differences import differences
 from explorer.release.gate import Gate, kind_of
@@ -86,7 +88,7 @@ def verify_model(path: Path, gate: Gate, *, trust: Trust, ledger: Path | None, n
         checks=checks,
         rules=judge_rules(gate, evidence),
         observations=observations,
-        unseen=tuple(_unseen(gate, shipped, ledger)),
+        unseen=tuple(_unseen(gate, shipped, ledger, run)),
     )
 
 
@@ -152,6 +154,7 @@ def _contradictions(run: RunLedger, shipped: Shipped, *, trust: Trust, now: int)
     )
     yield from differences(signed, computed)
     check_tensors(run, shipped.model)
+    check_card(run, shipped.directory / CARD)
     check_certificate(run, shipped.attested.model, trust=trust, now=now)
 
 
@@ -186,7 +189,7 @@ def _conformance(run: RunLedger | None, *, trust: Trust, now: int) -> Callable[[
     return found
 
 
-def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None) -> Iterator[str]:
+def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None, run: RunLedger | None) -> Iterator[str]:
     """What nothing here says, whatever was verified."""
     by = ", ".join(one.name for one in shipped.attested.authorities)
     if gate.ledger == "checkpoint":
@@ -194,6 +197,8 @@ def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None) -> Iterator[str]:
         yield f"the ledger's entries{beside}: what trained what is the word of {by}"
     elif not any(rule.conforms for rule in gate.rules):
         yield "whether what the ledger says of a step agrees with its numbers: the rule {conforms: true} asks for that"
+    if run is None or recorded_plan(run) is None:
+        yield f"whether {CARD} builds the model that was trained: the run's recipe, which would tell, is not here"
     yield "whether training was what the ledger records: explorer replay shows that"
     yield "whether a claim about deletability can still be kept: it speaks of the day of its signature"
     yield "observations that are not beside the model"

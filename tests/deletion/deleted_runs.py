@@ -54,7 +54,8 @@ def record_of(policy: RoutingPolicy, **without: Any) -> RunRecord:
     """The record of a run under a policy."""
     nothing: dict[str, Any] = {"without": [], "without_authorities": [], "without_records": []}
     methods = [{"routing": {"policy": policy.name, **nothing, **without}}, {"recorder": {"every": EVERY}}]
-    identity = {"recipe": {"task": {}, "train": {}, "methods": methods}, "data": "a" * 64, "ssr": 1.0, "seed": 0}
+    recipe = {"task": {"dataset": {"source": {}}, "model": models.BUILT}, "train": {}, "methods": methods}
+    identity = {"recipe": recipe, "data": "a" * 64, "ssr": 1.0, "seed": 0}
     made = run_record(recipe="governed", full_steps=STEPS, methods=("routing", "recorder"))
     return replace(made, identity=identity, run_id=f"{made.run_id[:-8]}{digest(identity)[:8]}")
 

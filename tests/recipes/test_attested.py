@@ -1,5 +1,6 @@
 """A real run, attested, at a gate that asks for all of it, and loaded again: the whole way once."""
 
+import hashlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,15 @@ import explorer
 from explorer import rundir
 from explorer.deletion.certificate import certify
 from explorer.document import document_of
-from explorer.errors import ProvenanceError, RunError
+from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.envelope import write_envelope
+from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.policy import Rule
 from explorer.provenance.roles import Role
 from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.trust import write_trust
 from explorer.recipes.deletion import delete
+from explorer.recorded.model_file import CARD, read_card, write_card
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
 from explorer.release.attest import attest, ship
@@ -84,6 +87,28 @@ def test_a_tensor_exchanged(attested: Path, tmp_path: Path) -> None:
     assert not judged(run).passes
     with pytest.raises(ProvenanceError, match="not the file that attestation"):
         explorer.load_model(run / rundir.MODEL, trust=tmp_path / "trust.json")
+
+
+@pytest.mark.parametrize(
+    "change", [{"model": {"resnet14": {}}}, {"methods": ({"blurpool": {}},)}, {"dataset": "cifar10"}]
+)
+def test_another_way_to_build_it_under_the_trainers_signature(
+    attested: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """The same tensors in another model, which is not the one that was trained, nor the one that was evaluated."""
+    run = Path(shutil.copytree(attested, tmp_path / attested.name))
+    place, keys = run / rundir.MODEL, [private(desk.TRAINER)]
+    card = replace(read_card(place / CARD), **change)
+    write_card(place / CARD, card)
+    signed = open_model((place / "attestation.json").read_bytes(), trust=desk.TRUST, now=NOW, where="attestation")
+    digest = hashlib.sha256((place / CARD).read_bytes()).hexdigest()
+    how: dict[str, Any] = {"keys": keys, "trust": desk.TRUST, "now": NOW}
+    envelope = sign_model(signed.value, model=signed.model, card=digest, where="attestation", **how)
+    write_envelope(place / "attestation.json", envelope)
+    (why,) = (each.why for each in judged(run).checks if not each.holds)
+    assert "model.json: not the model of the recipe that the ledger names" in why
+    with pytest.raises(LedgerError, match="not the model of the recipe"):
+        attest(RunLedger(run), expires=FAR, **how)
 
 
 # Deletions: of an adapter's class, of a module's, and one after the other

@@ -91,6 +91,14 @@ def test_an_observation_of_another_model(model: Path, tmp_path: Path) -> None:
     assert [(each.verdict, each.why.split(",")[0]) for each in found] == [("rejected", "of another model")]
 
 
+def test_an_observation_of_the_model_under_another_attestation(model: Path) -> None:
+    """With another card the same tensors are another model; the observer had verified the attestation that it names."""
+    say(model)
+    release(model.parent, now=NOW + 1)
+    (found,) = judged(model, gate(observers=ALL), now=NOW + 1).observations
+    assert (found.verdict, found.why[:44]) == ("rejected", "made when the model had another attestation,")
+
+
 def test_the_same_observation_twice(model: Path) -> None:
     path = say(model)
     shutil.copy(path, path.with_name(f"{'0' * 64}.json"))
