@@ -140,6 +140,10 @@ def _route(found: "Plan", ledger: "RunLedger", level: str | None) -> "Route":
             " `explorer delete plan` says what; G3 is available"
         )
     route, hindering = forecast.route, forecast.obstacles
+    if level == "G3" and forecast.reach.first is None:
+        raise RunError(
+            f"--level G3: {found.target.words} reached nothing in the run: nothing is to replay; G2 is available"
+        )
     if level == "G3" and route.level == "G2":
         route = replay_route(ledger, forecast.reach)
         hindering = obstacles(Presence(ledger), forecast.reach, level="G3")

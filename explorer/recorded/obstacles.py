@@ -30,6 +30,7 @@ def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, .
         private = Path(source_of(run.run).private)
         if not (private / TRAINER).exists():
             found.append(f"{private / TRAINER}: missing: nobody can sign the new ledger")
+        found += _all(presence, reached)
         if level == "G3":
             found += _erased(presence, reached, read_salts(private / SALTS))
         elif not (model := run.run / rundir.MODEL / WEIGHTS).exists():
@@ -55,6 +56,15 @@ def _before(presence: Presence, reached: Reach) -> list[str]:
     admitted = {path for each in parents for path, weight in each.admitted.items() if read_float(weight) > 0}
     known = sorted(path for path in admitted if any(covers(path, own) or covers(own, path) for own in mine))
     return [f"the model that the run began with was trained on {path}: delete it there first" for path in known]
+
+
+def _all(presence: Presence, reached: Reach) -> list[str]:
+    """A run without any example is none: there is nothing to compare a model without them with."""
+    trained = np.flatnonzero(presence.tags.classes != len(presence.run.genesis.classes))
+    out = np.union1d(presence.rows_of(reached.target), presence.rows_of(presence.absent))
+    if len(np.setdiff1d(trained, out)):
+        return []
+    return ["every example of the run would be left out, and nothing is left to train: destroy the model instead"]
 
 
 def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:

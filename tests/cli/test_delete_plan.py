@@ -68,7 +68,15 @@ def test_records_and_authorities(runs: dict[str, Path]) -> None:
     some = planned(runs["sealed"], *(word for row in range(2, 90, 3) for word in ("--record", str(row))))
     assert some["reach"]["partly"] == [NEWS] and some["level"] == "G3"  # pyright: ignore
     assert route(planned(runs["sealed"], "--record", "2")) == ("G2", STEPS, 0, [])  # it was in no batch
-    assert route(planned(runs["open"], "--authority", desk.GOVERNANCE)) == ("G3", 0, STEPS, [])
+
+
+def test_when_nothing_is_left_to_train_nothing_can_be_made(runs: dict[str, Path]) -> None:
+    done = explorer("delete", "plan", runs["open"], "--authority", desk.GOVERNANCE)  # vouches for all of them
+    assert done.returncode == 1 and "every example of the run would be left out" in done.stdout
+    assert "nothing is left to train" in refused("delete", "run", runs["open"], "--authority", desk.GOVERNANCE)
+    assert "nothing is to replay; G2 is available" in refused(
+        "delete", "run", runs["sealed"], "--record", "2", "--level", "G3"
+    )
 
 
 def test_what_people_read(runs: dict[str, Path]) -> None:
