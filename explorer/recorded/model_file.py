@@ -26,6 +26,7 @@ MODEL = "model.safetensors"
 CARD = "model.json"
 MAX_HEADER = 2**26
 MAX_TENSORS = 1_000_000
+MAX_AXES = 64  # of a tensor, as in torch
 _LENGTH = struct.Struct("<Q")
 _PIECE = 2**20
 # Type in the file: bytes of a value, and its name in torch.
@@ -171,7 +172,11 @@ def _header(file: BinaryIO, path: Path) -> list[Entry]:
 def _entry(name: str, value: Any, begins: int, path: Path) -> Entry:
     match value:
         case {"dtype": str(kind), "shape": list(shape), "data_offsets": [int(start), int(stop)]} if (
-            kind in TYPES and all(type(each) is int and each >= 0 for each in shape) and 0 <= start <= stop
+            kind in TYPES
+            and name.isprintable()  # a lone surrogate has no bytes that a leaf could be made of
+            and len(shape) <= MAX_AXES
+            and all(type(each) is int and 0 <= each < 2**63 for each in shape)
+            and 0 <= start <= stop
         ):
             if stop - start == math.prod(shape) * TYPES[kind][0]:
                 return Entry(name=name, type=kind, shape=tuple(shape), start=begins + start, stop=begins + stop)

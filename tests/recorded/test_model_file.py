@@ -70,6 +70,9 @@ def tensor(start: int, stop: int, *, dtype: Any = "F32", shape: Any = (1,)) -> d
         ({"a": tensor(0, 4, dtype="F33")}, bytes(4), "not a tensor of a known type"),
         ({"a": tensor(0, 4, shape=(-1, -1))}, bytes(4), "not a tensor of a known type"),
         ({"a": tensor(0, 4, shape=(True,))}, bytes(4), "not a tensor of a known type"),
+        ({"a": tensor(0, 4, shape=(1,) * 65)}, bytes(4), "not a tensor of a known type"),  # with large ones, for ever
+        ({"a": tensor(0, 0, shape=(0, 2**63))}, b"", "not a tensor of a known type"),
+        ({"\ud800": tensor(0, 4)}, bytes(4), "not a tensor of a known type"),
         ({"a": [1]}, b"", "not a tensor of a known type"),
         ([1], b"", "expected a header"),
         (b'{"a":1,"a":2}', b"", "a name stands twice"),
