@@ -190,6 +190,9 @@ def _print(answer: "Answer", *, verified: bool | None, out: Path | None) -> None
 
 def _print_rows(answer: "Answer") -> None:
     """The first of them, without columns that none of them fills."""
+    if not answer.rows:
+        print("no numbers on record in these steps that the grant opens\n")
+        return
     names = _columns(answer)
     filled = [at for at in range(len(names)) if any(row[at] is not None for row in answer.rows)]
     rows = [[visible(_short(row[at])) for at in filled] for row in answer.rows[:SHOWN]]

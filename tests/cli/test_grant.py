@@ -220,6 +220,14 @@ def test_signed_by_the_wrong_role(desk: Path) -> None:
         assert "wrong role" in refused(*verb, "forged.json", "--trust", "trust.json")
 
 
+def test_steps_without_numbers_are_called_so(desk: Path) -> None:
+    wrap(desk)
+    found = done(*read(desk))
+    bare = min({*range(*found["query"]["steps"])} - {row[1] for row in found["rows"]})
+    shown = explorer(*read(desk, "--steps", f"{bare}:{bare + 1}"))
+    assert shown.returncode == 0 and "no numbers on record in these steps" in shown.stdout
+
+
 def test_what_was_not_read_is_no_success(desk: Path) -> None:
     wrap(desk)
     (blob,) = {
