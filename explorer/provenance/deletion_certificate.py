@@ -82,8 +82,9 @@ def open_certificate(content: bytes, *, trust: Trust, now: int, where: str) -> O
     if envelope.payload_type != PAYLOAD_TYPE:
         raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
     statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=where)
-    if len(statement.subjects) != 1:
-        raise ProvenanceError(f"{where}: {len(statement.subjects)} subjects; expected one, the new model's file")
+    if [each.name for each in statement.subjects] != [SUBJECT]:
+        names = ", ".join(each.name for each in statement.subjects) or "none"
+        raise ProvenanceError(f"{where}: subjects: {names:.200}; expected one, {SUBJECT}, the new model's file")
     value = from_json(Certificate, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
     if statement.payload != envelope.payload or canonical(to_json(value)) != canonical(statement.predicate):
         raise ProvenanceError(f"{where}: not in canonical form (RFC 8785, every key written out)")
@@ -110,6 +111,8 @@ def check(value: Certificate, *, where: str) -> None:
     target = value.target
     if bool(target.classes) + bool(target.authorities) + (target.records is not None) != 1:
         raise ProvenanceError(f"{where}: target: expected classes, authorities or records, one of the three")
+    if any(len({*each}) != len(each) for each in (target.classes, target.authorities)):
+        raise ProvenanceError(f"{where}: target: {target.words:.200}: one of them twice")
     if missing := [each for each in ALWAYS if each not in {one.what for one in value.not_reached}]:
         raise ProvenanceError(f"{where}: not_reached: leaves out what no deletion reaches: {', '.join(missing)}")
     for index, artefact in enumerate(value.to_destroy):
