@@ -114,7 +114,7 @@ def _lines(found: "Plan", obstacles: tuple[str, ...]) -> list[str]:
     route = found.forecast.route
     lines = [f"{found.run}: deleting {found.target.words}"]
     if obstacles:
-        lines += [f"  NOT POSSIBLE here and now; it would be {route.level}, {LEVELS[route.level]}"]
+        lines += [f"  NOT POSSIBLE here and now; it would be {route.level}:"]
         lines += [f"    {each}" for each in obstacles]
     else:
         lines.append(f"  {route.level}, {LEVELS[route.level]}")

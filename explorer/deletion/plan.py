@@ -27,8 +27,8 @@ PRICES = "prices.csv"  # in the directory of runs: the user's own prices
 LEVELS: dict[Literal["G0", "G1", "G2", "G3"], str] = {
     "G0": "inactive: switched off, and still in the model",
     "G1": "localised and ablated: empirical only, measured and never proved; not a deletion",
-    "G2": f"exact by structure: deleted. {MEANS['G2']}",
-    "G3": f"exact by replay: deleted. {MEANS['G3']}",
+    "G2": f"exact by structure; certified, it will be called deleted. {MEANS['G2']}",
+    "G3": f"exact by replay; certified, it will be called deleted. {MEANS['G3']}",
 }
 
 

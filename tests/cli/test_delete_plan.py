@@ -83,7 +83,7 @@ def test_what_people_read(runs: dict[str, Path]) -> None:
     done = explorer("delete", "plan", runs["sealed"], NEWS)
     assert done.returncode == 0
     for words in (
-        "G2, exact by structure: deleted.",
+        "G2, exact by structure; certified, it will be called deleted.",
         "sealed region news: its own",
         "to drop: news; nothing is trained",
         f"time: {START.seconds:g} s ({START.low:g} s to {START.high:g} s)",
@@ -113,7 +113,8 @@ def test_what_is_in_the_way_is_said_and_the_exit_status_is_1(runs: dict[str, Pat
     environment["platform"] = "another kernel"
     rundir.write_json(run / rundir.ENVIRONMENT, environment)
     done = explorer("delete", "plan", run, NEWS)
-    assert done.returncode == 1 and "NOT POSSIBLE here and now; it would be G3" in done.stdout
+    assert done.returncode == 1 and "NOT POSSIBLE here and now; it would be G3:" in done.stdout
+    assert "deleted" not in done.stdout
     assert "packages.torch: 2.11.0\\x1b[2J when it was recorded, " in done.stdout
     assert "another kernel" not in done.stdout
     found = json.loads(explorer("delete", "plan", run, NEWS, "--json").stdout)
