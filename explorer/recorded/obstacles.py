@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"
 
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
     """What stands in the way, in words; empty: nothing that can be seen from here."""
-    run, found = presence.run, [*_unfinished(presence), *_before(presence, reached)]
+    run, found = presence.run, [*_unfinished(presence), *learned_before(presence, reached)]
     try:
         read_record(run)
         private = Path(source_of(run.run).private)
@@ -49,7 +49,7 @@ def _unfinished(presence: Presence) -> list[str]:
     return [] if end.entry.outcome == "finished" else [stopped]
 
 
-def _before(presence: Presence, reached: Reach) -> list[str]:
+def learned_before(presence: Presence, reached: Reach) -> list[str]:
     """Classes that the model which the run began with had learned from already: no step here can take that away."""
     mine = (*reached.whole, *reached.partly)
     parents = (each for each in presence.run.genesis.parents if each.kind == "model")

@@ -1,21 +1,16 @@
-"""What each class did in a run: how much of each band of the depth it moved, and what deleting it could come to.
+"""What each class did in a run: how much of each band of the depth it moved, and what deleting it could come to."""
 
-Of deletion only the level is said that the structure of the run allows, in the terms of the project: G2 is exact by
-structure, G3 exact by replay. Nothing is deleted by saying so.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from explorer.audit.history import Decided
 from explorer.audit.shares import sums
 from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.routing import Routing
 from explorer.provenance.sealed import region_of
 from explorer.recorded.run_ledger import RunLedger
+from explorer.report.run_deletion import Deletability
 from explorer.report.run_references import Reference, refer
 from explorer.views.ledger_steps import Steps
 
@@ -26,8 +21,6 @@ PARTS = 4  # of the training
 
 Sums = dict[tuple[int, str, str], float]
 """Numerators of shares, by part of the training, class and band."""
-
-Level = Literal["G2", "G3", "not established"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +35,7 @@ class ClassLine:
     over_time: tuple[float | None, ...]  # the same over all layers, by part of the training (see `parts`)
     denied: tuple[str, ...]  # bands in all of whose layers the weight was 0 in all steps
     first_admitted: int | None  # the first step in which it might train some layer
-    level: Level
-    deletion: str  # what deleting it could come to, in words
+    deletable: Deletability
     reference: Reference
 
 
@@ -52,25 +44,18 @@ def class_lines(
     recorded: Steps,
     *,
     routing: Routing | None,
-    decisions: Sequence[Decided],
     tagged: dict[str, int] | None,
-    established: bool,
+    deletable: Mapping[str, Deletability],
 ) -> tuple[ClassLine, ...]:
-    """A line for each class. `established`: whether the record can be believed about what was denied.
-
-    Raises `StoreError` for a spool that is damaged or not this run's.
-    """
+    """A line for each class. Raises `StoreError` for a spool that is damaged or not this run's."""
     bands = band_of_layers(run, routing)
     shares = _sums(run, bands)
     stretches = range(len(parts(run.steps)))
-    shared = np.array([band != SEALED for band in bands.values()])
-    everywhere = np.ones(len(shared), bool)
+    everywhere = np.ones(len(bands), bool)
     weights, places = recorded.weights(range(run.begins, run.steps)), np.array(list(bands.values()))
     lines = []
     for index, path in enumerate(run.genesis.classes):
         admitted = recorded.first_admitted(index, everywhere)
-        reached = recorded.first_admitted(index, shared)
-        level, words = _deletion(path, admitted, reached, decisions, established=established)
         lines.append(
             ClassLine(
                 path=path,
@@ -81,8 +66,7 @@ def class_lines(
                 over_time=tuple(_share(shares, path, part=part) for part in stretches),
                 denied=tuple(band for band in dict.fromkeys(places) if not weights[index, places == band].any()),
                 first_admitted=admitted,
-                level=level,
-                deletion=words,
+                deletable=deletable[path],
                 reference=refer(_entries(run, recorded, admitted)),
             )
         )
@@ -132,27 +116,3 @@ def _entries(run: RunLedger, recorded: Steps, admitted: int | None) -> list[int]
     """The entries behind a class's line: its steps from the first one on that it might train in, and the states."""
     first = 0 if admitted is None else admitted
     return [int(recorded.entries[first]), int(recorded.entries[-1]), *(index for _, index in run.outline.states[-1:])]
-
-
-def _deletion(
-    path: str, admitted: int | None, reached: int | None, decisions: Sequence[Decided], *, established: bool
-) -> tuple[Level, str]:
-    if not established:
-        return "not established", "what was denied is not established by this record: see Integrity"
-    channels = [
-        each.index for each in decisions if path in each.evidence and any(other != path for other in _about(each))
-    ]
-    if reached is not None:
-        when = "from the first step on" if reached == 0 else f"from step {reached:,} on"
-        again = "which is all of the training" if reached == 0 else f"from a state before step {reached:,}"
-        return "G3", f"reached shared layers {when}: exact only by training again without it, {again}"
-    if channels:
-        return "G3", f"kept out of shared layers, but decisions about others looked at it (entry {channels[0]})"
-    if admitted is None:
-        return "G2", "denied everywhere: nothing that is kept has learned from it, and nothing is to be removed"
-    return "G2", "in its sealed region alone: dropping that region leaves what a run without it would have"
-
-
-def _about(each: Decided) -> tuple[str, ...]:
-    """The classes that a decision is about; an empty text stands for all of them."""
-    return each.subjects or ("",)

@@ -140,7 +140,11 @@ def _deletion(lines: tuple[ClassLine, ...], cite: Cite) -> Markup:
         Column(title="What the structure allows"),
         Column(title="From"),
     )
-    return table(columns, [Row(cells=(line.path, line.level, line.deletion, cite(line.reference))) for line in lines])
+    rows = [
+        Row(cells=(line.path, line.deletable.level or text.MISSING, line.deletable.words, cite(line.reference)))
+        for line in lines
+    ]
+    return table(columns, rows)
 
 
 def _share(value: float | None) -> str:

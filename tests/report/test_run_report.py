@@ -11,19 +11,20 @@ import pytest
 from markupsafe import escape
 
 from explorer import rundir
-from explorer.audit.history import decisions
-from explorer.entries.run import Profile
+from explorer.entries.fields import LedgerState, write_float
+from explorer.entries.run import Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
 from explorer.recorded.run_ledger import RunLedger
-from explorer.report.run_classes import class_lines, parts
+from explorer.report.run_classes import parts
 from explorer.report.run_content import LIMITS, _rounded, gather
+from explorer.report.run_deletion import UNESTABLISHED
 from explorer.report.run_html import _share
 from explorer.report.run_references import MAX_LISTED, Reference, list_entries
 from explorer.report.run_report import write_run_report
-from explorer.views.ledger_steps import read_all_steps
+from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance.people import NOW, public
@@ -106,30 +107,13 @@ def test_a_small_share_does_not_look_like_none() -> None:
 
 
 def test_of_deletion_only_what_the_structure_allows(run: Path) -> None:
-    lines = {line["path"]: (line["level"], line["deletion"]) for line in document(run, trust=trust_of(run))["classes"]}
-    assert lines["open/apache"] == (
-        "G3",
-        "reached shared layers from the first step on: exact only by training again without it, which is all of the "
-        "training",
-    )
-    assert "from a state before step 16" in lines["open/bsd"][1]
-    assert lines["personal/customer"][0] == lines["withheld"][0] == "G2"
-
-
-def test_a_class_that_decisions_about_others_looked_at_has_no_g2(run: Path) -> None:
-    ledger = RunLedger(run)
-    (first, *_) = decisions(ledger)
-    arguments: dict[str, Any] = {"routing": None, "tagged": None, "established": True}
-    recorded = read_all_steps(ledger)
-
-    def level(path: str, **change: Any) -> str:
-        found = class_lines(ledger, recorded, decisions=(replace(first, **change),), **arguments)
-        return next(line.level for line in found if line.path == path)
-
-    assert level("withheld", evidence=("withheld",), subjects=("open/mit",)) == "G3"
-    assert level("withheld", evidence=("withheld",), subjects=()) == "G3"  # about all classes
-    assert level("withheld", evidence=("withheld",), subjects=("withheld",)) == "G2"
-    assert level("personal/customer", evidence=("open/mit",), subjects=("open/mit",)) == "G2"
+    lines = {line["path"]: line["deletable"] for line in document(run, trust=trust_of(run))["classes"]}
+    assert lines["open/apache"] == {
+        "level": "G3",
+        "words": "reached shared layers: exact only by training again without it, which is all of the training",
+    }
+    assert "from a state before step 16" in lines["open/bsd"]["words"]
+    assert lines["personal/customer"]["level"] == lines["withheld"]["level"] == "G2"
 
 
 def test_a_record_that_is_contradicted_establishes_nothing(copy: Path) -> None:
@@ -137,7 +121,8 @@ def test_a_record_that_is_contradicted_establishes_nothing(copy: Path) -> None:
         bundle.write_bytes(bundle.read_bytes().replace(b'"examples":[9,6,8,5,3]', b'"examples":[9,6,8,5,4]', 1))
     found = document(copy, trust=trust_of(copy))
     assert found["integrity"]["verdict"] == "broken" and found["integrity"]["findings"]
-    assert {line["level"] for line in found["classes"]} == {"not established"}
+    assert {line["deletable"]["words"] for line in found["classes"]} == {UNESTABLISHED.words}
+    assert {line["deletable"]["level"] for line in found["classes"]} == {None}
     page = written(copy, trust=trust_of(copy))
     assert "Broken" in page and "Verified" not in page and "does not hold" in page
 
@@ -163,6 +148,19 @@ def test_documents_that_a_stranger_signed_are_not_believed(run: Path, tmp_path: 
     found = document(run, trust=other)
     assert "example.com/data-governance" in found["not_vouched"] or "nobody" in found["not_vouched"]
     assert found["vouchers"] == [] and found["policy"] is None
+
+
+def test_what_a_run_goes_on_from_is_said(copy: Path) -> None:
+    assert document(copy)["facts"]["Starts from"] == "nothing that was trained before"
+    state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
+    model = Parent(kind="model", ledger=state, model="1" * 64, attestation="2" * 64, admitted={"open": write_float(1)})
+    deleted = replace(model, kind="deletion", model=None, attestation=None, admitted={})
+    for parent, words in (
+        (model, "the model of example.com/base, of which it admits open 1"),
+        (deleted, "example.com/base, by a deletion"),
+    ):
+        sign_again(copy, lambda _, e, p=parent: replace(e, parents=(p,)) if isinstance(e, Genesis) else e)
+        assert document(copy)["facts"]["Starts from"] == words
 
 
 def test_who_vouched_for_how_many_of_what(page: str, run: Path) -> None:
@@ -235,7 +233,7 @@ def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
     assert "their numbers are not beside the ledger" in page and "the recipe measures none" not in page
     assert "<h1>What moved this model was measured, and the sums are not beside the ledger; denied" in page
     assert "NOT what the ledger says" in page and "The documents of this run are not believed" in page
-    assert page.count("<td>not established</td>") == 5
+    assert page.count(UNESTABLISHED.words) == 5
 
 
 def test_a_long_list_keeps_the_ends_of_what_is_named(run: Path) -> None:

@@ -1,0 +1,87 @@
+"""What a report says of deletion: the level of `explorer delete plan`, for every class, and why it is no better."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.entries.fields import LedgerState, write_float
+from explorer.entries.run import Decision, Genesis, Parent
+from explorer.provenance.policy import Rule
+from explorer.provenance.sealed import SealedRegion
+from explorer.recorded.forecast import forecast
+from explorer.recorded.run_ledger import RunLedger
+from explorer.recorded.target import Target
+from explorer.records import RunRecord
+from explorer.report.run_deletion import LEFT_OUT, UNESTABLISHED, Deletability, deletability
+from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
+from tests.governed_sample import Sample
+from tests.governed_sample import write_governed_run as write_sample
+
+SHARED = replace(
+    policy(Rule(classes=(NEWS,), weight=1.0)), sealed=(SealedRegion(name="all", branch="open", module="head"),)
+)
+
+
+def said(run: Path) -> dict[str, Deletability]:
+    """What the report says, once it is held against the forecast of each class."""
+    ledger = RunLedger(run)
+    found = deletability(ledger, established=True)
+    for path, each in found.items():
+        if each.level is not None:
+            assert each.level == forecast(ledger, Target(classes=(path,))).route.level
+    return found
+
+
+def with_genesis(run: Path, **changes: Any) -> None:
+    sign_again(run, lambda _, e: replace(e, **changes) if isinstance(e, Genesis) else e)
+
+
+def test_classes_of_every_kind_of_policy(tmp_path: Path) -> None:
+    found = said(write_sample(tmp_path))
+    assert [found[path].level for path in Sample().classes] == ["G3", "G3", "G3", "G2", "G2"]
+
+
+def test_who_shares_its_region_cannot_be_dropped(tmp_path: Path) -> None:
+    found = said(write_governed_run(tmp_path, policy=SHARED))
+    assert found[MIT].level == "G3" and found[MIT].words.startswith(f"shares region all with {OPEN}: exact only by")
+
+
+def test_decisions_about_others_rule_structure_out(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    assert "decisions" not in said(run)[NEWS].words
+
+    def about(*subjects: str) -> None:
+        frozen = {"action": "freeze", "subjects": subjects}
+        sign_again(run, lambda _, e: replace(e, **frozen) if isinstance(e, Decision) and NEWS in e.evidence else e)
+
+    about(NEWS, MIT)
+    assert "decisions about others looked at it (entry " in said(run)[NEWS].words
+
+
+def test_a_class_that_the_run_left_out_is_not_there_to_be_deleted(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    record = records.read(RunRecord, run / rundir.RUN)
+    identity = {**record.identity, "recipe": {"methods": [{"routing": {"policy": "half-depth", "without": [NEWS]}}]}}
+    records.write(run / rundir.RUN, replace(record, identity=identity))
+    with_genesis(run, recipe=digest(identity))
+    assert said(run)[NEWS] == LEFT_OUT and said(run)[MIT] != LEFT_OUT
+
+
+def test_what_the_model_before_it_learned_has_no_level_here(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
+    admitted = {"licensed": write_float(0.5)}
+    with_genesis(
+        run, parents=(Parent(kind="model", ledger=state, model="1" * 64, attestation="2" * 64, admitted=admitted),)
+    )
+    assert said(run)[NEWS] == Deletability(
+        level=None, words="the model that the run began with was trained on licensed: delete it there first"
+    )
+    assert said(run)[MIT].level == "G3"
+
+
+def test_a_record_that_is_not_believed_establishes_no_level(tmp_path: Path) -> None:
+    run = RunLedger(write_governed_run(tmp_path))
+    assert set(deletability(run, established=False).values()) == {UNESTABLISHED}
