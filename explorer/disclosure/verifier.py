@@ -1048,13 +1048,17 @@ def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def check_signature(files: dict[str, bytes], manifest: dict[str, Any], trust: Trust, now: int) -> str:
-    """Who signed the pack: a trainer, with a key that held when it was made."""
+    """Who signed the pack: the trainer of its ledger, with a key that held when it was made."""
     content, made = parse_json(_needed(files, "pack.dsse.json"), "pack.dsse.json"), seconds(manifest["made"], "made")
     envelope = open_envelope(content, "pack.dsse.json", "application/vnd.explorer.pack.v1+json")
     expect(envelope.payload == files["pack.json"], "signed was another pack.json")
     expect(made <= now + SKEW, f"made at {manifest['made']}, and now it is {utc(now)}")
     names = {key.owner for key in envelope.signers(trust) if key.role == TRAINER and key.held(made)}
     expect(names, f"no trainer of the trust file has signed it with a key that holds at {manifest['made']}")
+    note = read_note(_needed(files, "ledger/checkpoint"), "ledger/checkpoint")
+    owners = {key.owner for key, _ in note.signatures(trust) if key.role == TRAINER}
+    expect(names & owners, f"signed by {', '.join(sorted(names))}, who did not sign the ledger in it")
+    names &= owners
     return ", ".join(sorted(names))
 
 

@@ -8,8 +8,8 @@
 The file beside the model is named for the digest of what was signed. Who may say what follows from the trust file: an
 evaluator signs as `evaluator`, a fine-tuner trains and signs as `trainer`, and a deployer bears the risk and signs as
 `model-risk`. What it says is its signer's word and no more, of the model as it was attested then: beside another
-attestation, with another card perhaps, it counts for nothing. `admitted` says with which weight the observer lets a class
-of the model through; it is for whoever goes on from the model.
+attestation, with another card perhaps, it counts for nothing. `admitted` says with which weight the observer lets a
+class of the model through; it is for whoever goes on from the model.
 """
 
 import hashlib

@@ -192,6 +192,17 @@ def test_a_pack_that_no_trainer_has_signed(files: Files, role: str) -> None:
     assert "no trainer of the trust file has signed" in faults(signed_again(files, by=role))
 
 
+def test_another_trainers_pack_of_the_same_ledger(files: Files) -> None:
+    """Everything else holds, and so it may put another report into it."""
+    rival = people.authority("example.com/rival", Role.TRAINER, people.public("rival", not_after=governed_run.FAR))
+    believed = governed_run.trust()
+    both = replace(believed, authorities=(*believed.authorities, rival))
+    assert not faults(signed_again(files), trust=both)
+    changed = signed_again({**files, "report.html": b"<p>nothing of the sort</p>"}, by="rival")
+    said = "pack.dsse.json: signed by example.com/rival, who did not sign the ledger in it"
+    assert faults(changed, trust=both) == said
+
+
 def test_the_trust_file_of_somebody_else(files: Files) -> None:
     usual = governed_run.trust()
     strangers = tuple(replace(each, keys=(people.public(f"not {each.name}"),)) for each in usual.authorities)
