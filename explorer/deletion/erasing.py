@@ -23,6 +23,7 @@ from explorer.ledger.blobs import blob_path
 from explorer.project import runs_of
 from explorer.provenance.salts import destroy_salt, read_salts
 from explorer.recorded.blobs import class_of
+from explorer.recorded.forecast import kept
 from explorer.recorded.keys import JOINT
 from explorer.recorded.papers import read_tag_rows
 from explorer.recorded.run_ledger import RunLedger
@@ -164,12 +165,17 @@ def _copies(run: RunLedger) -> tuple[str, ...]:
     """Where else numbers of a class may be."""
     database = runs_of(run.run) / "explorer.duckdb"
     rows = [f"{database}: its rows stay until `explorer store rebuild`"] if database.exists() else []
+    states = len(kept(run.run))
+    said = f"{states} states of training in {run.run / rundir.KEPT}: what methods remember of the class is in them"
+    checkpoints = [f"{said}; without them any deletion trains from step 0"] if states else []
     notebook = (
         [f"{run.run / rundir.NOTEBOOK}: what was printed into it"] if (run.run / rundir.NOTEBOOK).exists() else []
     )
     return (
         *rows,
         *notebook,
+        *checkpoints,
+        f"{run.run / rundir.METRICS}: losses over all classes",
         "reports, exports and packs that were made of the run",
         "backups of the run's directory; disks that keep what was written over",
         f"the model of {run.genesis.run}: it has what it learned; `explorer delete run` makes one without it",

@@ -144,8 +144,19 @@ def test_where_copies_may_be_is_said(run: Path) -> None:
     (run / rundir.NOTEBOOK).touch()
     (run / rundir.GRANTS).mkdir()
     (run / rundir.GRANTS / "one.json").touch()
+    (run / rundir.KEPT).mkdir(parents=True)
+    for suffix in (".json", ".safetensors"):
+        (run / rundir.KEPT / f"step-00000004{suffix}").touch()
     said = of_classes(RunLedger(run), (MIT,)).elsewhere
-    for word in ("store rebuild", "notebook.ipynb", "backups", "explorer delete run", "1 wrapped keys"):
+    for word in (
+        "store rebuild",
+        "notebook.ipynb",
+        "backups",
+        "explorer delete run",
+        "1 wrapped keys",
+        "1 states",
+        "metrics.jsonl",
+    ):
         assert any(word in each for each in said), word
 
 
