@@ -13,6 +13,7 @@ from explorer.deletion.records_list import FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.recorded.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
 from explorer.recorded.model_file import MODEL, ModelFile, differences
+from explorer.recorded.obstacles import learned_before
 from explorer.recorded.presence import read_record
 from explorer.recorded.target import Target
 from explorer.records import RunRecord
@@ -48,13 +49,15 @@ def documents(case: Case) -> str | None:
 
 
 def target(case: Case) -> str | None:
-    """The target is one of the old run's."""
+    """The target is one of the old run's, and no model before it had learned from it."""
     if case.certificate.target.records is not None and case.listed is None:
         return f"which records: the list that opens the commitment is not here; who deleted them has it in {FILE}"
     for path in case.target.classes:
         case.old.class_(path)
     if not case.reach.whole and not case.reach.partly:
         raise LedgerError(f"{case.target.words}: no example of the old run")
+    if learned := learned_before(case.old, case.reach):
+        raise LedgerError("; ".join(learned))
     return None
 
 
@@ -106,7 +109,7 @@ def model(case: Case) -> str | None:
 
 CLAIMS = (
     Claim("documents", "taxonomy, policy and trust file are those of both runs, signed by whom you believe", documents),
-    Claim("target", "the target is one of the old run's", target),
+    Claim("target", "the target is one of the old run's, and of no model that it began with", target),
     Claim("parent", "the new ledger was made from this old one by a deletion", parent),
     Claim("plan", "the same plan, but that the target is left out: every other number that decides is equal", plan),
     Claim("model", "the model's file holds what the new ledger ends with", model),

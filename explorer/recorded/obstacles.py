@@ -14,17 +14,18 @@ from explorer.errors import ExplorerError
 from explorer.provenance.branches import covers
 from explorer.provenance.commitments import SALT_BYTES
 from explorer.provenance.salts import Salts, read_salts
+from explorer.recorded.model_file import MODEL
 from explorer.recorded.presence import Presence, read_record
 from explorer.recorded.reach import Reach
+from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.source import TRAINER, source_of
 
 SALTS = "salts"
-WEIGHTS = "model.safetensors"
 
 
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
     """What stands in the way, in words; empty: nothing that can be seen from here."""
-    run, found = presence.run, [*_unfinished(presence), *learned_before(presence, reached)]
+    run, found = presence.run, [*_unfinished(presence), *learned_before(presence.run, reached)]
     try:
         read_record(run)
         private = Path(source_of(run.run).private)
@@ -33,7 +34,7 @@ def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, .
         found += _all(presence, reached)
         if level == "G3":
             found += _erased(presence, reached, read_salts(private / SALTS))
-        elif not (model := run.run / rundir.MODEL / WEIGHTS).exists():
+        elif not (model := run.run / rundir.MODEL / MODEL).exists():
             found.append(f"{model}: missing: there is no model to drop a region from")
     except ExplorerError as error:
         found.append(str(error))
@@ -49,10 +50,10 @@ def _unfinished(presence: Presence) -> list[str]:
     return [] if end.entry.outcome == "finished" else [stopped]
 
 
-def learned_before(presence: Presence, reached: Reach) -> list[str]:
+def learned_before(run: RunLedger, reached: Reach) -> list[str]:
     """Classes that the model which the run began with had learned from already: no step here can take that away."""
     mine = (*reached.whole, *reached.partly)
-    parents = (each for each in presence.run.genesis.parents if each.kind == "model")
+    parents = (each for each in run.genesis.parents if each.kind == "model")
     admitted = {path for each in parents for path, weight in each.admitted.items() if read_float(weight) > 0}
     known = sorted(path for path in admitted if any(covers(path, own) or covers(own, path) for own in mine))
     return [f"the model that the run began with was trained on {path}: delete it there first" for path in known]

@@ -40,7 +40,7 @@ def deletability(run: RunLedger, *, established: bool) -> dict[str, Deletability
 
 def _of_class(presence: Presence, path: str) -> Deletability:
     reached = reach_of(presence, Target(classes=(path,)))
-    if before := learned_before(presence, reached):
+    if before := learned_before(presence.run, reached):
         return Deletability(level=None, words="; ".join(before))
     if path in presence.absent.classes:
         return LEFT_OUT

@@ -14,7 +14,7 @@ from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.deletion.checks import Outcome
 from explorer.deletion.records_list import FILE, read_list
-from explorer.entries.fields import LedgerState
+from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, End, Genesis, Parent, State, Step
 from explorer.errors import ProvenanceError
@@ -280,6 +280,16 @@ def test_the_model_that_both_began_with(tmp_path: Path) -> None:
     assert checked(made).deleted
     alone = of(Genesis, lambda genesis: replace(genesis, parents=genesis.parents[1:]))
     assert "models that the new run begins with: found []" in lying(made, "new", alone)["parent"]
+
+
+def test_what_the_model_before_had_learned_is_not_deleted_here(tmp_path: Path) -> None:
+    """No step of this run can take it away, so nobody certifies it, and no certificate of it holds."""
+    admitted = {NEWS: write_float(1.0)}
+    ledger = LedgerState(origin="example.com/base", size=9, root=OTHER)
+    base = Parent(kind="model", ledger=ledger, model=OTHER, attestation=OTHER, admitted=admitted)
+    old = deleted_runs.write_old(tmp_path, USUAL, parents=(base,))
+    with pytest.raises(ProvenanceError, match=f"not certified: the target .* trained on {NEWS}: delete it there"):
+        certified(old, deleted_runs.replayed(old))
 
 
 # By structure.
