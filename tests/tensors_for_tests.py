@@ -78,4 +78,4 @@ def _draw(name: str, step: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _leaf(name: str, value: np.ndarray) -> str:
-    return tensor_leaf(name, dtype="torch.float32", shape=value.shape, values=value.tobytes())
+    return tensor_leaf(name, dtype="torch.float32", shape=value.shape, values=[value.tobytes()])

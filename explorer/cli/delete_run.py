@@ -34,7 +34,7 @@ def run(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where the new run directory goes. Default: deletions/."),
+        typer.Option("--out", metavar="DIR", help="Where the new run goes. Default: deletions/ among the runs."),
     ] = None,
     request: Annotated[
         str | None,

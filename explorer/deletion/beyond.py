@@ -82,7 +82,7 @@ def _chosen(presence: Presence) -> str:
     runs = rundir.run_directories(presence.run.run.parent)
     tuned = f"the sweep's baseline was tuned ({recipe.tuning})" if recipe.tuning else "nothing says that it was tuned"
     return _line(
-        f"{tuned}; {len(runs)} runs stand in {presence.run.run.parent.name}, and whoever chose among them, or by their"
+        f"{tuned}; runs in {presence.run.run.parent.name}: {len(runs)}, and whoever chose among them, or by their"
         " evaluations, saw what the target did"
     )
 

@@ -16,7 +16,7 @@ def tensor_leaf(name: str, tensor: Tensor) -> str:
     """The leaf of one tensor (recorded/tensors.py)."""
     plain = tensor.detach().cpu().contiguous()
     values = plain.flatten().view(torch.uint8).numpy().data
-    return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=values)
+    return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=[values])
 
 
 def leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, str]:

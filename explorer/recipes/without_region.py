@@ -30,13 +30,12 @@ from explorer.recipes.ledger import parent_of, signer_of
 from explorer.recorded.model_file import CARD, ModelFile, differences, read_card, write_card
 from explorer.recorded.model_file import MODEL as WEIGHTS
 from explorer.recorded.origin import Origin, write_origin
-from explorer.recorded.papers import read_policy
+from explorer.recorded.papers import MAX_QUARANTINE, read_policy
 from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of, read_ended
 from explorer.records import ResultRecord, RunRecord, Timings
 
 TRAIN_LOSS = "train_loss"
-MAX_QUARANTINE = 2**28
 
 
 def drop(

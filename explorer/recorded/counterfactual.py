@@ -33,7 +33,7 @@ def counterfactual(record: RunRecord, target: Target) -> RunRecord:
     if [*after.values()] == [[*each] for each in (before.classes, before.authorities, before.records)]:
         raise RunError(f"run {record.run_id}: leaves out {target.words} already: there is nothing to delete")
     methods = [
-        {ROUTING: {**_parameters(each), **after}} if _name(each) == ROUTING else each for each in _methods(record)
+        {ROUTING: {**_parameters(each), **after}} if _name(each) == ROUTING else each for each in methods_of(record)
     ]
     identity = {**record.identity, "recipe": {**record.identity["recipe"], "methods": methods}}
     common = {name: value for name, value in identity.items() if name not in ("ssr", "seed")}
@@ -49,7 +49,7 @@ def counterfactual(record: RunRecord, target: Target) -> RunRecord:
 def left_out(record: RunRecord) -> Target:
     """What a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a run that routes
     nothing: of such a run nothing can be left out."""
-    for method in _methods(record):
+    for method in methods_of(record):
         if _name(method) == ROUTING:
             found = _parameters(method)
             return Target(
@@ -60,7 +60,8 @@ def left_out(record: RunRecord) -> Target:
     raise RunError(f"run {record.run_id}: its recipe has no {ROUTING!r}: nothing can be left out of it")
 
 
-def _methods(record: RunRecord) -> Sequence[Any]:
+def methods_of(record: RunRecord) -> Sequence[Mapping[str, Any]]:
+    """The methods that a run's identity names, each a name and its parameters. Raises `RunError` for damage."""
     recipe: Any = record.identity.get("recipe")
     found = recipe.get("methods") if isinstance(recipe, Mapping) else None
     if not isinstance(found, list) or not all(isinstance(each, Mapping) and len(each) == 1 for each in found):

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 from explorer import rundir
 from explorer.errors import RunError
 from explorer.provenance.sealed import SealedRegion
-from explorer.recorded.tensors import Leaves
+from explorer.recorded.tensors import Leaves, tensor_leaf
 from explorer.schema import from_json, record, to_json
 
 MODEL = "model.safetensors"
@@ -86,14 +86,13 @@ class ModelFile:
 
     def leaves(self) -> dict[str, str]:
         """The leaf of every tensor, by name."""
-        found = {}
         with self.path.open("rb") as file:
-            for each in self.entries.values():
-                total = hashlib.sha256(b"\x00" + f"{each.name}|{TYPES[each.type][1]}|{each.shape}\n".encode())
-                for piece in _pieces(file, each, self.path):
-                    total.update(piece)
-                found[each.name] = total.hexdigest()
-        return found
+            return {
+                name: tensor_leaf(
+                    name, dtype=TYPES[each.type][1], shape=each.shape, values=_pieces(file, each, self.path)
+                )
+                for name, each in self.entries.items()
+            }
 
     @property
     def sha256(self) -> str:

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.policy import RoutingPolicy
-from explorer.recorded.counterfactual import ROUTING, left_out
+from explorer.recorded.counterfactual import ROUTING, left_out, methods_of
 from explorer.recorded.papers import TagRows, read_policy, read_tag_rows
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import read_rows
@@ -47,7 +46,8 @@ class Presence:
         self.run = run
         self.policy: RoutingPolicy | None = read_policy(run)
         self.recipe = recorded_plan(run)  # None: no recipe is on record that is the genesis'
-        self.methods = frozenset[str]() if self.recipe is None else _methods(self.recipe)
+        listed = () if self.recipe is None else methods_of(self.recipe)
+        self.methods = frozenset(name for method in listed for name in method)
         self.absent = left_out(self.recipe) if self.recipe is not None and ROUTING in self.methods else Target()
         self.examples, self.updated = _read_steps(run)
         self.examples[:, [run.class_(path) for path in self.absent.classes if path in run.genesis.classes]] = 0
@@ -135,15 +135,6 @@ def recorded_plan(run: RunLedger) -> RunRecord | None:
         return None
     found = records.read(RunRecord, path)
     return found if digest(found.identity) == run.genesis.recipe else None
-
-
-def _methods(recipe: RunRecord) -> frozenset[str]:
-    """The names of a run's methods, out of what the genesis binds. Raises `RunError` for an identity without a list."""
-    found: Any = recipe.identity.get("recipe")
-    listed = found.get("methods") if isinstance(found, dict) else None
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise RunError(f"run {recipe.run_id}: damaged: its identity does not name its methods")
-    return frozenset(str(name) for each in listed for name in each)
 
 
 def read_record(run: RunLedger) -> RunRecord:

@@ -11,7 +11,7 @@ some of them: the roots of the two models follow from their lists, and the lists
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.canonical import canonical
@@ -78,10 +78,11 @@ class Ended:
     tensors: Tensors
 
 
-def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: "bytes | memoryview") -> str:
-    """The leaf of one tensor, whose values are little-endian and in row order. `dtype` as torch names it."""
+def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: Iterable[bytes | memoryview]) -> str:
+    """The leaf of one tensor: `dtype` as torch names it, and its values in pieces, little-endian, in row order."""
     total = hashlib.sha256(b"\x00" + f"{name}|{dtype}|{tuple(shape)}\n".encode())
-    total.update(values)
+    for piece in values:
+        total.update(piece)
     return total.hexdigest()
 
 

@@ -93,7 +93,7 @@ def test_what_was_chosen_and_measured(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     of_dataset(run, "digits", tuning="lr over 5 values")
     found = named(planned(run, MIT))
-    assert "lr over 5 values" in found["hyper-parameters"] and "1 runs stand in digits" in found["hyper-parameters"]
+    assert "lr over 5 values" in found["hyper-parameters"] and "runs in digits: 1" in found["hyper-parameters"]
     assert "metrics.jsonl, result.json, contributions, entropy" in found["measurements"]
     (tmp_path / "explorer.duckdb").touch()
     assert "rows of explorer.duckdb" in named(planned(run, MIT))["measurements"]
