@@ -72,8 +72,8 @@ def delete(
         state=None,
     )
     if route.level == "G2":
-        if not _begun(directory, origin) or not (directory / rundir.RESULT).exists():
-            with rundir.locked(directory, what=f"run {new.run_id}"):
+        with rundir.locked(directory, what=f"run {new.run_id}"):
+            if not _begun(directory, origin) or not (directory / rundir.RESULT).exists():
                 drop(ledger, directory, new, origin, documents, dropped=route.dropped)
         return directory
     if not _begun(directory, origin):
@@ -81,13 +81,14 @@ def delete(
         loop = build_loop(new, data=data, documents=documents)
         state = _state_at(ledger, loop, run_id=record.run_id, step=route.start)
         with rundir.locked(directory, what=f"run {new.run_id}"):
-            start = start_in(new)
-            if start is not None:
-                keep_start(kept_in(documents, start), start, directory)
-            keep(documents, directory)
-            _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
-            write_origin(directory, replace(origin, state=state))
-            records.write(directory / rundir.RUN, new)
+            if not _begun(directory, origin):  # by somebody else, while the data was read
+                start = start_in(new)
+                if start is not None:
+                    keep_start(kept_in(documents, start), start, directory)
+                keep(documents, directory)
+                _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
+                write_origin(directory, replace(origin, state=state))
+                records.write(directory / rundir.RUN, new)
     execute(directory, data=data, on_progress=on_progress)
     return directory
 

@@ -417,6 +417,19 @@ def test_interrupted_it_goes_on_where_it_was(old: Path, reference: Path, tmp_pat
     assert seen[:3] == [6, 7, 9] and seen[-1] == 10
 
 
+def test_two_at_once_are_one(old: Path, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one begins and ends while this one is still reading the data: what it made stays."""
+    found, build = route(old, CLASS), deletion.build_loop
+
+    def meanwhile(*arguments: Any, **named: Any) -> Loop:
+        monkeypatch.setattr(deletion, "build_loop", build)
+        delete(old, CLASS, route=found, to=tmp_path / "deletions")
+        return build(*arguments, **named)
+
+    monkeypatch.setattr(deletion, "build_loop", meanwhile)
+    assert same(delete(old, CLASS, route=found, to=tmp_path / "deletions"), reference)
+
+
 def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
