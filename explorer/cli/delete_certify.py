@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from explorer.cli.credentials import TrustFile, clock, provide_passphrase
-from explorer.cli.output import print_json, visible
+from explorer.cli.output import from_here, print_json, visible
 from explorer.cli.settings import Json
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ def _lines(done: "Concluded", new: Path) -> list[str]:
     from explorer.deletion.conclude import CERTIFICATE, DESTROY
     from explorer.provenance.deletion_certificate import UNREACHED
 
-    value, files = done.certificate.value, done.destroy.files
+    value, files, here = done.certificate.value, done.destroy.files, from_here(new)
     lines = [
         f"{new.name}: {value.level}, deleted. {value.means}",
-        f"  {new}",
-        f"  certificate: {new / CERTIFICATE}, entry {done.entry} of the project's ledger",
-        f"  to be destroyed by you, of {done.destroy.run}: {len(files)} files, listed in {new / DESTROY}",
+        f"  {here}",
+        f"  certificate: {here / CERTIFICATE}, entry {done.entry} of the project's ledger",
+        f"  to be destroyed by you, of {done.destroy.run}: {len(files)} files, listed in {here / DESTROY}",
         "  never ship both models: their difference is what was deleted",
         "  not reached:",
     ]

@@ -109,7 +109,6 @@ def _json(found: "Plan", obstacles: tuple[str, ...]) -> dict[str, Any]:
 
 def _lines(found: "Plan", obstacles: tuple[str, ...]) -> list[str]:
     from explorer.deletion.plan import LEVELS
-    from explorer.provenance.deletion_certificate import UNREACHED
 
     route = found.forecast.route
     lines = [f"{found.run}: deleting {found.target.words}"]
@@ -129,7 +128,7 @@ def _lines(found: "Plan", obstacles: tuple[str, ...]) -> list[str]:
     lines.append(f"  time: {time_words(found.forecast.time)}")
     lines.append(f"  cost: {_cost(found)}")
     lines.append("  not reached:")
-    lines += [f"    {each.what}: {UNREACHED[each.what]}\n      here: {each.detail}" for each in found.beyond]
+    lines += [f"    {each.what}: {each.detail}" for each in found.beyond]
     lines.append("  less than that is no deletion:")
     return [*lines, *(f"    {name}: {LEVELS[name]}" for name in ("G0", "G1"))]
 

@@ -8,7 +8,7 @@ import typer
 from explorer.cli.credentials import clock, provide_passphrase
 from explorer.cli.delete_certify import Expires, Private, conclude_and_print
 from explorer.cli.delete_plan import AuthorityName, Class, Records, time_words
-from explorer.cli.output import print_json, visible
+from explorer.cli.output import from_here, print_json, visible
 from explorer.cli.progress import step_bar
 from explorer.cli.settings import Data, Json
 from explorer.cli.trace import RunDirectory
@@ -111,14 +111,15 @@ def _print_waiting(old: Path, new: Path, trust: Path, route: "Route", *, json: b
     """The new run is finished. Nobody calls it a deletion yet."""
     from explorer import rundir
 
-    cosign = f"explorer ledger cosign {new / rundir.LEDGER} --key KEY --trust {trust}"
-    certify = f"explorer delete certify {new} --old {old} --trust {trust}"
+    here = from_here(new)
+    cosign = f"explorer ledger cosign {here / rundir.LEDGER} --key KEY --trust {trust}"
+    certify = f"explorer delete certify {here} --old {old} --trust {trust}"
     if json:
         made = {"run": new.name, "directory": str(new), "level": route.level}
         print_json({**made, "deleted": False, "certificate": None, "next": [cosign, certify]})
         return
     lines = [
-        f"{new.name}: made, and not certified yet: {new}",
+        f"{new.name}: made, and not certified yet: {here}",
         "  the trust file asks others to cosign its ledger first; each of them, and then you:",
         *(f"    {each}" for each in (cosign, certify)),
     ]

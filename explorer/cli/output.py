@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 GAP = 2  # spaces between columns
@@ -20,6 +21,12 @@ def visible(text: str) -> str:
     'a\\\\x1b[31mb\\n'
     """
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+
+
+def from_here(path: Path) -> Path:
+    """A path as one would type it: relative where it lies below the working directory."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from explorer.cli import ledger, notebooks, sweep, training
 from explorer.cli.credentials import clock
+from explorer.cli.output import from_here
 from explorer.cli.progress import step_bar
 from explorer.cli.settings import RUNS, Runs
 
@@ -112,14 +113,9 @@ def _what_next(runs: Path, spec: Path, governed: Path) -> None:
         "\nwhat to type next\n"
         f"  explorer open explore{option}        the curves as a notebook: choose axes, baseline, target, prices\n"
         f"  explorer results digits{option}      every run; --format csv, md or parquet to take it along\n"
-        f"  explorer sweep plan {_relative(spec)}    the specification behind it: copy it, change it, run it\n"
+        f"  explorer sweep plan {from_here(spec)}    the specification behind it: copy it, change it, run it\n"
         "  explorer methods                   what a recipe can be made of\n"
         f"  explorer open ledger{option}         the governed run: classes, layers, steps, and the proof behind each\n"
         f"  explorer ledger verify {ledger} --trust {trust}\n"
         "                                     that nothing in its ledger was changed"
     )
-
-
-def _relative(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
