@@ -134,7 +134,10 @@ def picture(found: list[Point]) -> alt.HConcatChart:
     )
     train = alt.X("train:Q", title="training time, seconds", scale=alt.Scale(zero=False))
     delete = alt.X(
-        "delete:Q", title="forecast time to delete the BSD class, seconds (bars: interval)", scale=alt.Scale(type="log")
+        "delete:Q",
+        title="forecast time to delete the BSD class, seconds (bars: interval)",
+        scale=alt.Scale(type="log", domain=[whole["low"].min(), 1.2 * whole["high"].max()], nice=False),
+        axis=alt.Axis(values=[1, 2, 5, 10, 20, 50, 100, 200, 500]),
     )
     left, right = (_panel(frame, whole, across, colour=colour, shape=shape) for across in (train, delete))
     bars = alt.Chart(whole).mark_rule(opacity=0.5).encode(x="low:Q", x2="high:Q", y="quality:Q", color=colour)
