@@ -15,7 +15,7 @@ from explorer.sweep.spec import read_spec
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 FURTHER = {  # headings of walks that go on from a governed run, and what each of them comes to
-    "Delete, and prove it": "every tensor",
+    "Delete, and prove it": "tensors bit for bit the same",
     "Let somebody read, and nobody else": "audit.zip: everything that was checked holds",
     "Ship a model with its record": "passes the gate 'release'",
 }
