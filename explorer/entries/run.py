@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Name, Whole
+from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Name, Whole, read_float
 from explorer.provenance.branches import Path as ClassPath
 from explorer.schema import record
 
@@ -56,6 +56,14 @@ class Parent:
     model: Digest | None  # SHA-256 of the safetensors file that this run begins with; None: a deletion
     attestation: Digest | None  # of the payload that vouches for that file
     admitted: ByClass[Float]  # with which weight each class of the model is let in; empty: a deletion
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.kind == "deletion":
+            return f"{self.ledger.origin}, by a deletion"
+        admitted = ", ".join(f"{path} {read_float(weight):g}" for path, weight in self.admitted.items())
+        return f"the model of {self.ledger.origin}, of which it admits {admitted or 'no class'}"
 
 
 @record

@@ -16,7 +16,7 @@ from explorer.audit.history import Decided, Vouchers, vouchers
 from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.vouched import Rules
 from explorer.entries.fields import read_float
-from explorer.entries.run import End, Parent
+from explorer.entries.run import End
 from explorer.errors import ExplorerError, RunError
 from explorer.provenance.routing import confidential
 from explorer.provenance.trust import read_trust
@@ -222,20 +222,13 @@ def _facts(run: RunLedger, directory: Path, opened: OpenRun) -> dict[str, str]:
         "Code": genesis.code,
         "Environment": genesis.environment,
         "Data": genesis.data,
-        "Starts from": "; ".join(map(_parent, genesis.parents)) or "nothing that was trained before",
+        "Starts from": "; ".join(parent.words for parent in genesis.parents) or "nothing that was trained before",
     }
     if not (directory / rundir.RUN).exists():
         return facts
     record = records.read(RunRecord, directory / rundir.RUN)
     task = {"Task": f"{record.model} on {record.dataset}", "Methods": ", ".join(record.methods) or "none"}
     return {**task, "Hardware": f"{record.hardware.name}, {record.precision}", **facts}
-
-
-def _parent(parent: Parent) -> str:
-    if parent.kind == "deletion":
-        return f"{parent.ledger.origin}, by a deletion"
-    admitted = (f"{path} {read_float(weight):g}" for path, weight in parent.admitted.items())
-    return f"the model of {parent.ledger.origin}, of which it admits {', '.join(admitted)}"
 
 
 def _metrics(run: RunLedger) -> tuple[dict[str, str], Reference | None]:

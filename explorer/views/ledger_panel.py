@@ -240,6 +240,7 @@ def _headline(opened: OpenRun) -> Markup:
         text.count(len(opened.layers), "layer"),
         f"ledger {opened.badge.origin}",
         f"root {opened.badge.root[:16]}",
+        *(f"goes on from {parent.words}" for parent in genesis.parents),
     ]
     return (
         simulated_note(opened.classes)

@@ -1,12 +1,15 @@
 """The ledger's notebook without a browser: what is shown for a run, for none, and for one that was tampered with."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from explorer import rundir
 from explorer.audit.history import badge
+from explorer.entries.fields import LedgerState
+from explorer.entries.run import Genesis, Parent
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
 from explorer.recorded.run_ledger import RunLedger
@@ -15,6 +18,7 @@ from explorer.views.ledger_entries import entry_lines
 from explorer.views.ledger_panel import Ledger, ledger
 from explorer.views.ledger_runs import find_run
 from explorer.views.ledger_steps import read_all_steps
+from tests.audit.governed_run import sign_again
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance import people
 from tests.provenance.people import NOW
@@ -52,6 +56,15 @@ def test_a_trust_file_makes_it_verified_and_another_ones_does_not(
     )
     shown = texts(ledger(governed_runs, trust=other))
     assert "Broken" in shown and "Verified" not in shown
+
+
+def test_what_a_run_goes_on_from_stands_in_its_head(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    assert "goes on from" not in texts(ledger(tmp_path))
+    state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
+    parent = Parent(kind="deletion", ledger=state, model=None, attestation=None, admitted={})
+    sign_again(run, lambda _, e: replace(e, parents=(parent,)) if isinstance(e, Genesis) else e)
+    assert "goes on from example.com/base, by a deletion" in texts(ledger(tmp_path))
 
 
 def test_a_click_leads_to_the_entries(view: Ledger) -> None:
