@@ -7,7 +7,8 @@ not listed was not left out to be brief: it is reached, or it does not exist for
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from explorer import rundir
+from explorer import records, rundir
+from explorer.canonical import digest
 from explorer.entries.kinds import decode
 from explorer.entries.project import Observation
 from explorer.entries.run import Genesis
@@ -16,8 +17,11 @@ from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.sealed import region_of
+from explorer.recorded.counterfactual import left_out
 from explorer.recorded.presence import Presence
 from explorer.recorded.reach import Reach
+from explorer.recorded.target import Target
+from explorer.records import RunRecord
 
 # What the datasets that come with the package fit on their training examples.
 FITTED = {
@@ -41,7 +45,7 @@ def beyond(presence: Presence, reached: Reach) -> tuple[NotReached, ...]:
             what="published-copies",
             detail=f"copies of {run.name}/{rundir.MODEL} and of its checkpoints, wherever they were sent",
         ),
-        *_descendants(presence),
+        *_descendants(presence, reached.target),
         NotReached(what="measurements", detail=_measured(run)),
         NotReached(
             what="data",
@@ -97,12 +101,16 @@ def _shaped(presence: Presence, reached: Reach) -> Iterator[NotReached]:
     yield NotReached(what="architecture", detail=_line(f"the sealed regions {said} stay in the model, without it"))
 
 
-def _descendants(presence: Presence) -> Iterator[NotReached]:
-    """Models that were trained further from this one, as far as it is known here."""
+def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
+    """Models that go on from this one, as far as it is known here; those that never had the target are none."""
     run = presence.run
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     told = [each for each in _observations(runs) if each.ledger.origin == origin and each.role == "fine-tuner"]
-    made = [name for name, genesis in _geneses(runs) if any(each.ledger.origin == origin for each in genesis.parents)]
+    made = [
+        path.name
+        for path, genesis in _geneses(runs)
+        if any(each.ledger.origin == origin for each in genesis.parents) and not _leaves_out(path, genesis, target)
+    ]
     if told or made:
         parts = [_some("runs here: ", made)] if made else []
         parts += [f"{len(told)} fine-tunings that the project's ledger tells of"] if told else []
@@ -113,15 +121,28 @@ def _observations(runs: Path) -> Iterator[Observation]:
     return (each.entry for each in read_project(runs) if isinstance(each.entry, Observation))
 
 
-def _geneses(runs: Path) -> Iterator[tuple[str, Genesis]]:
-    """The first entry of every ledger beside this one. One that cannot be read says nothing about its parents."""
+def _leaves_out(run: Path, genesis: Genesis, target: Target) -> bool:
+    """Whether a deletion made the run and its plan, which the genesis names, is without the target."""
+    if all(parent.kind != "deletion" for parent in genesis.parents):
+        return False
+    try:
+        record = records.read(RunRecord, run / rundir.RUN)
+        out = left_out(record)
+    except ExplorerError:
+        return False  # what cannot be told is said to be not reached
+    pairs = (target.classes, out.classes), (target.authorities, out.authorities), (target.records, out.records)
+    return digest(record.identity) == genesis.recipe and all({*mine} <= {*theirs} for mine, theirs in pairs)
+
+
+def _geneses(runs: Path) -> Iterator[tuple[Path, Genesis]]:
+    """Every run beside this one, and the first entry of its ledger. One that cannot be read names no parents."""
     for checkpoint in sorted(runs.glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}")):
         try:
             first = decode(next(iter(LedgerDirectory(checkpoint.parent).entries(0, 1))))
         except (ExplorerError, StopIteration):
             continue
         if isinstance(first, Genesis):
-            yield checkpoint.parent.parent.name, first
+            yield checkpoint.parent.parent, first
 
 
 def _measured(run: Path) -> str:

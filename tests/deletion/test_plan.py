@@ -23,7 +23,7 @@ from explorer.records import RunRecord
 from explorer.schema import from_json, to_json
 from tests.audit.governed_run import MIT, NEWS, OPEN, sign_again, write_governed_run
 from tests.builders import write_profile
-from tests.deletion.deleted_runs import SEALED, write_old
+from tests.deletion.deleted_runs import SEALED, structural, write_old
 from tests.provenance.people import private
 
 TRAINER = "example.com/trainer"
@@ -131,6 +131,17 @@ def test_models_that_were_trained_further(tmp_path: Path) -> None:
         project.append(told)
         project.append(replace(told, role="evaluator"))
     assert named(planned(run, MIT))["descendants"].endswith("1 fine-tunings that the project's ledger tells of")
+
+
+def test_a_run_that_never_had_the_target_is_no_descendant(tmp_path: Path) -> None:
+    """Not the one that its deletion has made; one that another deletion has made is."""
+    old = write_old(tmp_path, SEALED)
+    new = structural(old)
+    assert "descendants" not in named(planned(old, NEWS))
+    assert named(planned(old, OPEN))["descendants"] == f"runs here: {new.name}"
+    record = records.read(RunRecord, new / rundir.RUN)
+    records.write(new / rundir.RUN, replace(record, identity={**record.identity, "seed": 7}))  # not what it names
+    assert named(planned(old, NEWS))["descendants"] == f"runs here: {new.name}"
 
 
 def test_the_word_deleted_is_used_from_g2_up() -> None:
