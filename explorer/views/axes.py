@@ -36,7 +36,7 @@ PAYMENTS = {
         Payment(
             key="deletion",
             column="deletion_seconds",
-            label="Deletion",
+            label="Delete",
             title="Deletion of the dearest class",
             unit="seconds",
             forecast=True,
