@@ -93,13 +93,16 @@ def read(
 def _wrapped_file(run: Path, grant: str) -> Path:
     """The file that was named, or the one of this id in the run's directory."""
     from explorer import rundir
+    from explorer.disclosure.standing import check_standing, named
     from explorer.disclosure.wrapping import wrapped_path
+    from explorer.project import read_project, runs_of
 
-    known = {path.stem: path for path in (run / rundir.GRANTS).glob("*.json")}
-    if grant in known:
+    if grant in {path.stem for path in (run / rundir.GRANTS).glob("*.json")}:
         return wrapped_path(run, grant)
     if not Path(grant).is_file():
-        raise ProvenanceError(f"{run}: no keys were wrapped for it: {unknown('grant', grant, known)}")
+        recorded = tuple(read_project(runs_of(run)))
+        check_standing(recorded, named(recorded, grant))
+        raise ProvenanceError(f"{run}: no keys of this run were wrapped for the grant {grant!r}")
     return Path(grant)
 
 

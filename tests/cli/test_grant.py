@@ -185,7 +185,10 @@ def test_whoever_interrupts_a_read_has_been_recorded(desk: Path, monkeypatch: py
 
 def test_revoked(desk: Path) -> None:
     kept = desk / "kept.json"
-    shutil.copy(wrap(desk)["file"], kept)
+    wrapped = Path(wrap(desk)["file"])
+    shutil.move(desk / wrapped, kept)
+    assert "no keys of this run were wrapped for the grant '2026-0007'" in refused(*read(desk))
+    shutil.copy(kept, desk / wrapped)
     assert done(*read(desk, grant="kept.json"))["rows"]
     said = explorer("grant", "revoke", run_of(desk), "2026-0007", "--trust", "trust.json").stdout
     assert "revoked: entry 2 of the project's ledger" in said and "removed" in said
@@ -193,7 +196,7 @@ def test_revoked(desk: Path) -> None:
         assert "was revoked: entry 2 of the project's ledger" in refused(*verb)
     checking = ("grant", "check", "grant.json", "--trust", "trust.json")
     assert "was revoked" in refused(*checking, "--run", run_of(desk))
-    assert "no keys were wrapped" in refused(*read(desk))
+    assert "was revoked: entry 2 of the project's ledger" in refused(*read(desk))
     again = done("grant", "revoke", run_of(desk), "grant.json", "--trust", "trust.json")
     assert again["entry"] is None and again["removed"] == []
     unknown = refused("grant", "revoke", run_of(desk), "2026-0008", "--trust", "trust.json")
