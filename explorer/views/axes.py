@@ -36,7 +36,7 @@ PAYMENTS = {
         Payment(
             key="deletion",
             column="deletion_seconds",
-            label="Delete",
+            label="Deletion",
             title="Deletion of the dearest class",
             unit="seconds",
             forecast=True,
