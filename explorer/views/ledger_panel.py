@@ -256,16 +256,23 @@ def _drilled(opened: OpenRun, layer: str, class_: str, steps: range) -> Markup:
         class_, layer, steps.start, steps.stop - 1
     )
     if not lines:
-        examples = int(opened.recorded.examples[steps.start : steps.stop, opened.ledger.class_(class_)].sum())
-        denied = (
-            f"It had {text.count(examples, 'example')} in the batches and no numbers: every layer was denied to it."
-        )
-        return title + _note(denied if examples else "It had no examples in these steps.")
+        return title + _note(no_numbers(opened.recorded, opened.ledger.class_(class_), steps))
     return (
         title
         + entries_table(lines, total)
         + proofs_html(opened.ledger, [line.index for line in lines], here=Path.cwd())
     )
+
+
+def no_numbers(recorded: Steps, class_: int, steps: range) -> str:
+    """Why a class has no numbers in these steps."""
+    examples = int(recorded.examples[steps.start : steps.stop, class_].sum())
+    if not examples:
+        return "It had no examples in these steps."
+    had = f"It had {text.count(examples, 'example')} in the batches and no numbers"
+    if recorded.weights(steps)[class_].any():
+        return f"{had}: what it contributed was not measured, or it was left out of training."
+    return f"{had}: every layer was denied to it."
 
 
 def _left_out(layers: int, shown: int) -> str:
