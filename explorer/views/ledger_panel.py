@@ -26,6 +26,7 @@ from explorer.views.ledger_deletions import deletions_table
 from explorer.views.ledger_entries import entries_table, entry_lines, proofs_html
 from explorer.views.ledger_matrix import CELL
 from explorer.views.ledger_runs import OpenRun, find_run, governed_runs, open_run
+from explorer.views.ledger_steps import Steps
 from explorer.views.tables import CSS
 
 
