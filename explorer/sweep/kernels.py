@@ -29,7 +29,7 @@ from papermill.engines import NotebookExecutionManager
 
 from explorer.sweep.guardian import child_environment
 from explorer.sweep.notebooks import NotebookEngine, NotebookError
-from explorer.sweep.session import CLEAR
+from explorer.sweep.session import BEGIN, CLEAR
 
 START_TIMEOUT = 120  # seconds; a loaded machine may need many
 MAX_PATH = 90  # characters of a directory for sockets: the system allows 107 with the file name
@@ -84,7 +84,9 @@ class Kernel:
             raise NotebookError("dead kernel", f"the kernel did not start: {error}") from error
         assert isinstance(manager.provisioner, LocalProvisioner)
         process = psutil.Process(manager.provisioner.pid)
-        return cls(directory=directory, manager=manager, client=client, process=process)
+        kernel = cls(directory=directory, manager=manager, client=client, process=process)
+        kernel.clearing = client.execute(BEGIN, silent=True)
+        return kernel
 
     def memory(self) -> int:
         """Resident bytes; 0 when it is gone."""
@@ -197,6 +199,9 @@ class KernelEngine(NotebookEngine):
             self.close()
         if self._kernel is None:
             self._kernel = Kernel.start(threads=self.threads)
+            if not self._kernel.is_clear():
+                self.close()
+                raise NotebookError("dead kernel", "the kernel started, and does not answer")
         return self._kernel
 
     def _after(self, kernel: Kernel, *, complete: bool) -> None:

@@ -112,16 +112,21 @@ def remember_start() -> None:
     _kernel.append(_Kernel(Session.take()))
 
 
-def clear_kernel() -> None:
-    """Called inside a kernel between two runs."""
+def clear_kernel(*, used: bool = True) -> None:
+    """Called inside a kernel between two runs; and before the first, because a kernel that starts draws random numbers
+    too, and no run is to begin otherwise than another."""
     shell = get_ipython()
     assert shell is not None
     (kernel,) = _kernel
     clear(shell, kernel.start)
+    if not used:
+        return
     gc.collect()
     if not kernel.frozen:
         gc.freeze()  # what is alive now are modules; later collections need not walk through torch (0.1 s each)
         kernel.frozen = True
 
 
-CLEAR = f"from {__name__} import clear_kernel; clear_kernel()"  # what the kernel's owner asks it to execute
+# What the kernel's owner asks it to execute, between two runs and before the first.
+CLEAR = f"from {__name__} import clear_kernel; clear_kernel()"
+BEGIN = f"from {__name__} import clear_kernel; clear_kernel(used=False)"
