@@ -29,9 +29,9 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
     conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`)
 
 What trained what follows from what the ledger says of every step; that this agrees with the numbers, the policy and the
-tags is what `conforms` asks. Examples that are tagged with a class above the branch, and no closer, count as the
-branch's: `personal` may hold customers. A rule holds for the models that a model goes on from too. Whatever the gate
-speaks of and the model does not know makes it fail: a branch, a layer, an authority.
+tags is what `conforms` asks. A branch is its class and what lies below; examples that are tagged with a class above it,
+and no closer, are another class: who wants them to count names that one. A rule holds for the models that a model goes
+on from too. Whatever the gate speaks of and the model does not know makes it fail: a branch, a layer, an authority.
 """
 
 from pathlib import Path

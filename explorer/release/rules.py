@@ -164,9 +164,8 @@ _JUDGES: dict[str, Callable[..., str]] = {
 
 
 def _claims(branch: str, evidence: Evidence) -> Iterator[tuple[Attested, str, ClassClaim]]:
-    """What is said of the classes of a branch, model by model, and of the classes that it lies in: an example that is
-    tagged `personal` and no closer may be one of `personal/customer`. Raises `ProvenanceError` for a branch that the
-    taxonomy lacks, and for a model that was trained under another taxonomy: there the branch may mean anything."""
+    """What is said of the classes of a branch, model by model. Raises `ProvenanceError` for a branch that the taxonomy
+    lacks, and for a model that was trained under another taxonomy: there the branch may mean anything."""
     known = [each.path for each in evidence.taxonomy.classes]
     if branch not in known:
         raise ProvenanceError(unknown("branch", branch, known))
@@ -174,8 +173,7 @@ def _claims(branch: str, evidence: Evidence) -> Iterator[tuple[Attested, str, Cl
         if model.value.facts.taxonomy != evidence.taxonomy.digest:
             raise ProvenanceError(f"{_of(model, evidence)}another taxonomy, {model.value.facts.taxonomy}")
         for claim in model.value.classes:
-            near = covers(branch, claim.path) or covers(claim.path, branch)
-            if near and taken_over(claim, model, evidence.models):
+            if covers(branch, claim.path) and taken_over(claim, model, evidence.models):
                 yield model, claim.path, claim
 
 

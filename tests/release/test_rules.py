@@ -68,7 +68,6 @@ def changed(shipped: Shipped, **changes: Any) -> Attested:
         ({"branch": NEWS, "layers": ["body.*"], "depth": [0, 0.5]}, True, "1 pairs"),
         ({"branch": "personal"}, True, "the run had no class of personal"),
         ({"branch": "persona"}, False, "unknown branch 'persona'; did you mean 'personal'"),
-        ({"branch": MIT, "depth": [0, 0.5]}, False, "open trained embed"),  # tagged no closer: it may be of this branch
         ({"branch": NEWS, "layers": ["embedd"]}, False, "unknown layer 'embedd'; did you mean 'embed'"),
         ({"branch": "personal", "layers": ["tail*"]}, False, "unknown layer 'tail*'"),
     ],
