@@ -127,7 +127,7 @@ def plenty(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["cold", "warm", "inline"])
+@pytest.mark.parametrize("engine", ["warm", "inline"])
 def test_killed_again_and_again_at_random_moments(tmp_path, plenty, engine):
     draw = random.Random(engine)
     for _ in range(3 if engine == "warm" else 1):  # warm is the default engine; benchmarks/kill.py kills more often
@@ -139,6 +139,17 @@ def test_killed_again_and_again_at_random_moments(tmp_path, plenty, engine):
         assert not psutil.wait_procs(family, timeout=5)[1]
     finish(start(tmp_path, PLENTY, engine=engine, workers=2))
     assert outcomes(tmp_path) == plenty
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.slow
+def test_a_sweep_of_cold_kernels_is_killed_and_goes_on(tmp_path, undisturbed):
+    process = start(tmp_path, WORK, engine="cold", workers=2)
+    wait_until(lambda: trains(tmp_path))
+    process.kill()
+    process.communicate()
+    finish(start(tmp_path, WORK, engine="cold", workers=2))
+    assert outcomes(tmp_path) == undisturbed
     assert not list(tmp_path.rglob("*.tmp"))
 
 
