@@ -12,26 +12,24 @@ Whoever has both ledgers and the new run derives all of that again (`explorer.de
 say that are the signer's word (deletion_claims.py).
 """
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
+from explorer.provenance.claim import check_trainers, read_claim
 from explorer.provenance.deletion_claims import ALWAYS, Certificate
 from explorer.provenance.deletion_claims import FORMAT as FORMAT
 from explorer.provenance.deletion_claims import MEANS as MEANS
 from explorer.provenance.deletion_claims import UNREACHED as UNREACHED
 from explorer.provenance.deletion_claims import NotReached as NotReached
 from explorer.provenance.deletion_claims import What as What
-from explorer.provenance.envelope import Envelope, parse_envelope, sign_envelope
-from explorer.provenance.keys import public_bytes
-from explorer.provenance.require import check_signed, check_signer, require
+from explorer.provenance.envelope import Envelope, sign_envelope
+from explorer.provenance.require import require
 from explorer.provenance.roles import Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement, parse_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, to_json
@@ -63,13 +61,7 @@ def sign_certificate(
     check(from_json(Certificate, predicate, where=where, error=ProvenanceError), where=where)
     if now >= parse_time(value.expires):
         raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: nobody believes it")
-    roles = []
-    for key in keys:
-        owner = trust.owner(public_bytes(key))
-        roles.append(Role.TRAINER if owner is None else owner[0].role)
-        check_signer(public_bytes(key), trust=trust, role=roles[-1], issued=value.issued, now=now, where=where)
-    if Role.TRAINER not in roles:
-        raise ProvenanceError(f"{where}: a trainer signs it; these keys are of: {', '.join(roles) or 'nobody'}")
+    check_trainers(keys, issued=value.issued, trust=trust, now=now, where=where)
     subject = Subject(name=SUBJECT, sha256=model)
     statement = make_statement([subject], predicate_type=PREDICATE_TYPE, predicate=predicate)
     return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
@@ -77,25 +69,23 @@ def sign_certificate(
 
 def open_certificate(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
     """Read a certificate that a trainer has signed, within its time. Raises `ProvenanceError` with the reason."""
-    envelope = parse_envelope(content, where=where)
-    check_signed(envelope, trust=trust, where=where)
-    if envelope.payload_type != PAYLOAD_TYPE:
-        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
-    statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=where)
-    if [each.name for each in statement.subjects] != [SUBJECT]:
-        names = ", ".join(each.name for each in statement.subjects) or "none"
-        raise ProvenanceError(f"{where}: subjects: {names:.200}; expected one, {SUBJECT}, the new model's file")
-    value = from_json(Certificate, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
-    if statement.payload != envelope.payload or canonical(to_json(value)) != canonical(statement.predicate):
-        raise ProvenanceError(f"{where}: not in canonical form (RFC 8785, every key written out)")
+    claim = read_claim(
+        content,
+        Certificate,
+        predicate_type=PREDICATE_TYPE,
+        subjects=lambda statement: _check_subject(statement, where),
+        trust=trust,
+        where=where,
+    )
+    value, envelope = claim.value, claim.envelope
     span = {"issued": value.issued, "expires": value.expires}
     signed = require(envelope, trust=trust, role=Role.TRAINER, now=now, where=where, **span)
     check(value, where=where)
     return Opened(
         value=value,
-        model=statement.subjects[0].sha256,
+        model=claim.statement.subjects[0].sha256,
         authorities=signed,
-        digest=hashlib.sha256(envelope.payload).hexdigest(),
+        digest=claim.digest,
     )
 
 
@@ -119,3 +109,9 @@ def check(value: Certificate, *, where: str) -> None:
         path = PurePosixPath(artefact.path)
         if path.is_absolute() or ".." in path.parts or str(path) != artefact.path:
             raise ProvenanceError(f"{where}: to_destroy[{index}]: {artefact.path!r} is no path in the run's directory")
+
+
+def _check_subject(statement: Statement, where: str) -> None:
+    if [each.name for each in statement.subjects] != [SUBJECT]:
+        names = ", ".join(each.name for each in statement.subjects) or "none"
+        raise ProvenanceError(f"{where}: subjects: {names:.200}; expected one, {SUBJECT}, the new model's file")

@@ -21,7 +21,6 @@ what decides during a run can only hold back. Every claim follows from the run's
 can compute it again (`explorer.release.claims`).
 """
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -29,17 +28,16 @@ from typing import Annotated, Literal
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
-from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
 from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.claim import check_trainers, read_claim
 from explorer.provenance.drafts import check_span
-from explorer.provenance.envelope import Envelope, parse_envelope, sign_envelope
+from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.intervals import Share
-from explorer.provenance.keys import public_bytes
 from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
-from explorer.provenance.require import check_signed, check_signer, require
+from explorer.provenance.require import require
 from explorer.provenance.roles import Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement, parse_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
 from explorer.provenance.times import Time
 from explorer.provenance.trust import Authority, Name, Trust
 from explorer.schema import from_json, record, to_json
@@ -176,36 +174,34 @@ def sign_model(
         predicate=to_json(value),
     )
     check_span(from_json(ModelAttestation, statement.predicate, where=where, error=ProvenanceError), where)
-    roles = []
-    for key in keys:
-        owner = trust.owner(public_bytes(key))
-        roles.append(Role.TRAINER if owner is None else owner[0].role)
-        check_signer(public_bytes(key), trust=trust, role=roles[-1], issued=value.issued, now=now, where=where)
-    if Role.TRAINER not in roles:
-        raise ProvenanceError(f"{where}: a trainer signs it; these keys are of: {', '.join(roles) or 'nobody'}")
+    check_trainers(keys, issued=value.issued, trust=trust, now=now, where=where)
     return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
 
 
 def open_model(content: bytes, *, trust: Trust, now: int, where: str) -> Attested:
     """Read an attestation. Raises `ProvenanceError` unless the trust file says that it is believed."""
-    envelope = parse_envelope(content, where=where)
-    check_signed(envelope, trust=trust, where=where)
-    if envelope.payload_type != PAYLOAD_TYPE:
-        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
-    statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=where)
-    if [subject.name for subject in statement.subjects] != [MODEL, CARD]:
-        raise ProvenanceError(f"{where}: subject: expected {MODEL} and {CARD}, in this order")
-    value = from_json(ModelAttestation, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
-    if statement.payload != envelope.payload or canonical(to_json(value)) != canonical(statement.predicate):
-        raise ProvenanceError(f"{where}: not in canonical form (RFC 8785, every key written out)")
+    claim = read_claim(
+        content,
+        ModelAttestation,
+        predicate_type=PREDICATE_TYPE,
+        subjects=lambda statement: _check_subjects(statement, where),
+        trust=trust,
+        where=where,
+    )
+    value, envelope = claim.value, claim.envelope
     authorities = require(
         envelope, trust=trust, role=Role.TRAINER, issued=value.issued, expires=value.expires, now=now, where=where
     )
     return Attested(
         value=value,
-        model=statement.subjects[0].sha256,
-        card=statement.subjects[1].sha256,
-        digest=hashlib.sha256(envelope.payload).hexdigest(),
+        model=claim.statement.subjects[0].sha256,
+        card=claim.statement.subjects[1].sha256,
+        digest=claim.digest,
         authorities=authorities,
         envelope=envelope,
     )
+
+
+def _check_subjects(statement: Statement, where: str) -> None:
+    if [subject.name for subject in statement.subjects] != [MODEL, CARD]:
+        raise ProvenanceError(f"{where}: subject: expected {MODEL} and {CARD}, in this order")

@@ -12,7 +12,6 @@ attestation, with another card perhaps, it counts for nothing. `admitted` says w
 class of the model through; it is for whoever goes on from the model.
 """
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,17 +19,17 @@ from typing import Annotated
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
-from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
+from explorer.provenance.claim import read_claim
 from explorer.provenance.drafts import check_span
-from explorer.provenance.envelope import Envelope, parse_envelope, sign_envelope
+from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.keys import public_bytes
 from explorer.provenance.lines import Line
 from explorer.provenance.model_attestation import MODEL, ByClass
 from explorer.provenance.named import Ascii, Digest, LedgerName
-from explorer.provenance.require import check_signed, check_signer, require
+from explorer.provenance.require import check_signer, require
 from explorer.provenance.roles import Observer, Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement, parse_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
 from explorer.provenance.times import Time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, record, to_json
@@ -87,21 +86,25 @@ def sign_observation(
 
 def open_observation(content: bytes, *, trust: Trust, now: int, where: str) -> Observed:
     """Read an observation. Raises `ProvenanceError` unless the trust file says that its signers may make it."""
-    envelope = parse_envelope(content, where=where)
-    check_signed(envelope, trust=trust, where=where)
-    if envelope.payload_type != PAYLOAD_TYPE:
-        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
-    statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=where)
-    if len(statement.subjects) != 1:
-        raise ProvenanceError(f"{where}: {len(statement.subjects)} subjects; expected one, the model's file")
-    value = from_json(Observation, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
-    if statement.payload != envelope.payload or canonical(to_json(value)) != canonical(statement.predicate):
-        raise ProvenanceError(f"{where}: not in canonical form (RFC 8785, every key written out)")
+    claim = read_claim(
+        content,
+        Observation,
+        predicate_type=PREDICATE_TYPE,
+        subjects=lambda statement: _check_subject(statement, where),
+        trust=trust,
+        where=where,
+    )
+    value, envelope = claim.value, claim.envelope
     span = {"issued": value.issued, "expires": value.expires}
     authorities = require(envelope, trust=trust, role=SIGNS_AS[value.role], now=now, where=where, **span)
     return Observed(
         value=value,
-        model=statement.subjects[0].sha256,
-        digest=hashlib.sha256(envelope.payload).hexdigest(),
+        model=claim.statement.subjects[0].sha256,
+        digest=claim.digest,
         authorities=authorities,
     )
+
+
+def _check_subject(statement: Statement, where: str) -> None:
+    if len(statement.subjects) != 1:
+        raise ProvenanceError(f"{where}: {len(statement.subjects)} subjects; expected one, the model's file")
