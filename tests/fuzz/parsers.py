@@ -431,6 +431,7 @@ def grant_json() -> bytes:
 NOT_PARSERS = frozenset(
     {
         "document.read_document",  # parse_document, after a bounded reading
+        "provenance.claim.read_claim",  # what open_certificate, open_model and open_observation read by; they are fed
         "ledger.files.read_file",  # gives bytes as they are
         "ledger.blobs.read_blob",  # gives bytes that have the digest asked for
         "ledger.recovery.load_edge",  # tiles and a bundle, checked against a signed root
