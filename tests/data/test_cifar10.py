@@ -13,7 +13,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from explorer.data.cifar10 import Cifar10
-from explorer.errors import DataError
+from explorer.data.sources import DATASETS
+from explorer.errors import DataError, RecipeError
+from explorer.recipes.choice import choose
 
 
 def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
@@ -63,6 +65,35 @@ def test_a_changed_file_has_another_digest_and_another_cache(data: Path) -> None
     write(data / "cifar10" / "train.parquet", as_column([encoded(p) for p in pictures(4)]), [9, 9, 9, 9])
     assert Cifar10().digest(data) != before
     assert Cifar10().load(data).train.labels.tolist() == [9, 9, 9, 9]
+
+
+def test_half_the_size_averages_four_pixels(data: Path) -> None:
+    for attempt in ("made", "from the cache"):
+        half = Cifar10(size=16).load(data)
+        expected = np.floor(np.stack(pictures(4)).reshape(4, 16, 2, 16, 2, 3).mean(axis=(2, 4)) + 0.5)
+        assert (half.train.inputs.numpy() == expected.transpose(0, 3, 1, 2)).all(), attempt
+        assert (half.crop, half.example_shape, half.train.labels.tolist()) == (2, (3, 16, 16), [0, 1, 2, 3])
+
+
+def test_fewer_examples_are_the_first_of_each_class(data: Path) -> None:
+    labels = [3, 3, *range(10), 0, *range(10)]
+    images = pictures(len(labels))
+    write(data / "cifar10" / "train.parquet", as_column([encoded(p) for p in images]), labels)
+    few, all_of_them = Cifar10(examples=10).load(data), Cifar10().load(data)
+    first = sorted(labels.index(label) for label in range(10))
+    assert few.train.labels.tolist() == [labels[place] for place in first]
+    assert (few.train.inputs.numpy() == np.stack([images[place] for place in first]).transpose(0, 3, 1, 2)).all()
+    assert len(few.test) == len(all_of_them.test) == 2
+    twice = Cifar10(examples=20).load(data)
+    assert torch.bincount(twice.train.labels).tolist() == [2] * 10
+    with pytest.raises(DataError, match=r"2 training images have label 1, expected 3 or more: take 20 examples"):
+        Cifar10(examples=30).load(data)
+
+
+@pytest.mark.parametrize("examples", [0, 5, 1001, 60_000])
+def test_so_many_examples_cannot_be_balanced(examples: int) -> None:
+    with pytest.raises(RecipeError, match=r"here\.cifar10.*examples"):
+        choose(DATASETS, {"cifar10": {"examples": examples}}, kind="dataset", where="here")
 
 
 def test_no_data_directory() -> None:

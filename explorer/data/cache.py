@@ -1,0 +1,43 @@
+"""Decoded images on the disk, so that they are decoded once: safetensors files in a directory of the user's.
+
+The directory is `EXPLORER_CACHE`, or `explorer` in the user's directory for caches. A file's name ends in the digest of
+what it was made from, so a cache is never stale; it may be deleted at any time.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from explorer import rundir
+from explorer.errors import DataError
+
+Form = tuple[torch.dtype, tuple[int, ...]]  # of a tensor: its type, and its shape without the first dimension
+
+
+def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of the cache `name`, which `make` gives the first time; they have these forms and one length.
+
+    Raises `DataError` for a cache that holds anything else, and whatever `make` raises.
+    """
+    path = _directory() / f"{name}.safetensors"
+    if not path.is_file():
+        rundir.write_bytes(path, save({key: tensor.contiguous() for key, tensor in make().items()}))
+    try:
+        tensors = load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"damaged cache {path}: delete it and try again ({error})") from error
+    found = {key: (tensor.dtype, tuple(tensor.shape[1:])) for key, tensor in tensors.items()}
+    if found != dict(forms) or any(tensor.ndim == 0 for tensor in tensors.values()):
+        raise DataError(f"damaged cache {path}: delete it and try again (found {found})")
+    return tensors
+
+
+def _directory() -> Path:
+    if chosen := os.environ.get("EXPLORER_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "explorer"
