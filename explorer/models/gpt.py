@@ -9,7 +9,7 @@ Shapes: B examples, T places, D width, H heads, K tokens in the vocabulary.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.errors import RecipeError
-from explorer.models.specification import ModelSpec
+from explorer.models.residual import Gate
+from explorer.models.specification import Input, Job, ModelSpec
 
 STD = 0.02  # of initial weights
 
@@ -111,10 +112,12 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(size.width)
         self.mlp = Perceptron(size)
         self.dropout = nn.Dropout(dropout)
+        self.gate1 = Gate()
+        self.gate2 = Gate()
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        x_BTD = x_BTD + self.dropout(self.attention(self.norm1(x_BTD)))
-        return x_BTD + self.dropout(self.mlp(self.norm2(x_BTD)))
+        y_BTD = self.gate1(x_BTD, lambda: self.dropout(self.attention(self.norm1(x_BTD))))
+        return self.gate2(y_BTD, lambda: self.dropout(self.mlp(self.norm2(y_BTD))))
 
 
 class Embedding(nn.Module):
@@ -148,7 +151,8 @@ class GPT(nn.Module):
 class GPTSpec(ModelSpec):
     """A transformer whose size is in its name. Dropout acts on the embeddings and on what each branch adds."""
 
-    takes: ClassVar[Literal["image", "text"]] = "text"
+    takes: ClassVar[Input] = "text"
+    task: ClassVar[Job] = "language"
     size: ClassVar[Size]
 
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -179,7 +183,8 @@ class AnySpec(ModelSpec):
     """A transformer of any size; 12 blocks of width 768 with 12 heads are the smallest GPT-2."""
 
     name: ClassVar[str] = "gpt"
-    takes: ClassVar[Literal["image", "text"]] = "text"
+    takes: ClassVar[Input] = "text"
+    task: ClassVar[Job] = "language"
 
     depth: Annotated[int, Field(ge=1, le=24)] = 4
     width: Annotated[int, Field(ge=8, le=1024)] = 128

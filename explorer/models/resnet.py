@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.models.specification import ModelSpec
+from explorer.models.residual import Gate
+from explorer.models.specification import Input, Job, ModelSpec
 
 Norm = Literal["batch", "group"]
 STAGES = (16, 32, 64)
@@ -51,9 +52,13 @@ class Block(nn.Module):
                 Convolution(channels_in, channels_out, size=1, stride=stride), normalisation(channels_out, norm)
             )
 
+        self.gate = Gate()
+
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+        return F.relu(self.gate(lambda: self.shortcut(x), lambda: self._branch(x)))
+
+    def _branch(self, x: Tensor) -> Tensor:
+        return self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
 
 
 class ResNet(nn.Module):
@@ -85,7 +90,8 @@ class ResNetSpec(ModelSpec):
     """A residual network for small images; the depth is in the name."""
 
     depth: ClassVar[int]
-    takes: ClassVar[Literal["image", "text"]] = "image"
+    takes: ClassVar[Input] = "image"
+    task: ClassVar[Job] = "classification"
 
     width: Annotated[float, Field(ge=0.5, le=16)] = 1.0  # multiplies 16, 32, 64 channels; rounded to eights
     norm: Norm = "batch"

@@ -6,14 +6,23 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
+Input = Literal["image", "text", "volume"]
+Job = Literal["classification", "language", "segmentation"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec(ABC):
     """A model by name and parameters. Weights are drawn later, by run seed and module name."""
 
     name: ClassVar[str]
-    takes: ClassVar[Literal["image", "text"]]
+    takes: ClassVar[Input]
+    task: ClassVar[Job]
 
     @abstractmethod
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """The module for inputs of that shape, B C H W (float32) or B T (int64); it returns logits, B K or B T K."""
+        """The module for inputs of that shape.
+
+        Images are B C H W and volumes B C D H W (float32), texts B T (int64). It returns logits: B K for
+        classification, B T K for language, B K H W or B K D H W for segmentation. Raises `RecipeError` for a shape
+        that the model cannot take.
+        """
