@@ -1,8 +1,9 @@
 """The batches of a training run: a pure function of the step.
 
-The examples form one endless sequence (order.py), cut into batches of exactly B: nothing is left over at the end of an
-epoch and the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The slots of one
-provenance class are read together and apart from all others, so that no operation sees two classes at once.
+The examples form one endless sequence (order.py), cut into batches of exactly B (pace.py): nothing is left over at the
+end of an epoch and the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The
+slots of one provenance class are read together and apart from all others, so that no operation sees two classes at
+once.
 
 Shapes: B examples, K classes.
 """
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from explorer.data.dataset import Dataset
 from explorer.data.order import Order
+from explorer.data.pace import Pace
 from explorer.data.streams import stream
 
 UNTYPED = 0  # the code of every example where there is no provenance
@@ -32,9 +34,15 @@ class Batch:
     labels: Tensor  # what metrics see: int64
     slots: Tensor  # B, int64: the place of each example in the nominal batch; keyed draws are indexed by it
     codes: Tensor  # B, int64: provenance class of each example; 0 where the data is untyped
+    weight: float = 1.0  # of each row in the loss: who drops rows and wants the mean over the rest raises it
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def pixelwise(self) -> bool:
+        """Whether targets have the inputs' places: a class for each pixel."""
+        return self.labels.ndim == self.inputs.ndim - 1 > 1 and self.inputs.is_floating_point()
 
     def rows(self, index: slice | Tensor) -> Self:
         """The batch with these rows only."""
@@ -67,10 +75,19 @@ class Batches:
     """The batches of one run, by step."""
 
     def __init__(
-        self, dataset: Dataset, *, batch_size: int, seed: int, device: torch.device, typing: Typing | None = None
+        self,
+        dataset: Dataset,
+        *,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        typing: Typing | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        """`pace`: the batch sizes by step; None: always `batch_size`."""
         self.dataset = dataset
         self.batch_size = batch_size
+        self.pace = pace or Pace(((0, batch_size),))
         self.seed = seed
         self.device = device
         self.typing = typing or Typing(codes=np.full(len(dataset.train), UNTYPED, np.int64), names={UNTYPED: ""})
@@ -79,11 +96,11 @@ class Batches:
 
     def indices(self, step: int) -> np.ndarray:
         """Which training examples the slots of the step hold: B, int64."""
-        return self._order.examples(step * self.batch_size, (step + 1) * self.batch_size)
+        return self._order.examples(self.pace.position(step), self.pace.position(step + 1))
 
     def shares(self, step: int) -> list[tuple[int, np.ndarray]]:
         """The classes of the step in the order of their codes, each with its slots (int64, ascending)."""
-        codes = self._order.codes(step * self.batch_size, (step + 1) * self.batch_size)
+        codes = self._order.codes(self.pace.position(step), self.pace.position(step + 1))
         return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -94,7 +111,7 @@ class Batches:
     def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:
         """Those inputs varied at random, keyed by step and slot: same shape and type."""
         draws = stream(self.seed, "augment", step)
-        return self.dataset.augment(inputs, draws=draws, slots=slots, batch_size=self.batch_size)
+        return self.dataset.augment(inputs, draws=draws, slots=slots, batch_size=self.pace.size(step))
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
         """The batch on the training device, inputs prepared there. Nobody writes into its tensors."""

@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor, device
 
-Modality = Literal["image", "text"]
+Modality = Literal["image", "text", "volume"]
+TaskName = Literal["classification", "language", "segmentation"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +21,7 @@ class Split:
     """Examples of one side of the split."""
 
     inputs: Tensor  # N x the shape of an example, uint8
-    labels: Tensor  # N, int64; of text N T, uint8: the byte after each
+    labels: Tensor  # N, int64; of text N T, uint8: the byte after each; of segmentation N H W, uint8
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -46,6 +47,7 @@ class Dataset(ABC):
     """A loaded dataset."""
 
     modality: ClassVar[Modality]
+    task: ClassVar[TaskName]
 
     train: Split
     test: Split
@@ -54,7 +56,7 @@ class Dataset(ABC):
 
     @property
     def example_shape(self) -> tuple[int, ...]:
-        """Of one input of the model: C H W, or T."""
+        """Of one input of the model: C H W, C D H W, or T."""
         return tuple(self.train.inputs.shape[1:])
 
     def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
@@ -76,6 +78,7 @@ class DataSource(ABC):
     source: ClassVar[str]
     licence: ClassVar[str]
     modality: ClassVar[Modality]
+    task: ClassVar[TaskName]
     metrics: ClassVar[tuple[str, ...]]  # names in `records.METRICS`; the first is the quality of a run
 
     @abstractmethod

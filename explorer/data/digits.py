@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from explorer.data.dataset import DataSource, Modality, Split
+from explorer.data.dataset import DataSource, Modality, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
@@ -37,6 +37,7 @@ class Digits(DataSource):
     source: ClassVar[str] = "UCI Optical Recognition of Handwritten Digits (Alpaydin, Kaynak 1998), in scikit-learn"
     licence: ClassVar[str] = "CC BY 4.0"
     modality: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "classification"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     size: Literal[8, 16, 32] = 8

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from explorer.data.dataset import Dataset, Modality
+from explorer.data.dataset import Dataset, Modality, TaskName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -20,6 +20,7 @@ class Images(Dataset):
     """Images N C H W. `mean` and `std` belong to images scaled to 0..1, by channel, from the training side."""
 
     modality: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "classification"
 
     mean: tuple[float, ...]
     std: tuple[float, ...]

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from explorer.data.dataset import Dataset, Modality, Provenance, Split
+from explorer.data.dataset import Dataset, Modality, Provenance, Split, TaskName
 
 BYTES = 256  # the vocabulary
 
@@ -20,6 +20,7 @@ class Text(Dataset):
     """Sequences of T bytes. Nothing is fitted on them: the vocabulary is all bytes."""
 
     modality: ClassVar[Modality] = "text"
+    task: ClassVar[TaskName] = "language"
 
     @classmethod
     def of(cls, train: Tensor, test: Tensor, *, provenance: Provenance | None = None) -> Self:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from explorer import canonical
 from explorer.data.blocks import cut
-from explorer.data.dataset import Dataset, DataSource, Modality, Provenance
+from explorer.data.dataset import Dataset, DataSource, Modality, Provenance, TaskName
 from explorer.data.distributions import installed, read
 from explorer.data.families import SEPARATOR, Family, Member, families, shared
 from explorer.data.sequences import Text
@@ -38,6 +38,7 @@ class Source(DataSource):
     source: ClassVar[str] = "the Python environment that it is loaded in"
     licence: ClassVar[str] = "what each distribution declares"
     modality: ClassVar[Modality] = "text"
+    task: ClassVar[TaskName] = "language"
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
     context: Annotated[int, Field(ge=8, le=4096)] = 128

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from explorer import rundir
 from explorer.data.blocks import cut
-from explorer.data.dataset import Dataset, DataSource, Modality
+from explorer.data.dataset import Dataset, DataSource, Modality, TaskName
 from explorer.data.sequences import Text
 from explorer.errors import DataError
 
@@ -26,6 +26,7 @@ class LocalText(DataSource):
     source: ClassVar[str] = "a file of yours"
     licence: ClassVar[str] = "whatever holds for the file"
     modality: ClassVar[Modality] = "text"
+    task: ClassVar[TaskName] = "language"
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
     path: Annotated[str, Field(min_length=1, max_length=1000)]

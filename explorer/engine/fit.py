@@ -15,6 +15,7 @@ from torch import Tensor
 
 from explorer import rundir
 from explorer.engine.checkpoint import KEEP, Checkpoint, load_newest, save_checkpoint
+from explorer.engine.finite import check_finite
 from explorer.engine.loop import Loop
 from explorer.engine.method import Saving
 from explorer.engine.metrics import MetricsWriter
@@ -182,12 +183,14 @@ class _Session:
     def _save(self, name: str, *, keep: int | None) -> None:
         self.loop.clock.restart()
         self._flush_losses()
+        tensors = self.loop.tensors()
+        check_finite(tensors, step=self.loop.state.step)
         standing = _Before(
             offset=self.writer.flush(),
             timings=self.loop.clock.timings(self.before.timings),
             timed_steps=self.before.timed_steps + self.loop.clock.timed_steps,
             resumed=self.before.resumed,
         )
-        checkpoint = Checkpoint(step=self.loop.state.step, tensors=self.loop.tensors(), plain=to_json(standing))
+        checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors, plain=to_json(standing))
         save_checkpoint(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)
         self.loop.clock.end("checkpoint")

@@ -6,6 +6,7 @@
         before_step
         change_plan
         for share:
+            change_examples
             change_batch
             for microbatch:
                 before_forward
@@ -24,12 +25,13 @@
     after_run
 
 `change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. A share is
-read before `change_batch`, the model runs between `before_forward` and `after_forward`, the loss is taken between
-`before_loss` and `after_loss`, the gradients between `before_backward` and `after_backward`, and the optimisers step
-between `before_update` and `after_update`. A share that may change nothing is not read at all. A method may ask for
-the share's microbatches once more in `change_gradients` (`state.recompute`); after it the share's gradients are
-weighted and added to those of the shares before it. A run may evaluate between steps too; then the two hooks around
-an evaluation run there as well. `after_run` is the last of all, when the final metrics are known.
+read and varied before `change_examples` and on the device before `change_batch`; the model runs between
+`before_forward` and `after_forward`, the loss is taken between `before_loss` and `after_loss`, the gradients between
+`before_backward` and `after_backward`, and the optimisers step between `before_update` and `after_update`. A share
+that may change nothing is not read at all. A method may ask for the share's microbatches once more in
+`change_gradients` (`state.recompute`); after it the share's gradients are weighted and added to those of the shares
+before it. A run may evaluate between steps too; then the two hooks around an evaluation run there as well.
+`after_run` is the last of all, when the final metrics are known.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,9 +47,10 @@ from torch.optim import Optimizer
 from explorer.data.batches import Batches
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
+from explorer.engine.finite import diverged
 from explorer.engine.gradients import Gradients
 from explorer.engine.initialise import initialise
-from explorer.engine.method import HOOKS, Kind, Method
+from explorer.engine.method import HOOKS, Kind, Method, Moment
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.order import acting
 from explorer.engine.precision import Precision, autocast
@@ -55,7 +58,7 @@ from explorer.engine.schedule import Schedule
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.surgery import leaves
 from explorer.engine.task import Task
-from explorer.errors import CheckpointError
+from explorer.errors import CheckpointError, TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
@@ -104,6 +107,7 @@ class Loop:
             seed=setting.seed,
             total_steps=setting.total_steps,
             batch_size=setting.batches.batch_size,
+            pace=setting.batches.pace,
             classes=setting.task.classes,
             model=setting.model,
             resources={Batches: setting.batches, Task: setting.task, **setting.resources},
@@ -127,10 +131,18 @@ class Loop:
             name: Region(
                 name=name,
                 parameters=parameters,
-                optimizers=(build_optimizer(self.setting.optimizer, parameters.values()),),
+                optimizers=self._optimizers(parameters),
             )
             for name, parameters in sorted(members.items())
         }
+
+    def _optimizers(self, parameters: dict[str, nn.Parameter]) -> tuple[Optimizer, ...]:
+        """Those of the method that owns the update rule, or the recipe's own."""
+        for method in self.methods:
+            built = method.build_optimizers(parameters, self.setting.optimizer, state=self.state)
+            if built is not None:
+                return built
+        return (build_optimizer(self.setting.optimizer, parameters.values()),)
 
     def call(self, hook: str) -> None:
         """Run one hook of every method that defines it."""
@@ -159,6 +171,7 @@ class Loop:
             self.setting.model.train()
         self._set_learning_rate()
         state, names = self.state, self.setting.batches.typing.names
+        state.batch_size = self.setting.batches.pace.size(state.step)
         state.examples = self.setting.batches.indices(state.step)
         self.call("before_step")
         state.admission, state.scales = {}, {}
@@ -174,9 +187,10 @@ class Loop:
         state.share = share
         inputs, labels = batches.read(state.examples[share.slots])
         clock.lap("read")
-        inputs = batches.augment(inputs, state.step, share.slots)
+        state.raw = batches.augment(inputs, state.step, share.slots)
+        self.call("change_examples")
         clock.lap("preprocess")
-        state.batch = batches.transfer(inputs, labels, slots=share.slots, code=share.code)
+        state.batch = batches.transfer(state.raw, labels, slots=share.slots, code=share.code)
         clock.lap("transfer")
         self.call("change_batch")
         clock.lap("other")
@@ -277,8 +291,11 @@ class Loop:
             self.call("after_forward")
             state.loss_targets = state.rows.targets
             self.call("before_loss")
-            state.loss = setting.task.loss(state.outputs, state.loss_targets).sum() / state.batch_size
+            state.loss = _weighted(setting.task.loss(state.outputs, state.loss_targets).sum(), state.rows.weight)
+            state.loss = state.loss / state.batch_size
             self.call("after_loss")
+            if not torch.isfinite(state.loss):
+                raise TrainingError(diverged(state, self._modes))
             clock.lap("forward")
             self.call("before_backward")
             self._gradients.take(state.loss, admitted, state.gradients)
@@ -305,19 +322,42 @@ class Loop:
         self.call("after_update")
 
     def _set_learning_rate(self) -> None:
-        lr = self.learning_rate()
+        factor = self._factor()
         for region in self.state.regions.values():
             for optimizer in region.optimizers:
                 for group in optimizer.param_groups:
-                    group["lr"] = lr
+                    group["lr"] = factor * group.get("peak", self.setting.optimizer.lr)
 
     def learning_rate(self) -> float:
-        """The learning rate of the coming step."""
-        setting = self.setting
+        """The learning rate of the coming step, of parameters that have no peak of their own."""
+        return self.setting.optimizer.lr * self._factor()
+
+    def _factor(self) -> float:
+        """The factor on the peak learning rates: the schedule's, by consumed examples, as the methods change it."""
+        setting, state, nominal = self.setting, self.state, self.setting.batches.batch_size
+        pace = setting.batches.pace
         factor = setting.schedule.factor(
-            self.state.step, total_steps=setting.total_steps, full_steps=setting.full_steps
+            pace.position(state.step) / nominal,
+            total_steps=pace.position(setting.total_steps) / nominal,
+            full_steps=setting.full_steps,
         )
-        return setting.optimizer.lr * factor
+        for method in self.methods:
+            factor = method.learning_rate(factor, self.moment())
+        return factor
+
+    def moment(self) -> Moment:
+        """The coming step as a point of the plan."""
+        state, batches = self.state, self.setting.batches
+        return Moment(
+            step=state.step,
+            total_steps=state.total_steps,
+            example_shape=batches.dataset.example_shape,
+            pace=batches.pace,
+        )
+
+
+def _weighted(total: Tensor, weight: float) -> Tensor:
+    return total if weight == 1.0 else total * weight
 
 
 def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:

@@ -10,26 +10,33 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Self
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from explorer.data.dataset import Modality
-from explorer.engine.state import State
+from explorer.data.pace import Pace
+from explorer.engine.optimizer import OptimizerSpec
+from explorer.engine.precision import Precision
+from explorer.engine.schedule import Schedule
+from explorer.engine.state import State, progress
 
 
 class Kind(IntEnum):
     """Where a method acts. Hooks run in this order: a mixed example has no loss to rank, so SELECT precedes MIX."""
 
     SURGERY = 0  # changes the model before there is an optimiser
-    PLAN = 1  # decides who may change what in a step
-    SHAPE = 2  # changes the shape of the whole batch
-    SELECT = 3  # drops examples
-    MIX = 4  # mixes examples
-    TARGET = 5  # changes loss targets alone
-    LAYOUT = 6  # memory format and execution, after all that changes shapes
-    RECOMPUTE = 7  # takes gradients at other parameters
-    GRADIENT = 8  # changes the summed gradient
-    AVERAGE = 9  # averages weights after the update
-    RECORD = 10  # observes and writes down; changes nothing
+    OPTIMIZER = 1  # owns the update rule
+    PLAN = 2  # decides who may change what in a step, or how large steps are
+    EXAMPLE = 3  # changes examples one by one, as they were read
+    SHAPE = 4  # changes the shape of the whole batch
+    SELECT = 5  # drops examples
+    MIX = 6  # mixes examples
+    TARGET = 7  # changes loss targets alone
+    LAYOUT = 8  # memory format and execution, after all that changes shapes
+    RECOMPUTE = 9  # takes gradients at other parameters
+    GRADIENT = 10  # changes the summed gradient
+    AVERAGE = 11  # averages weights after the update
+    RECORD = 12  # observes and writes down; changes nothing
 
 
 class Saving(IntEnum):
@@ -46,7 +53,34 @@ class Moment:
 
     step: int
     total_steps: int
-    example_shape: tuple[int, ...]  # C H W, or T
+    example_shape: tuple[int, ...]  # C H W, C D H W, or T
+    pace: Pace | None = None  # batch sizes by step; None: all equal
+
+    @property
+    def progress(self) -> float:
+        """Share of the planned examples that the steps before it take, in [0, 1); with equal batches, of the steps."""
+        return progress(self.pace, self.step, self.total_steps)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """What a run will be, enough for a method to refuse it before it starts."""
+
+    example_shape: tuple[int, ...]  # C H W, C D H W, or T
+    classes: int
+    steps: int
+    batch_size: int  # the nominal one
+    optimizer: OptimizerSpec
+    schedule: Schedule
+    precision: Precision
+    microbatch_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a parameter is counted in, for people: `Annotated[float, Field(...), Unit("pixels")]`."""
+
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +94,10 @@ class Method(ABC):
     kind: ClassVar[Kind]
     summary: ClassVar[str]
     source: ClassVar[str]  # paper, or "no paper"
+    formula: ClassVar[str]  # what is computed, in the names of its parameters
+    changes: ClassVar[str]  # "the model", "the images", "images and targets"
+    needs: ClassVar[str] = "any model"
+    routing: ClassVar[str]  # how it behaves under a routing policy; empty if it conflicts with one
     before: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come later
     after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: why they cannot be combined
@@ -67,6 +105,31 @@ class Method(ABC):
 
     def neutral(self) -> Self | None:
         """The same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
+        return None
+
+    def twin(self) -> "Method | None":
+        """Of a method that drops examples, the one that drops as many at random and does nothing else: its control."""
+        return None
+
+    def check(self, planned: Planned) -> None:
+        """Raise `RecipeError` for a run that it cannot serve. Asked when a run is planned, before anything starts."""
+
+    def pace(self, *, batch_size: int, examples: int) -> Pace | None:
+        """The batch sizes of a run of so many examples, if this method decides them."""
+        return None
+
+    def learning_rate(self, factor: float, moment: Moment) -> float:
+        """The factor on the peak learning rate, given the schedule's."""
+        return factor
+
+    def build_optimizers(
+        self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
+    ) -> tuple[Optimizer, ...] | None:
+        """The optimisers of one region, by parameter name, if this method owns the update rule (kind OPTIMIZER).
+
+        A parameter group with a key `peak` has that for its peak learning rate, others `spec.lr`. What steps is in
+        `optimizer.state[parameter]` as tensors: the engine saves and restores those.
+        """
         return None
 
     def phase(self, moment: Moment) -> str:
@@ -89,6 +152,7 @@ class Method(ABC):
     def before_fit(self, state: State) -> None: ...
     def before_step(self, state: State) -> None: ...
     def change_plan(self, state: State) -> None: ...
+    def change_examples(self, state: State) -> None: ...
     def change_batch(self, state: State) -> None: ...
     def before_forward(self, state: State) -> None: ...
     def after_forward(self, state: State) -> None: ...
@@ -111,6 +175,7 @@ HOOKS: tuple[str, ...] = (
     "before_fit",
     "before_step",
     "change_plan",
+    "change_examples",
     "change_batch",
     "before_forward",
     "after_forward",

@@ -10,6 +10,11 @@ from itertools import combinations
 from explorer.engine.method import Kind, Method
 from explorer.errors import RecipeError
 
+EXCLUSIVE = {
+    Kind.OPTIMIZER: "each owns the update rule",
+    Kind.AVERAGE: "each averages the same weights, and a run can end with one average only",
+}
+
 
 def ordered(methods: Iterable[Method]) -> tuple[Method, ...]:
     """The methods in acting order. Raises `RecipeError` for conflicts, repetitions and circles."""
@@ -32,6 +37,8 @@ def acting(hook: str, methods: Iterable[Method]) -> list[Method]:
 def _refuse_conflict(one: Method, other: Method) -> None:
     if one.name == other.name:
         raise RecipeError(f"method {one.name!r} is given twice: each method may stand once in a recipe")
+    if one.kind is other.kind and one.kind in EXCLUSIVE:
+        raise RecipeError(f"methods {one.name!r} and {other.name!r} cannot be combined: {EXCLUSIVE[one.kind]}")
     reason = one.conflicts_with.get(other.name) or other.conflicts_with.get(one.name)
     if reason:
         raise RecipeError(f"methods {one.name!r} and {other.name!r} cannot be combined: {reason}")

@@ -15,12 +15,20 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer.data.batches import Batch
+from explorer.data.pace import Pace
 from explorer.engine.surgery import Leaf
 from explorer.errors import RecipeError
 
 SHARED = "shared"  # the region of everything that belongs to nobody in particular
 
 Resource = TypeVar("Resource")
+
+
+def progress(pace: Pace | None, step: int, total_steps: int) -> float:
+    """The share of a run's examples that the steps before `step` take."""
+    if pace is None or len(pace.stages) == 1:
+        return step / total_steps
+    return pace.position(step) / pace.position(total_steps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,10 +60,14 @@ class State:
     # Written once, before `change_model`.
     seed: int
     total_steps: int
-    batch_size: int  # B, the nominal one: every loss is divided by it, however many rows take part
     classes: int
     model: nn.Module
+    pace: Pace | None = None  # batch sizes by step; None: all equal
     resources: dict[type, Any] = field(default_factory=dict)  # what the run was given beside its recipe, by type
+
+    # Written by the engine before `before_step`: the size of this step's batch. Every loss is divided by it, however
+    # many rows take part.
+    batch_size: int
 
     # Written by methods in `change_model`: the sealed region of each parameter that is in one, by name.
     sealed: dict[str, str] = field(default_factory=dict)
@@ -78,6 +90,7 @@ class State:
 
     # Written by the engine for each share that may change anything, in this order.
     share: Share | None = None
+    raw: Tensor | None = None  # its examples as they were read (uint8), before `change_examples`; replaced there
     batch: Batch | None = None  # its rows, before `change_batch`; replaced by the methods that change the batch
     gradients: dict[str, Tensor] = field(default_factory=dict)  # unweighted sums, before `change_gradients`; likewise
 
@@ -98,8 +111,8 @@ class State:
 
     @property
     def progress(self) -> float:
-        """Share of the planned steps that are done, in [0, 1]."""
-        return self.step / self.total_steps
+        """Share of the planned examples that the steps so far took, in [0, 1]; with equal batches, of the steps."""
+        return progress(self.pace, self.step, self.total_steps)
 
     def resource(self, kind: type[Resource]) -> Resource:
         """What the run was given of this type. Raises `RecipeError` if it was not."""

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+from explorer.data.pace import Pace
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop
 from explorer.records import Timings
@@ -12,10 +13,11 @@ from explorer.records import Timings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A step of a schedule: its number and the schedule's length."""
+    """A step of a schedule: its number, the schedule's length, and its batch sizes; None: those of the loop."""
 
     step: int
     total_steps: int
+    pace: Pace | None = None
 
 
 def time_steps(loop: Loop, place: Place, *, count: int) -> float:
@@ -57,6 +59,8 @@ def time_inference(loop: Loop, *, examples: int, count: int) -> float:
 
 def _step(loop: Loop, place: Place) -> None:
     loop.state.step, loop.state.total_steps = place.step, place.total_steps
+    if place.pace is not None:
+        loop.state.pace = loop.setting.batches.pace = place.pace
     loop.step()
 
 

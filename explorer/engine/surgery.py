@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from explorer.errors import RecipeError
 
-Replace = Callable[[nn.Module], nn.Module | None]
+Replace = Callable[[nn.Module, str], nn.Module | None]  # of a module and its full name
 
 
 def replace_modules(model: nn.Module, replace: Replace, *, method: str, target: str) -> list[str]:
-    """Put `replace(module)` in the place of every module for which it is not None; return their names.
+    """Put `replace(module, name)` in the place of every module for which it is not None; return their names.
 
     A module that is shared stays shared. Raises `RecipeError` if nothing matched: surgery that changes nothing is a
     mistake in the recipe. `target` says in the message what was looked for.
@@ -23,13 +23,14 @@ def replace_modules(model: nn.Module, replace: Replace, *, method: str, target: 
         for name, child in list(parent._modules.items()):  # named_children leaves out the second name of a module
             if child is None:
                 continue
-            new = made[child] if child in made else replace(child)
+            full = f"{parent_name}.{name}".lstrip(".")
+            new = made[child] if child in made else replace(child, full)
             if new is None:
                 continue
             made[child] = new
             new.train(child.training)
             parent.add_module(name, new)
-            names.append(f"{parent_name}.{name}".lstrip("."))
+            names.append(full)
     if not names:
         raise RecipeError(f"{method}: found nothing to change in {type(model).__name__}: expected {target}")
     return names

@@ -1,6 +1,6 @@
 """What training needs to know of a task beside the model: its loss and its metrics.
 
-Shapes: B examples, T tokens, K classes.
+Shapes: B examples, T tokens, H rows, W columns, K classes.
 """
 
 import math
@@ -12,10 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.data.batches import Batches
-from explorer.data.dataset import Modality
+from explorer.data.dataset import TaskName
 
 EVALUATION_BATCH = 512  # images
 EVALUATION_TOKENS = 16_384  # of sequences
+EVALUATION_PIXELS = 2**19  # of images with a class for each pixel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,4 +83,42 @@ class LanguageModelling(Task):
         return {"bits_per_byte": nll / test.labels.numel() / math.log(2)}
 
 
-TASKS: dict[Modality, type[Task]] = {"image": Classification, "text": LanguageModelling}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segmentation(Task):
+    """A class for each pixel: cross-entropy; mean intersection over union and accuracy, over all pixels.
+
+    An example's loss is its mean over all its pixels. A class that is neither in the test side nor predicted has no
+    part in the mean intersection over union.
+    """
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """For outputs B K H W and targets as indices (B H W) or distributions (B H W K); likewise with depth."""
+        flat = targets.flatten(1, -2).flatten(0, 1) if targets.is_floating_point() else targets.flatten()
+        losses = F.cross_entropy(outputs.movedim(1, -1).flatten(0, -2), flat, reduction="none")
+        return losses.view(len(outputs), -1).mean(1)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
+        model.eval()
+        test = batches.dataset.test
+        confusion = torch.zeros(self.classes, self.classes, dtype=torch.int64)  # true class, predicted class
+        count = max(1, EVALUATION_PIXELS // test.labels[0].numel())
+        for start in range(0, len(test), count):
+            rows = slice(start, start + count)
+            predicted = model(batches.prepare(test.inputs[rows])).argmax(1).cpu()
+            pairs = test.labels[rows].to(torch.int64) * self.classes + predicted
+            confusion += torch.bincount(pairs.flatten(), minlength=self.classes**2).view_as(confusion)
+        both = confusion.diagonal().to(torch.float64)
+        either = confusion.sum(0) + confusion.sum(1) - confusion.diagonal()
+        there = either > 0
+        return {
+            "mean_iou": float((both[there] / either[there]).mean()),
+            "pixel_accuracy": float(both.sum() / confusion.sum()),
+        }
+
+
+TASKS: dict[TaskName, type[Task]] = {
+    "classification": Classification,
+    "language": LanguageModelling,
+    "segmentation": Segmentation,
+}

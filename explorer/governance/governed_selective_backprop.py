@@ -46,7 +46,7 @@ class GovernedSelectiveBackprop(Method):
     def phase(self, moment: Moment) -> str:
         if self.keep == 1:
             return ""
-        return "hardest only" if moment.step / moment.total_steps >= self.start else "all examples"
+        return "hardest only" if moment.progress >= self.start else "all examples"
 
     def change_batch(self, state: State) -> None:
         assert state.batch is not None and state.share is not None

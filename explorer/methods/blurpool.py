@@ -85,7 +85,7 @@ class BlurMaxPool2d(nn.Module):
 def apply_blurpool(model: nn.Module, *, convolutions: bool, pools: bool, min_channels: int) -> list[str]:
     """Blur before every stride, in place; return the names of what was replaced. Raises `RecipeError` if nothing."""
 
-    def replace(module: nn.Module) -> nn.Module | None:
+    def replace(module: nn.Module, _: str) -> nn.Module | None:
         if convolutions and isinstance(module, nn.Conv2d) and not isinstance(module, BlurConv2d):
             return BlurConv2d.of(module) if _strided(module.stride) and module.in_channels >= min_channels else None
         if pools and isinstance(module, nn.MaxPool2d) and _strided(module.stride):

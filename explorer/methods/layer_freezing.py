@@ -54,7 +54,7 @@ class LayerFreezing(Method):
     def phase(self, moment: Moment) -> str:
         if self.level == 0:
             return ""
-        share = frozen_share(moment.step / moment.total_steps, start=self.start, level=self.level)
+        share = frozen_share(moment.progress, start=self.start, level=self.level)
         return "none frozen" if share == 0 else f"{int(round(share * PHASES, 9)) / PHASES:.1f} frozen"
 
     def change_plan(self, state: State) -> None:

@@ -60,7 +60,7 @@ class ProgressiveResizing(Method):
     def size(self, moment: Moment) -> tuple[int, int]:
         """Rows and columns of the images at that moment."""
         scale = scale_at(
-            moment.step / moment.total_steps,
+            moment.progress,
             initial_scale=self.initial_scale,
             delay=self.delay,
             finetune=self.finetune,
@@ -78,7 +78,10 @@ class ProgressiveResizing(Method):
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
         moment = Moment(
-            step=state.step, total_steps=state.total_steps, example_shape=tuple(state.batch.inputs.shape[1:])
+            step=state.step,
+            total_steps=state.total_steps,
+            example_shape=tuple(state.batch.inputs.shape[1:]),
+            pace=state.pace,
         )
         state.batch = replace(state.batch, inputs=resize(state.batch.inputs, size=self.size(moment)))
 

@@ -8,6 +8,7 @@ import torch
 
 from explorer.canonical import digest
 from explorer.data.dataset import Dataset
+from explorer.data.pace import Pace
 from explorer.data.sources import load
 from explorer.data.streams import torch_stream
 from explorer.engine.method import Method, Moment, used_hooks
@@ -26,8 +27,15 @@ ALL = "all steps"  # the phase of a recipe whose steps all take the same time
 
 
 def total_steps(recipe: Recipe, *, examples: int, ssr: float) -> int:
-    """Optimiser steps at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded half up."""
+    """Steps of the nominal batch at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded half up."""
     return int(ssr * recipe.numbers.epochs * examples / recipe.numbers.batch_size + 0.5)
+
+
+def pace_of(recipe: Recipe, *, steps: int) -> Pace:
+    """The batch sizes of a run that takes as many examples as `steps` steps of the nominal batch."""
+    size = recipe.numbers.batch_size
+    found = [method.pace(batch_size=size, examples=steps * size) for method in recipe.methods]
+    return next((pace for pace in found if pace is not None), Pace(((0, size),)))
 
 
 def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None = None) -> None:
@@ -85,6 +93,8 @@ def plan_run(
             f"recipe {recipe.name!r}: budget {ssr:g} leaves no step: {recipe.numbers.epochs:g} epochs of"
             f" {len(dataset.train)} examples in batches of {recipe.numbers.batch_size}; expected at least 1 step"
         )
+    pace = pace_of(recipe, steps=steps)
+    steps = pace.steps(steps * recipe.numbers.batch_size)
     if steps > MAX_STEPS:
         raise RecipeError(
             f"recipe {recipe.name!r}: budget {ssr:g} takes {steps} steps: at most {MAX_STEPS} are allowed"
@@ -121,15 +131,17 @@ def plan_run(
         precision=recipe.numbers.precision,
         hardware=hardware,
         quality=recipe.dataset.metrics[0],
-        phases=count_phases(recipe.methods, dataset, steps=steps),
+        phases=count_phases(recipe.methods, dataset, steps=steps, pace=pace),
     )
 
 
-def count_phases(methods: tuple[Method, ...], dataset: Dataset, *, steps: int) -> dict[str, int]:
+def count_phases(
+    methods: tuple[Method, ...], dataset: Dataset, *, steps: int, pace: Pace | None = None
+) -> dict[str, int]:
     """How many steps of the run are spent in each phase of different speed."""
     counts: dict[str, int] = {}
     for step in range(steps):
-        name = phase_of(methods, Moment(step=step, total_steps=steps, example_shape=dataset.example_shape))
+        name = phase_of(methods, Moment(step=step, total_steps=steps, example_shape=dataset.example_shape, pace=pace))
         counts[name] = counts.get(name, 0) + 1
     return counts
 

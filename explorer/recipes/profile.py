@@ -20,7 +20,7 @@ from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
 from explorer.governance.documents import Documents
 from explorer.recipes.ledger import keep_environment, recording
-from explorer.recipes.plan import phase_of
+from explorer.recipes.plan import pace_of, phase_of, total_steps
 from explorer.recipes.run import build_loop, documents_in, recipe_of
 from explorer.records import PhaseProfile, ProfileRecord, RunRecord
 
@@ -133,14 +133,14 @@ def _by_recipe(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 
 def _places(runs: list[RunRecord], loop: Loop) -> dict[str, Place]:
     """A step for each phase, from the middle of it, in the longest run that meets the phase."""
-    methods = recipe_of(runs[0]).methods
-    shape = loop.setting.batches.dataset.example_shape
+    recipe, dataset = recipe_of(runs[0]), loop.setting.batches.dataset
     places: dict[str, Place] = {}
-    for total in sorted({run.steps for run in runs}, reverse=True):
+    for total, ssr in sorted({(run.steps, run.ssr) for run in runs}, reverse=True):
+        pace = pace_of(recipe, steps=total_steps(recipe, examples=len(dataset.train), ssr=ssr))
         steps: dict[str, list[int]] = {}
         for step in range(total):
-            name = phase_of(methods, Moment(step=step, total_steps=total, example_shape=shape))
-            steps.setdefault(name, []).append(step)
+            moment = Moment(step=step, total_steps=total, example_shape=dataset.example_shape, pace=pace)
+            steps.setdefault(phase_of(recipe.methods, moment), []).append(step)
         for name, numbers in steps.items():
-            places.setdefault(name, Place(step=numbers[len(numbers) // 2], total_steps=total))
+            places.setdefault(name, Place(step=numbers[len(numbers) // 2], total_steps=total, pace=pace))
     return places

@@ -21,7 +21,7 @@ from explorer.recipes.choice import check, choose, written
 from explorer.recipes.methods import METHODS
 
 TASK_KEYS = ("dataset", "model")
-MODALITIES = {"image": "images", "text": "text"}
+MODALITIES = {"image": "images", "text": "text", "volume": "volumes"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,7 +30,7 @@ from explorer.recipes import machine
 from explorer.recipes.finished import write_finished
 from explorer.recipes.governed import credentials, given, sealed_of
 from explorer.recipes.ledger import is_recorded, keep_environment, recording
-from explorer.recipes.plan import plan_run, total_steps
+from explorer.recipes.plan import pace_of, plan_run, total_steps
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.start import begin_with, initial_tensors, start_in
 from explorer.records import ResultRecord, RunRecord
@@ -71,6 +71,7 @@ def build_loop(
     resources, typing = given(recipe, documents, data)
     initial = initial_tensors(record, recipe, documents, dataset)
     regions = () if documents is None else sealed_of(recipe, documents, data)
+    nominal = total_steps(recipe, examples=len(dataset.train), ssr=record.ssr)
     device = machine.device()
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
@@ -78,8 +79,15 @@ def build_loop(
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     setting = Setting(
         model=model,
-        task=TASKS[dataset.modality](classes=dataset.classes),
-        batches=Batches(dataset, batch_size=record.batch_size, seed=record.seed, device=device, typing=typing),
+        task=TASKS[dataset.task](classes=dataset.classes),
+        batches=Batches(
+            dataset,
+            batch_size=record.batch_size,
+            seed=record.seed,
+            device=device,
+            typing=typing,
+            pace=pace_of(recipe, steps=nominal),
+        ),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         seed=record.seed,
@@ -127,7 +135,8 @@ def execute(
             )
             if is_recorded(recipe):
                 write_finished(directory, loop, recipe, record)
-            result = _result(directory, record, fitted, contended=contended)
+            examples = loop.setting.batches.pace.position(record.steps)
+            result = _result(directory, record, fitted, examples=examples, contended=contended)
             records.write(directory / rundir.RESULT, result)
             _clear(directory)
             if stop():
@@ -144,12 +153,12 @@ def _clear(directory: Path) -> None:
         private.rmdir()
 
 
-def _result(directory: Path, record: RunRecord, fitted: Fitted, *, contended: bool) -> ResultRecord:
+def _result(directory: Path, record: RunRecord, fitted: Fitted, *, examples: int, contended: bool) -> ResultRecord:
     return ResultRecord(
         run_id=record.run_id,
         metrics=fitted.metrics,
         steps=record.steps,
-        examples=record.steps * record.batch_size,
+        examples=examples,
         timings=fitted.timings,
         timed_steps=fitted.timed_steps,
         contended=contended,

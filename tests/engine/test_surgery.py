@@ -9,7 +9,7 @@ from explorer.errors import RecipeError
 from explorer.models.table import MODELS
 
 
-def to_identity(module: nn.Module) -> nn.Module | None:
+def to_identity(module: nn.Module, _: str) -> nn.Module | None:
     return nn.Identity() if isinstance(module, nn.ReLU) else None
 
 
