@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer.data.dataset import Modality
+from explorer.data.dataset import Modality, TaskName
 from explorer.data.pace import Pace
 from explorer.engine.optimizer import OptimizerSpec
 from explorer.engine.precision import Precision
@@ -66,6 +66,7 @@ class Moment:
 class Planned:
     """What a run will be, enough for a method to refuse it before it starts."""
 
+    task: TaskName
     example_shape: tuple[int, ...]  # C H W, C D H W, or T
     classes: int
     steps: int
