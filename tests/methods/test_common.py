@@ -11,31 +11,22 @@ from explorer import rundir
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method, used_hooks
+from explorer.engine.order import ordered
 from explorer.errors import RecipeError
 from explorer.methods import METHODS
-from explorer.recipes.choice import written
-from explorer.recipes.run import build_loop
-from tests.recipes_for_tests import tiny_recipe, tiny_run
+from explorer.recipes.catalogue import describe
+from explorer.recipes.choice import choose, written
+from explorer.recipes.plan import total_steps
+from tests.methods.samples import SAMPLES, STEPS, active, sample_loop, sample_recipe, task_of
 
-# Settings under which a method acts in every part of a seven-step run.
-ACTIVE: dict[str, dict] = {
-    "ema": {"half_life": 0.2, "every": 2},
-    "gradient_clipping": {"max_norm": 0.1},
-    "layer_freezing": {"start": 0.2, "level": 0.9},
-    "progressive_resizing": {"delay": 0.3, "finetune": 0.3, "increment": 2},
-    "sam": {"rho": 0.5, "interval": 2},
-}
-NO_NEUTRAL = {"blurpool", "channels_last"}
 NAMES = sorted(METHODS)
-PAIRS = list(combinations(NAMES, 2))
+TEXT_TOO = [name for name in NAMES if SAMPLES[name].task == "digits" and "text" in METHODS[name].modalities]
+PAIRS = [pair for pair in combinations(NAMES, 2) if task_of(*pair)]
 
 
-def active(name: str) -> dict:
-    return {name: ACTIVE.get(name, {})}
-
-
-def make_loop(methods: list[dict]) -> Loop:
-    return build_loop(tiny_run(tiny_recipe(methods)), data=None)
+def make_loop(name: str, *, plain: bool = False, steps: int = STEPS) -> Loop:
+    """The method's loop, or the same one without it."""
+    return sample_loop([] if plain else [active(name)], like=(name,), steps=steps)
 
 
 def everything(loop: Loop) -> dict[str, Tensor]:
@@ -53,50 +44,49 @@ def run_to_end(loop: Loop, directory: Path, **options: object) -> Fitted:
     return fit(loop, FitOptions(directory=directory, run_id="r", **options))  # pyright: ignore
 
 
-def interrupted(methods: list[dict], directory: Path, at: int) -> tuple[Loop, Fitted]:
-    """Stop after `at` steps, forget everything in memory, go on from the directory alone."""
-    first = make_loop(methods)
-    with pytest.raises(KeyboardInterrupt):
-        run_to_end(first, directory, stop=lambda: first.state.step >= at)
-    second = make_loop(methods)
-    return second, run_to_end(second, directory)
+def trained(loop: Loop, steps: int) -> Loop:
+    for _ in range(steps):
+        loop.step()
+    return loop
+
+
+def test_every_method_has_a_sample() -> None:
+    assert SAMPLES.keys() == METHODS.keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_trains(name: str, tmp_path: Path) -> None:
-    recipe = tiny_recipe([active(name)], epochs=4)
-    loop = build_loop(tiny_run(recipe), data=None)
+def test_trains(name: str) -> None:
+    loop = make_loop(name, steps=40)
     losses = [float(loop.step()) for _ in range(loop.setting.total_steps)]
-    assert sum(losses[-5:]) / 5 < 0.9 * losses[0]
+    assert sum(losses[-5:]) / 5 < 0.9 * sum(losses[:2]) / 2
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_changes_the_run(name: str) -> None:
     """The control of the neutral test: at full strength the bits differ."""
-    with_it, plain = make_loop([active(name)]), make_loop([])
-    for _ in range(plain.setting.total_steps):
-        with_it.step()
-        plain.step()
-    with_it.call("after_fit")
-    ours = {k: v for k, v in with_it.tensors().items() if k.startswith("model/") and "blur_filter" not in k}
-    theirs = {k: v for k, v in plain.tensors().items() if k.startswith("model/")}
-    assert ours.keys() == theirs.keys()
-    assert any(not torch.equal(ours[key], theirs[key]) for key in ours)
+    loops = make_loop(name), make_loop(name, plain=True)
+    for loop in loops:
+        trained(loop, loop.setting.total_steps)
+        loop.call("after_fit")
+    ours, theirs = ({k: v for k, v in loop.tensors().items() if k.startswith("model/")} for loop in loops)
+    both = ours.keys() & theirs.keys()
+    assert both
+    assert any(ours[key].shape != theirs[key].shape or not torch.equal(ours[key], theirs[key]) for key in both)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_resumes_bit_identically_after_every_step(name: str, tmp_path: Path) -> None:
-    whole = make_loop([active(name)])
+    whole = make_loop(name)
     expected = run_to_end(whole, tmp_path / "whole", evaluations=3)
     metrics = (tmp_path / "whole" / rundir.METRICS).read_bytes()
     for at in range(1, whole.setting.total_steps + 1):
         directory = tmp_path / str(at)
-        first = make_loop([active(name)])
+        first = make_loop(name)
         with pytest.raises(KeyboardInterrupt):
             run_to_end(first, directory, evaluations=3, stop=lambda loop=first, at=at: loop.state.step >= at)
         with (directory / rundir.METRICS).open("ab") as file:
             file.write(b'{"step": 99, "metric": "written after the checkpoint"')
-        loop = make_loop([active(name)])
+        loop = make_loop(name)
         result = run_to_end(loop, directory, evaluations=3)
         assert_same(everything(loop), everything(whole))
         assert result.metrics == expected.metrics
@@ -106,25 +96,23 @@ def test_resumes_bit_identically_after_every_step(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_forgetting_part_of_the_state_is_noticed(name: str, tmp_path: Path) -> None:
-    """The control of the resume test: a checkpoint without the optimiser's momentum gives another run."""
-    whole, resumed = make_loop([active(name)]), make_loop([active(name)])
-    for _ in range(4):
-        whole.step()
+def test_forgetting_part_of_the_state_is_noticed(name: str) -> None:
+    """The control of the resume test: a checkpoint without the optimiser's state gives another run."""
+    whole, resumed = trained(make_loop(name), 4), make_loop(name)
     tensors = {k: v for k, v in everything(whole).items() if not k.startswith("optimizer/")}
     resumed.restore(tensors, step=4)
-    whole.step()
-    resumed.step()
-    assert not torch.equal(whole.tensors()["model/head.weight"], resumed.tensors()["model/head.weight"])
+    trained(whole, 1)
+    trained(resumed, 1)
+    assert any(not torch.equal(whole.tensors()[key], resumed.tensors()[key]) for key in tensors)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_neutral_is_the_plain_run(name: str) -> None:
-    method = METHODS[name]().neutral()
-    assert (method is None) == (name in NO_NEUTRAL)
+    method = choose(METHODS, active(name), kind="method", where="test").neutral()
+    assert (method is not None) == SAMPLES[name].neutral
     if method is None:
         return
-    with_it, plain = make_loop([written(method)]), make_loop([])
+    with_it, plain = sample_loop([written(method)], like=(name,)), make_loop(name, plain=True)
     for _ in range(plain.setting.total_steps):
         assert float(with_it.step()) == float(plain.step())
     with_it.call("after_fit")
@@ -133,18 +121,43 @@ def test_neutral_is_the_plain_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
-def test_every_pair_composes_or_is_refused_by_name(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_every_pair_composes_or_is_refused_by_name(pair: tuple[str, str]) -> None:
+    """Resumed in the middle, written in the other order, two methods give the same bits."""
     one, other = (active(name) for name in pair)
-    reason = METHODS[pair[0]].conflicts_with.get(pair[1]) or METHODS[pair[1]].conflicts_with.get(pair[0])
-    if reason:
-        with pytest.raises(RecipeError, match=f"{pair[0]}.*{pair[1]}"):
-            tiny_recipe([one, other])
+    if reason := refused(pair):
+        with pytest.raises(RecipeError, match=f"{pair[0]}.*{pair[1]}|{pair[1]}.*{pair[0]}") as error:
+            sample_recipe([one, other], like=pair)
+        assert reason in str(error.value)
         return
-    whole = make_loop([one, other])
-    expected = run_to_end(whole, tmp_path / "whole")
-    resumed, result = interrupted([other, one], tmp_path / "resumed", at=3)
+    whole, resumed = (sample_loop(methods, like=pair) for methods in ([one, other], [other, one]))
+    trained(whole, 3)
+    resumed.restore(everything(whole), step=3)
+    trained(whole, 2)
+    trained(resumed, 2)
     assert_same(everything(resumed), everything(whole))
-    assert result.metrics == expected.metrics
+
+
+def refused(pair: tuple[str, str]) -> str | None:
+    """Why the two may not stand together, as they or their kinds declare it."""
+    methods = [METHODS[name] for name in pair]
+    declared = methods[0].conflicts_with.get(pair[1]) or methods[1].conflicts_with.get(pair[0])
+    if declared or methods[0].kind is not methods[1].kind:
+        return declared
+    try:
+        ordered([choose(METHODS, active(name), kind="method", where="test") for name in pair])
+    except RecipeError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("name", TEXT_TOO)
+def test_what_works_on_text_too_trains_and_resumes_there(name: str) -> None:
+    whole, resumed = (sample_loop([active(name)], like=(name,), task="text") for _ in range(2))
+    trained(whole, 4)
+    resumed.restore(everything(whole), step=4)
+    losses = [[float(loop.step()) for _ in range(2)] for loop in (whole, resumed)]
+    assert losses[0] == losses[1]
+    assert_same(everything(resumed), everything(whole))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,24 +165,53 @@ def test_declares_itself(name: str) -> None:
     method: type[Method] = METHODS[name]
     assert method.name == name
     assert method.summary.endswith(".")
-    assert method.source
-    assert used_hooks(method), "a method without a hook does nothing"
+    assert used_hooks(method) or method.kind.name == "OPTIMIZER", "a method without a hook does nothing"
     assert set(method.conflicts_with).isdisjoint({name})
     assert "__dict__" not in dir(method()), "methods are slotted: a misspelt field is an error"
+    said = describe(name)
+    assert all(said[key] for key in ("summary", "description", "formula", "changes", "needs", "source", "works_on"))
+    assert bool(method.routing) != ("routing" in method.conflicts_with), "either how it is routed, or why it cannot be"
+    for parameter in said["parameters"]:
+        assert parameter["meaning"], parameter["name"]
+        assert parameter["range"] or parameter["type"] not in ("int", "float"), parameter["name"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_leaves_the_global_generators_alone(name: str) -> None:
+def test_touches_nothing_that_it_does_not_declare(name: str) -> None:
+    """No draw from the global generators, no change in the order of the data, in the data or in what metrics see."""
     torch.manual_seed(123)
     before = torch.get_rng_state()
-    loop = make_loop([active(name)])
-    for _ in range(3):
-        loop.step()
+    loop = make_loop(name)
+    batches = loop.setting.batches
+    data = [tensor.clone() for side in (batches.dataset.train, batches.dataset.test) for tensor in side_of(side)]
+    trained(loop, 4)
     assert torch.equal(torch.get_rng_state(), before)
+    assert all(
+        torch.equal(old, new)
+        for old, new in zip(
+            data, [t for side in (batches.dataset.train, batches.dataset.test) for t in side_of(side)], strict=True
+        )
+    )
+    batch = loop.state.batch
+    assert batch is not None
+    if SAMPLES[name].task == "digits":
+        read = batches.dataset.train.labels[torch.from_numpy(loop.state.examples)]
+        assert torch.equal(batch.labels, read[batch.slots])
+    plain = make_loop(name, plain=True).setting.batches
+    positions = range(0, 4 * plain.batch_size, 5)
+    assert [batches._order.examples(p, p + 1)[0] for p in positions] == [
+        plain._order.examples(p, p + 1)[0] for p in positions
+    ]
+
+
+def side_of(split: object) -> tuple[Tensor, Tensor]:
+    return split.inputs, split.labels  # pyright: ignore
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_does_not_change_the_order_of_the_data(name: str) -> None:
-    with_it, plain = make_loop([active(name)]), make_loop([])
-    for step in range(5):
-        assert (with_it.setting.batches.indices(step) == plain.setting.batches.indices(step)).all()
+def test_keeps_to_the_budget(name: str) -> None:
+    """Whatever the sizes of batches, a run takes the examples that its budget gives, to within half a step."""
+    loop = make_loop(name)
+    batches, recipe = loop.setting.batches, sample_recipe([active(name)], like=(name,))
+    examples = total_steps(recipe, examples=len(batches.dataset.train), ssr=1.0) * batches.batch_size
+    assert abs(batches.pace.position(loop.setting.total_steps) - examples) <= batches.pace.largest / 2

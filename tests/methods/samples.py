@@ -1,0 +1,83 @@
+"""Under what each method is tried by the battery: a line a method."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from explorer.data.dataset import DataSource
+from explorer.data.sources import DATASETS, load
+from explorer.engine.loop import Loop
+from explorer.methods import METHODS
+from explorer.recipes.choice import choose
+from explorer.recipes.plan import plan_run
+from explorer.recipes.recipe import Recipe, build_recipe
+from explorer.recipes.run import build_loop
+
+STEPS, BATCH = 7, 32
+ROOT = Path(__file__).parents[2]  # the data directory: the text is this project's README
+TASKS: dict[str, dict[str, Any]] = {
+    "digits": {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}},
+    "text": {
+        "dataset": {"text": {"path": "README.md", "context": 32}},
+        "model": {"gpt": {"depth": 2, "width": 16, "heads": 2, "dropout": 0.1}},
+    },
+}
+MODALITY = {"digits": "image", "text": "text"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """A method in a run of seven steps, in every part of which it acts."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    task: str = "digits"  # in TASKS; what works on images and on text is tried on images
+    model: Any = None  # instead of the task's
+    train: dict[str, Any] = field(default_factory=dict)  # beside the usual settings
+    neutral: bool = True  # whether there is a zero strength that is bit-identical to leaving it out
+
+
+SAMPLES: dict[str, Sample] = {
+    "blurpool": Sample(neutral=False),
+    "channels_last": Sample(neutral=False),
+    "ema": Sample(parameters={"half_life": 0.2, "every": 2}),
+    "gradient_clipping": Sample(parameters={"max_norm": 0.1}),
+    "label_smoothing": Sample(),
+    "layer_freezing": Sample(parameters={"start": 0.2, "level": 0.9}),
+    "mixup": Sample(),
+    "progressive_resizing": Sample(parameters={"delay": 0.3, "finetune": 0.3, "increment": 2}),
+    "sam": Sample(parameters={"rho": 0.5, "interval": 2}),
+}
+
+
+def active(name: str) -> dict[str, Any]:
+    """The method as a recipe writes it."""
+    return {name: SAMPLES[name].parameters}
+
+
+def task_of(*names: str) -> str | None:
+    """The task on which these methods are tried together; None: there is no data that they all work on."""
+    shared = frozenset.intersection(*(METHODS[name].modalities for name in names))
+    wanted = [SAMPLES[name].task for name in names]
+    return next((task for task in (*wanted, *TASKS) if MODALITY[task] in shared), None)
+
+
+def sample_recipe(methods: list[Any], *, like: tuple[str, ...], task: str | None = None, steps: int = STEPS) -> Recipe:
+    """A recipe with these methods, under what the methods `like` are tried with."""
+    task = task or task_of(*like)
+    assert task is not None
+    chosen = dict(TASKS[task])
+    train: dict[str, Any] = {"batch_size": BATCH, "optimizer": {"sgd": {"lr": 0.1, "weight_decay": 5e-3}}}
+    for name in like:
+        train |= SAMPLES[name].train
+        if SAMPLES[name].model and SAMPLES[name].task == task:
+            chosen["model"] = SAMPLES[name].model
+    source: DataSource = choose(DATASETS, chosen["dataset"], kind="dataset", where="test")
+    train["epochs"] = steps * train["batch_size"] / len(load(source, ROOT).train)
+    return build_recipe("tiny", task=chosen, train=train, methods=methods, where="test")
+
+
+def sample_loop(methods: list[Any], *, like: tuple[str, ...], task: str | None = None, steps: int = STEPS) -> Loop:
+    """The loop of that recipe."""
+    recipe = sample_recipe(methods, like=like, task=task, steps=steps)
+    run = plan_run(recipe, sweep="t", baseline="tiny", tuning=None, ssr=1.0, seed=0, threads=1, data=ROOT)
+    return build_loop(run, data=ROOT)
