@@ -117,9 +117,9 @@ class Loop:
         setting.begin(setting.model)
         self._gradients = Gradients(setting.model)
         self._trainable = frozenset(self._gradients.parameters)
-        self.state.regions = self._build_regions()
         example = torch.zeros(1, *setting.batches.dataset.example_shape, dtype=torch.uint8)
         self.state.layers = leaves(setting.model, setting.batches.prepare(example))
+        self.state.regions = self._build_regions()
         self.state.memory = {method.name: method.memory(self.state) for method in self.methods}
 
     def _build_regions(self) -> dict[str, Region]:
