@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from explorer.errors import RecipeError
 from explorer.models.residual import Gate
-from explorer.models.specification import Input, Job, ModelSpec
+from explorer.models.specification import Modality, TaskName, ModelSpec
 
 STD = 0.02  # of initial weights
 
@@ -112,8 +112,8 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(size.width)
         self.mlp = Perceptron(size)
         self.dropout = nn.Dropout(dropout)
-        self.gate1 = Gate()
-        self.gate2 = Gate()
+        self.gate1 = Gate(size.width)
+        self.gate2 = Gate(size.width)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         y_BTD = self.gate1(x_BTD, lambda: self.dropout(self.attention(self.norm1(x_BTD))))
@@ -151,8 +151,8 @@ class GPT(nn.Module):
 class GPTSpec(ModelSpec):
     """A transformer whose size is in its name. Dropout acts on the embeddings and on what each branch adds."""
 
-    takes: ClassVar[Input] = "text"
-    task: ClassVar[Job] = "language"
+    takes: ClassVar[Modality] = "text"
+    task: ClassVar[TaskName] = "language"
     size: ClassVar[Size]
 
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -183,8 +183,8 @@ class AnySpec(ModelSpec):
     """A transformer of any size; 12 blocks of width 768 with 12 heads are the smallest GPT-2."""
 
     name: ClassVar[str] = "gpt"
-    takes: ClassVar[Input] = "text"
-    task: ClassVar[Job] = "language"
+    takes: ClassVar[Modality] = "text"
+    task: ClassVar[TaskName] = "language"
 
     depth: Annotated[int, Field(ge=1, le=24)] = 4
     width: Annotated[int, Field(ge=8, le=1024)] = 128

@@ -16,11 +16,12 @@ class Gate(nn.Module):
 
     In training, `kept` says whether the branch takes part in this pass: None or True, it does; False, it is not even
     computed; numbers B, one an example, multiply it. In evaluation, `kept` does not count and the branch is multiplied
-    by `survival`, the probability that it takes part in training.
+    by `survival`, the probability that it takes part in training. `width` is the number of channels of the sum.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
+        self.width = width
         self.survival = 1.0
         self.kept: bool | Tensor | None = None
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.models.residual import Gate
-from explorer.models.specification import Input, Job, ModelSpec
+from explorer.models.specification import Modality, TaskName, ModelSpec
 
 Norm = Literal["batch", "group"]
 STAGES = (16, 32, 64)
@@ -52,7 +52,7 @@ class Block(nn.Module):
                 Convolution(channels_in, channels_out, size=1, stride=stride), normalisation(channels_out, norm)
             )
 
-        self.gate = Gate()
+        self.gate = Gate(channels_out)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.gate(lambda: self.shortcut(x), lambda: self._branch(x)))
@@ -90,8 +90,8 @@ class ResNetSpec(ModelSpec):
     """A residual network for small images; the depth is in the name."""
 
     depth: ClassVar[int]
-    takes: ClassVar[Input] = "image"
-    task: ClassVar[Job] = "classification"
+    takes: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "classification"
 
     width: Annotated[float, Field(ge=0.5, le=16)] = 1.0  # multiplies 16, 32, 64 channels; rounded to eights
     norm: Norm = "batch"

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
-Input = Literal["image", "text", "volume"]
-Job = Literal["classification", "language", "segmentation"]
+Modality = Literal["image", "text", "volume"]
+TaskName = Literal["classification", "language", "segmentation"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,8 +15,8 @@ class ModelSpec(ABC):
     """A model by name and parameters. Weights are drawn later, by run seed and module name."""
 
     name: ClassVar[str]
-    takes: ClassVar[Input]
-    task: ClassVar[Job]
+    takes: ClassVar[Modality]
+    task: ClassVar[TaskName]
 
     @abstractmethod
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:

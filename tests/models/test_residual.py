@@ -19,7 +19,7 @@ def raises() -> Tensor:
 
 
 def gate(*, kept: bool | Tensor | None = None, survival: float = 1.0, training: bool = True) -> Gate:
-    made = Gate().train(training)
+    made = Gate(3).train(training)
     made.kept, made.survival = kept, survival
     return made
 
@@ -103,6 +103,8 @@ def test_the_blocks_of_the_models_add_through_gates(index: int, gates: int) -> N
     initialise(model, seed=0)
     found = {name: module for name, module in model.named_modules() if isinstance(module, Gate)}
     assert len(found) == gates
+    widths = {"stages.0.0.gate": 8, "stages.1.0.gate": 16, "stages.2.0.gate": 32}
+    assert all(module.width == widths.get(name, 8) for name, module in found.items())
     assert not [name for name in model.state_dict() if "gate" in name]
     inner = [p for n, p in model.named_parameters() if "shortcut" not in n and n.startswith(("stages", "blocks"))]
     for left_out in (False, True):
