@@ -159,19 +159,30 @@ def _defaults(parameters: list[dict[str, Any]]) -> str:
 
 
 def _print_method(method: dict[str, Any]) -> None:
-    from explorer.recipes.catalogue import default
+    from explorer.recipes.catalogue import cost, default
 
     print(f"{method['name']}: {method['description']}\n")
     if method["parameters"]:
-        rows = [(p["name"], p["type"], default(p), p["range"] or None, p["meaning"]) for p in method["parameters"]]
-        print_table(("parameter", "type", "default", "range", "meaning"), rows)
+        rows = [
+            (p["name"], p["type"], default(p), p["range"] or None, p["unit"] or None, p["meaning"])
+            for p in method["parameters"]
+        ]
+        print_table(("parameter", "type", "default", "range", "unit", "meaning"), rows)
     else:
         print("no parameters\n")
+    print("\n           ".join(f"formula    {method['formula']}".split("\n")))
     print(f"source     {method['source']}")
-    print(f"acts on    {method['acts']}, in {', '.join(method['hooks'])}")
+    print(f"changes    {method['changes']}")
     print(f"works on   {' and '.join(method['works_on'])}")
+    print(f"needs      {method['needs']}")
     if method["governed"]:
-        print("needs      governance: DIR in the recipe file or the specification")
+        print("           governance: DIR in the recipe file or the specification")
+    print(f"acts       {method['acts']}: {', '.join(method['hooks']) or 'in place of the optimiser'}")
+    if method["after"] or method["before"]:
+        order = [f"after {name}" for name in method["after"]] + [f"before {name}" for name in method["before"]]
+        print(f"order      {', '.join(order)}")
+    print(f"routing    {method['routing']}")
+    print(f"step time  {cost(method)}")
     neutral = method["neutral"]
     shown = "none: it cannot be left at zero" if neutral is None else ", ".join(f"{k}={v}" for k, v in neutral.items())
     print(f"neutral    {shown}")

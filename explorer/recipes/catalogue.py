@@ -1,12 +1,15 @@
 """What the methods say about themselves, for people: `explorer methods` and the table in the README."""
 
+import json
 from dataclasses import MISSING, fields
+from functools import cache
+from importlib import resources
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from explorer.engine.method import Method, used_hooks
+from explorer.engine.method import Method, Unit, used_hooks
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.methods import GOVERNED, METHODS
 
@@ -27,10 +30,15 @@ def describe(name: str) -> dict[str, Any]:
         "name": name,
         "summary": method.summary,
         "description": (method.__doc__ or "").strip(),
+        "formula": getattr(method, "formula", ""),
         "acts": method.kind.name.lower(),
+        "changes": getattr(method, "changes", ""),
+        "needs": method.needs,
         "hooks": list(used_hooks(method)),
         "works_on": sorted(method.modalities),
         "governed": name in GOVERNED,
+        "routing": getattr(method, "routing", "") or _refused(method),
+        "measured": _measured().get(name, {}),
         "source": method.source,
         "parameters": _parameters(method),
         "neutral": _neutral(method),
@@ -47,11 +55,23 @@ def describe_all() -> list[dict[str, Any]]:
 
 def markdown() -> str:
     """The table of methods in the README."""
-    lines = ["| method | what it does | parameters (default) | source |", "|---|---|---|---|"]
+    lines = ["| method | what it does | parameters (default) | step | source |", "|---|---|---|---|---|"]
     for method in describe_all():
         parameters = ", ".join(f"`{p['name']}` ({default(p)})" for p in method["parameters"]) or "-"
-        lines.append(f"| `{method['name']}` | {method['summary']} | {parameters} | {method['source']} |")
+        ratios = ", ".join(f"{ratio['ratio']:.2f}" for ratio in method["measured"].values()) or "-"
+        lines.append(f"| `{method['name']}` | {method['summary']} | {parameters} | {ratios} | {method['source']} |")
     return "\n".join(lines) + "\n"
+
+
+def cost(method: dict[str, Any]) -> str:
+    """The measured cost of a method in words."""
+    if not method["measured"]:
+        return "not measured"
+    return "; ".join(
+        f"{ratio['ratio']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f}) of a plain step on {model}"
+        + (f", {ratio['phase']}" if ratio["phase"] else "")
+        for model, ratio in method["measured"].items()
+    )
 
 
 def default(parameter: dict[str, Any]) -> str:
@@ -68,6 +88,7 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
             "default": None if field.default is MISSING else field.default,
             "required": field.default is MISSING and field.default_factory is MISSING,
             "range": _range(hints[field.name]),
+            "unit": _unit(hints[field.name]),
             "meaning": _meaning(hints[field.name]),
         }
         for field in fields(method)
@@ -77,6 +98,22 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
 def _type_name(hint: Any) -> str:
     bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return getattr(bare, "__name__", str(bare))
+
+
+def _refused(method: type[Method]) -> str:
+    reason = method.conflicts_with.get("routing")
+    return f"refused: {reason}" if reason else ""
+
+
+@cache
+def _measured() -> dict[str, dict[str, Any]]:
+    """Step-time ratios by method and model, as benchmarks/method_cost.py wrote them."""
+    content = resources.files("explorer.methods").joinpath("measured.json").read_text(encoding="utf-8")
+    return json.loads(content)["ratios"]
+
+
+def _unit(hint: Any) -> str:
+    return next((extra.name for extra in get_args(hint)[1:] if isinstance(extra, Unit)), "")
 
 
 def _annotations(hint: Any) -> list[FieldInfo]:
