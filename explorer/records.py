@@ -33,6 +33,8 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric(name="accuracy", unit="fraction", higher_is_better=True),
         Metric(name="nll", unit="nats", higher_is_better=False),
+        Metric(name="mean_iou", unit="fraction", higher_is_better=True),
+        Metric(name="pixel_accuracy", unit="fraction", higher_is_better=True),
         Metric(name="bits_per_byte", unit="bits", higher_is_better=False),
         Metric(name="train_loss", unit="nats", higher_is_better=False),
         Metric(name="lr", unit="1", higher_is_better=False),

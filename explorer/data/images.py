@@ -39,10 +39,22 @@ class Images(Dataset):
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
         """To float32 of zero mean and unit variance."""
-        shape = (1, len(self.mean), 1, 1)
-        mean = torch.tensor(self.mean, device=where).reshape(shape) * 255
-        scale = 1 / (torch.tensor(self.std, device=where).reshape(shape) * 255)
-        return lambda images: (images.to(where, non_blocking=True).to(torch.float32) - mean) * scale
+        return normalisation(self.mean, self.std, where=where)
+
+
+def normalisation(
+    mean: tuple[float, ...], std: tuple[float, ...], *, where: torch.device
+) -> Callable[[Tensor], Tensor]:
+    """What brings uint8 inputs (the second dimension is the channel) to that device, as float32 of zero mean and unit
+    variance."""
+    means = torch.tensor(mean, device=where) * 255
+    scales = 1 / (torch.tensor(std, device=where) * 255)
+
+    def prepare(inputs: Tensor) -> Tensor:
+        shape = (1, len(mean), *[1] * (inputs.ndim - 2))
+        return (inputs.to(where, non_blocking=True).to(torch.float32) - means.reshape(shape)) * scales.reshape(shape)
+
+    return prepare
 
 
 def _cropped(images: Tensor, corners: np.ndarray, pad: int) -> Tensor:

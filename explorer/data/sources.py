@@ -4,12 +4,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from explorer.data.cifar10 import Cifar10
+from explorer.data.clutter import Clutter, Clutter3d
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.digits import Digits
 from explorer.data.source import Source
 from explorer.data.text import LocalText
 
-DATASETS: dict[str, type[DataSource]] = {source.name: source for source in (Cifar10, Digits, Source, LocalText)}
+DATASETS: dict[str, type[DataSource]] = {
+    source.name: source for source in (Cifar10, Clutter, Clutter3d, Digits, Source, LocalText)
+}
 
 
 def load(source: DataSource, data: Path | None) -> Dataset:
