@@ -4,20 +4,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from explorer.canonical import digest
 from explorer.data.dataset import Dataset
 from explorer.data.pace import Pace
 from explorer.data.sources import load
-from explorer.data.streams import torch_stream
-from explorer.engine.method import Method, Moment, used_hooks
-from explorer.engine.state import State
+from explorer.engine.method import Method, Moment, Planned
 from explorer.errors import RecipeError
 from explorer.governance.documents import Documents
-from explorer.governance.session import Session
 from explorer.recipes import machine
-from explorer.recipes.governed import credentials, refuse_governed, session_of
+from explorer.recipes.governed import credentials, refuse_governed
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.start import Start, identity_of
 from explorer.records import RunRecord
@@ -36,36 +31,6 @@ def pace_of(recipe: Recipe, *, steps: int) -> Pace:
     size = recipe.numbers.batch_size
     found = [method.pace(batch_size=size, examples=steps * size) for method in recipe.methods]
     return next((pace for pace in found if pace is not None), Pace(((0, size),)))
-
-
-def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None = None) -> None:
-    """Let the methods change the model once, so that surgery which finds nothing is refused before a run starts.
-
-    Raises `RecipeError` that names the method and what it looked for, and `ProvenanceError` for documents or examples
-    that are not to be believed.
-    """
-    if documents is None:
-        refuse_governed(recipe)
-    surgeons = [method for method in recipe.methods if "change_model" in used_hooks(type(method))]
-    if not surgeons:
-        return
-    dataset = load(recipe.dataset, data)
-    with torch_stream(torch.device("cpu"), 0, "rehearse"):  # nobody else's draws are moved
-        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
-    resources: dict[type, Any] = {}
-    if documents is not None:
-        resources[Session] = session_of(credentials(recipe, documents, data))
-    state = State(
-        seed=0,
-        total_steps=1,
-        batch_size=1,
-        classes=dataset.classes,
-        model=model,
-        resources=resources,
-        recompute=lambda: None,
-    )
-    for method in surgeons:
-        method.change_model(state)
 
 
 def plan_run(
@@ -99,6 +64,7 @@ def plan_run(
         raise RecipeError(
             f"recipe {recipe.name!r}: budget {ssr:g} takes {steps} steps: at most {MAX_STEPS} are allowed"
         )
+    _check_methods(recipe, dataset, steps=steps)
     hardware = machine.hardware(threads=threads)
     common: dict[str, Any] = {
         "recipe": recipe.to_mapping(),
@@ -133,6 +99,26 @@ def plan_run(
         quality=recipe.dataset.metrics[0],
         phases=count_phases(recipe.methods, dataset, steps=steps, pace=pace),
     )
+
+
+def _check_methods(recipe: Recipe, dataset: Dataset, *, steps: int) -> None:
+    """Ask every method whether it can serve such a run."""
+    planned = Planned(
+        task=dataset.task,
+        example_shape=dataset.example_shape,
+        classes=dataset.classes,
+        steps=steps,
+        batch_size=recipe.numbers.batch_size,
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        precision=recipe.numbers.precision,
+        microbatch_size=recipe.numbers.microbatch_size,
+    )
+    for method in recipe.methods:
+        try:
+            method.check(planned)
+        except RecipeError as error:
+            raise RecipeError(f"recipe {recipe.name!r}: {method.name}: {error}") from error
 
 
 def count_phases(

@@ -18,7 +18,7 @@ from explorer.errors import RecipeError, unknown
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
 from explorer.recipes.choice import check, choose, written
-from explorer.recipes.methods import METHODS
+from explorer.recipes.methods import GOVERNED, METHODS
 
 TASK_KEYS = ("dataset", "model")
 MODALITIES = {"image": "images", "text": "text", "volume": "volumes"}
@@ -127,7 +127,22 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
     for index, method in enumerate(methods):
         if dataset.modality not in method.modalities:
             works = " and ".join(MODALITIES[modality] for modality in sorted(method.modalities))
-            raise RecipeError(f"{where}[{index}]: {method.name!r} works on {works}; {found}")
+            serving = sorted(
+                name for name, other in METHODS.items() if dataset.modality in other.modalities and name not in GOVERNED
+            )
+            raise RecipeError(
+                f"{where}[{index}]: {method.name!r} works on {works}; {found}; methods for"
+                f" {MODALITIES[dataset.modality]}: {', '.join(serving)}"
+            )
+    if model.task != dataset.task:
+        raise RecipeError(
+            f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.task}:"
+            f" expected one of {', '.join(sorted(name for name, other in MODELS.items() if _fits(other, dataset)))}"
+        )
+
+
+def _fits(model: type[ModelSpec], dataset: DataSource) -> bool:
+    return model.task == dataset.task and model.takes == dataset.modality
 
 
 def _mapping(value: Any, *, where: str, keys: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:

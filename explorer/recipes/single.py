@@ -12,8 +12,9 @@ from explorer.errors import RecipeError, unknown
 from explorer.governance.documents import Documents
 from explorer.recipes.choice import check
 from explorer.recipes.governed import documents_of, sealed_of
-from explorer.recipes.plan import plan_run, rehearse
+from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.rehearsal import rehearse
 from explorer.recipes.start import Start, StartFrom, check_fit, start_of
 from explorer.recorded.attested import ModelPlace
 from explorer.recorded.model_file import read_card

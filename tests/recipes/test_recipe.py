@@ -180,12 +180,14 @@ def test_what_is_refused_and_in_which_words(name: str) -> None:
     assert str(caught.value) == "spec.yaml: recipes.fast" + message
 
 
-def test_methods_are_for_some_kinds_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources.DATASETS["digits"], "modality", "text")
+def test_methods_are_for_some_kinds_of_data() -> None:
+    text = {"dataset": "source", "model": "gpt-tiny"}
     with pytest.raises(RecipeError) as caught:
-        recipe(["ema", "mixup"], task={**TASK, "model": "gpt-tiny"})
-    assert str(caught.value) == "spec.yaml: recipes.fast[1]: 'mixup' works on images; dataset 'digits' is text"
-    assert recipe(["ema"], task={**TASK, "model": "gpt-tiny"}).methods[0].name == "ema"
+        recipe(["ema", "blurpool"], task=text)
+    said, _, serving = str(caught.value).partition("; methods for text: ")
+    assert said == "spec.yaml: recipes.fast[1]: 'blurpool' works on images; dataset 'source' is text"
+    assert {"ema", "sam"} <= set(serving.split(", ")) and "blurpool" not in serving
+    assert recipe(["ema"], task=text).methods[0].name == "ema"
 
 
 def test_what_is_written_reads_back() -> None:
