@@ -54,9 +54,12 @@ def profile(
 
 @dataclass(slots=True)
 class _Phase:
-    """A phase under measurement: a step that stands for it, how often it fits into a window, the windows so far."""
+    """A phase under measurement: a step for each window, how often one fits into a window, the windows so far.
 
-    place: Place
+    The steps are spread over the phase: what a method draws differs from step to step, and with it the time.
+    """
+
+    places: tuple[Place, ...]
     count: int
     seconds: list[float]
 
@@ -72,7 +75,7 @@ class _Subject:
         longest = max(runs, key=lambda run: run.steps)
         documents = None if directory is None else documents_in(directory / longest.run_id, longest)
         self._loop: Loop = stack.enter_context(rehearsed(longest, data=data, documents=documents))
-        self._phases = {name: self._warm(place) for name, place in _places(runs, self._loop).items()}
+        self._phases = {name: self._warm(places) for name, places in _places(runs, self._loop).items()}
         once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
         self._inference: list[float] = []
@@ -80,7 +83,7 @@ class _Subject:
     def measure(self) -> None:
         """One window of each phase and of inference."""
         for phase in self._phases.values():
-            phase.seconds.append(time_steps(self._loop, phase.place, count=phase.count))
+            phase.seconds.append(time_steps(self._loop, phase.places[len(phase.seconds)], count=phase.count))
         seconds = time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=self._inference_count)
         self._inference.append(seconds)
 
@@ -97,10 +100,11 @@ class _Subject:
             made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
 
-    def _warm(self, place: Place) -> _Phase:
-        time_steps(self._loop, place, count=WARMUP)
-        once = time_steps(self._loop, place, count=1)
-        return _Phase(place, max(1, round(WINDOW_SECONDS / once)), [])
+    def _warm(self, places: tuple[Place, ...]) -> _Phase:
+        middle = places[len(places) // 2]
+        time_steps(self._loop, middle, count=WARMUP)
+        once = time_steps(self._loop, middle, count=1)
+        return _Phase(places, max(1, round(WINDOW_SECONDS / once)), [])
 
     def _profiled(self, phase: _Phase) -> PhaseProfile:
         low, middle, high = statistics.quantiles(phase.seconds, n=4)
@@ -109,7 +113,7 @@ class _Subject:
             low=low,
             high=high,
             windows=len(phase.seconds),
-            split=split_steps(self._loop, phase.place, count=phase.count),
+            split=split_steps(self._loop, phase.places[len(phase.places) // 2], count=phase.count),
         )
 
 
@@ -131,10 +135,10 @@ def _by_recipe(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     return groups
 
 
-def _places(runs: list[RunRecord], loop: Loop) -> dict[str, Place]:
-    """A step for each phase, from the middle of it, in the longest run that meets the phase."""
+def _places(runs: list[RunRecord], loop: Loop) -> dict[str, tuple[Place, ...]]:
+    """Steps for each phase, one a window and spread over it, in the longest run that meets the phase."""
     recipe, dataset = recipe_of(runs[0]), loop.setting.batches.dataset
-    places: dict[str, Place] = {}
+    places: dict[str, tuple[Place, ...]] = {}
     for total, ssr in sorted({(run.steps, run.ssr) for run in runs}, reverse=True):
         pace = pace_of(recipe, steps=total_steps(recipe, examples=len(dataset.train), ssr=ssr))
         steps: dict[str, list[int]] = {}
@@ -142,5 +146,6 @@ def _places(runs: list[RunRecord], loop: Loop) -> dict[str, Place]:
             moment = Moment(step=step, total_steps=total, example_shape=dataset.example_shape, pace=pace)
             steps.setdefault(phase_of(recipe.methods, moment), []).append(step)
         for name, numbers in steps.items():
-            places.setdefault(name, Place(step=numbers[len(numbers) // 2], total_steps=total, pace=pace))
+            chosen = [numbers[(2 * window + 1) * len(numbers) // (2 * WINDOWS)] for window in range(WINDOWS)]
+            places.setdefault(name, tuple(Place(step=step, total_steps=total, pace=pace) for step in chosen))
     return places
