@@ -4,23 +4,27 @@ Radford et al., "Language Models are Unsupervised Multitask Learners", 2019 (GPT
 positions, GELU, the head tied to the embedding of the tokens. The tie is one tensor that is used twice and belongs to
 the layer `embed.tokens`; there is no module for the head. The context is the length of the dataset's examples.
 
+By choice: ALiBi or nothing for positions, gated perceptrons, and attention that stays within documents. A prediction is
+made behind a document's last byte too: the first byte of the next is guessed from the one before it.
+
 Shapes: B examples, T places, D width, H heads, K tokens in the vocabulary.
 """
 
-import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.errors import RecipeError
+from explorer.models.attention import AlibiBias, Attention, Documents
+from explorer.models.embedding import Embedding, NoPositions
+from explorer.models.perceptron import GatedPerceptron, Perceptron, gated_hidden
 from explorer.models.residual import Gate
-from explorer.models.specification import Modality, TaskName, ModelSpec
+from explorer.models.specification import Modality, ModelSpec, TaskName
 
-STD = 0.02  # of initial weights
+Places = Literal["learned", "alibi", "none"]
 
 
 class Size(NamedTuple):
@@ -36,130 +40,109 @@ class Size(NamedTuple):
         return 2 * self.depth
 
 
-class Linear(nn.Linear):
-    """An affine map that starts without a shift. `branches` is the number of terms in the sum that it adds to."""
-
-    def __init__(self, width_in: int, width_out: int, *, branches: int = 1) -> None:
-        self.std = STD / math.sqrt(branches)  # first: the base class draws weights
-        super().__init__(width_in, width_out)
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=self.std)
-        nn.init.zeros_(self.bias)
-
-
-class Tokens(nn.Embedding):
-    """A vector for each token: B T in, B T D out; `unembed` is the way back."""
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=STD)
-
-    def unembed(self, x_BTD: Tensor) -> Tensor:
-        """Logits, B T K."""
-        return F.linear(x_BTD, self.weight)
-
-
-class Positions(nn.Module):
-    """A vector for each place, added to what stands there."""
-
-    def __init__(self, context: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(context, width))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.weight, std=STD)
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD + self.weight[: x_BTD.shape[1]]
-
-
-class Attention(nn.Module):
-    """Causal self-attention: every place looks at itself and at those before it."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__()
-        self.heads = size.heads
-        self.qkv = Linear(size.width, 3 * size.width)
-        self.out = Linear(size.width, size.width, branches=size.branches)
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        batch, places, width = x_BTD.shape
-        q, k, v = self.qkv(x_BTD).view(batch, places, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y_BHTd = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y_BHTd.transpose(1, 2).reshape(batch, places, width))
-
-
-class Perceptron(nn.Module):
-    """Two affine maps with GELU between them, at each place alone."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__()
-        self.up = Linear(size.width, 4 * size.width)
-        self.down = Linear(4 * size.width, size.width, branches=size.branches)
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x_BTD)))
-
-
 class Block(nn.Module):
     """Attention, then the perceptron, each adding to its input what it makes of the normalised input."""
 
-    def __init__(self, size: Size, *, dropout: float) -> None:
+    def __init__(self, size: Size, *, dropout: float, glu: bool) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(size.width)
-        self.attention = Attention(size)
-        self.norm2 = nn.LayerNorm(size.width)
-        self.mlp = Perceptron(size)
+        width, hidden = size.width, 4 * size.width
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = Attention(width, heads=size.heads, branches=size.branches)
+        self.norm2 = nn.LayerNorm(width)
+        if glu:
+            self.mlp = GatedPerceptron(width, hidden=gated_hidden(hidden), branches=size.branches)
+        else:
+            self.mlp = Perceptron(width, hidden=hidden, branches=size.branches)
         self.dropout = nn.Dropout(dropout)
-        self.gate1 = Gate(size.width)
-        self.gate2 = Gate(size.width)
+        self.gate1 = Gate(width)
+        self.gate2 = Gate(width)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        y_BTD = self.gate1(x_BTD, lambda: self.dropout(self.attention(self.norm1(x_BTD))))
+    def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
+        y_BTD = self.gate1(x_BTD, lambda: self.dropout(self.attention(self.norm1(x_BTD), documents)))
         return self.gate2(y_BTD, lambda: self.dropout(self.mlp(self.norm2(y_BTD))))
 
 
-class Embedding(nn.Module):
-    """Tokens and places as vectors: B T in, B T D out."""
+class Blocks(nn.Sequential):
+    """The blocks in their order, each told of the documents."""
 
-    def __init__(self, tokens: int, context: int, width: int) -> None:
-        super().__init__()
-        self.tokens = Tokens(tokens, width)
-        self.positions = Positions(context, width)
-
-    def forward(self, tokens_BT: Tensor) -> Tensor:
-        return self.positions(self.tokens(tokens_BT))
+    def forward(self, input: Tensor, documents: Documents | None = None) -> Tensor:
+        for block in self:
+            input = block(input, documents)
+        return input
 
 
 class GPT(nn.Module):
-    """The network: tokens B T (int64) in, logits of each next token B T K out."""
+    """The network: tokens B T (int64) in, logits of each next token B T K out.
 
-    def __init__(self, size: Size, *, dropout: float, context: int, tokens: int) -> None:
+    With a separator, attention and learned positions know no more than the document that a place is in.
+    """
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        dropout: float,
+        context: int,
+        tokens: int,
+        positions: Places = "learned",
+        glu: bool = False,
+        separator: int | None = None,
+    ) -> None:
         super().__init__()
+        self.separator = separator
         self.embed = Embedding(tokens, context, size.width)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.Sequential(*(Block(size, dropout=dropout) for _ in range(size.depth)))
+        self.blocks = Blocks(*(Block(size, dropout=dropout, glu=glu) for _ in range(size.depth)))
         self.norm = nn.LayerNorm(size.width)
+        if positions != "learned":
+            self.embed.positions = NoPositions()
+        if positions == "alibi":
+            shared = AlibiBias(size.heads)
+            for block in self.blocks:
+                block.attention.bias = shared  # pyright: ignore[reportAttributeAccessIssue]
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        x_BTD = self.blocks(self.dropout(self.embed(tokens_BT)))
+        documents = None if self.separator is None else Documents(tokens_BT, self.separator)
+        x_BTD = self.blocks(self.dropout(self.embed(tokens_BT, documents)), documents)
         return self.embed.tokens.unembed(self.norm(x_BTD))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPTSpec(ModelSpec):
-    """A transformer whose size is in its name. Dropout acts on the embeddings and on what each branch adds."""
+    """A transformer of a size that its family says. Dropout acts on the embeddings and on what each branch adds.
+
+    `document_mask` keeps attention within documents, which end with the byte `separator`; learned positions then count
+    from the start of each. `source` puts a zero byte behind every file.
+    """
 
     takes: ClassVar[Modality] = "text"
     task: ClassVar[TaskName] = "language"
-    size: ClassVar[Size]
 
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    positions: Places = "learned"
+    glu: bool = False  # gated perceptrons, as many parameters to the nearest 8 of 8/3 of the width
+    document_mask: bool = False
+    separator: Annotated[int, Field(ge=0, le=255)] = 0
+
+    @abstractmethod
+    def size(self) -> Size:
+        """How large it is."""
 
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
         (context,) = example_shape
-        return GPT(self.size, dropout=self.dropout, context=context, tokens=classes)
+        if self.document_mask and self.separator >= classes:
+            raise RecipeError(
+                f"{self.name}: found separator {self.separator}: expected one of the tokens, 0 to {classes - 1}"
+            )
+        return GPT(
+            self.size(),
+            dropout=self.dropout,
+            context=context,
+            tokens=classes,
+            positions=self.positions,
+            glu=self.glu,
+            separator=self.separator if self.document_mask else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +150,9 @@ class TinySpec(GPTSpec):
     """For minutes on two cores: 410,256 parameters at 128 places."""
 
     name: ClassVar[str] = "gpt-tiny"
-    size: ClassVar[Size] = Size(depth=4, width=88, heads=4)
+
+    def size(self) -> Size:
+        return Size(depth=4, width=88, heads=4)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,30 +160,28 @@ class SmallSpec(GPTSpec):
     """For a GPU: 10,795,008 parameters at 128 places."""
 
     name: ClassVar[str] = "gpt-small"
-    size: ClassVar[Size] = Size(depth=6, width=384, heads=6)
+
+    def size(self) -> Size:
+        return Size(depth=6, width=384, heads=6)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnySpec(ModelSpec):
-    """A transformer of any size; 12 blocks of width 768 with 12 heads are the smallest GPT-2."""
+class AnySpec(GPTSpec):
+    """A transformer of any size. 12 blocks of width 768 with 12 heads are the smallest GPT-2: 124,439,808 parameters at
+    1024 places with its 50,257 tokens, 86,039,040 with bytes."""
 
     name: ClassVar[str] = "gpt"
-    takes: ClassVar[Modality] = "text"
-    task: ClassVar[TaskName] = "language"
 
     depth: Annotated[int, Field(ge=1, le=24)] = 4
     width: Annotated[int, Field(ge=8, le=1024)] = 128
     heads: Annotated[int, Field(ge=1, le=64)] = 4
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise RecipeError(f"found width {self.width} and heads {self.heads}: expected heads that divide the width")
 
-    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-        (context,) = example_shape
-        size = Size(depth=self.depth, width=self.width, heads=self.heads)
-        return GPT(size, dropout=self.dropout, context=context, tokens=classes)
+    def size(self) -> Size:
+        return Size(depth=self.depth, width=self.width, heads=self.heads)
 
 
 FAMILY = (TinySpec, SmallSpec, AnySpec)

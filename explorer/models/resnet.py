@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.models.residual import Gate
-from explorer.models.specification import Modality, TaskName, ModelSpec
+from explorer.models.specification import Modality, ModelSpec, TaskName
 
 Norm = Literal["batch", "group"]
 STAGES = (16, 32, 64)

@@ -1,6 +1,7 @@
 """The transformers: the published size, a reference written out, causality, the tie, and how they start."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,10 @@ from torch import Tensor, nn
 from explorer.engine.initialise import initialise
 from explorer.engine.surgery import leaves
 from explorer.errors import RecipeError
-from explorer.models.gpt import FAMILY, GPT, STD, AnySpec, Size, SmallSpec, TinySpec
+from explorer.models.attention import AlibiBias
+from explorer.models.gpt import FAMILY, GPT, AnySpec, Size, SmallSpec, TinySpec
+from explorer.models.linear import STD
+from explorer.models.perceptron import GatedPerceptron
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
 from explorer.recipes.choice import choose
@@ -158,3 +162,66 @@ def test_dropout_acts_in_training_alone_and_not_unless_asked_for() -> None:
     for dropout, changes in ((0.0, False), (0.5, True)):
         model = built(dropout=dropout)
         assert torch.equal(model.train()(tokens), model.eval()(tokens)) != changes
+
+
+CHOICES: list[dict[str, Any]] = [
+    {"positions": positions, "glu": glu} for positions in ("learned", "alibi", "none") for glu in (False, True)
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_every_choice_is_causal_and_a_document_reads_the_same_wherever_it_stands(choice: dict[str, Any]) -> None:
+    """Without the mask it does not: what stands before it is seen."""
+    document, before = torch.tensor([[4, 9, 2, 0]]), torch.tensor([[7, 7, 0]])
+    row = torch.cat((before, document), 1)
+    for masked in (True, False):
+        spec = AnySpec(depth=2, width=12, heads=3, document_mask=masked, **choice)
+        model = spec.build(example_shape=(7,), classes=TOKENS)
+        initialise(model, seed=0)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(5)  # away from the start, where attention is even
+        assert torch.allclose(model(row)[:, :3], model(before), atol=1e-5)  # nothing behind is seen
+        assert torch.allclose(model(row)[:, 3:], model(document), atol=1e-5) == masked
+
+
+def test_positions_and_perceptrons_are_what_was_chosen() -> None:
+    for choice in CHOICES:
+        model = AnySpec(depth=1, width=12, heads=3, **choice).build(example_shape=(7,), classes=TOKENS)
+        assert ("embed.positions.weight" in model.state_dict()) == (choice["positions"] == "learned")
+        assert any(isinstance(module, AlibiBias) for module in model.modules()) == (choice["positions"] == "alibi")
+        assert any(isinstance(module, GatedPerceptron) for module in model.modules()) == choice["glu"]
+        held = {name for leaf in leaves(model, some_tokens(batch=1, places=7)) for name in leaf.parameters}
+        assert held == {name for name, _ in model.named_parameters()}
+
+
+def test_gated_gpt2_is_as_large() -> None:
+    """But for the biases: 12 x (4 x 768 + 768) fewer."""
+    sizes = [
+        count(AnySpec(depth=12, width=768, heads=12, glu=glu), context=1024, tokens=50257) for glu in (False, True)
+    ]
+    assert sizes[0] - sizes[1] == 12 * (4 * 768 + 768)
+    assert count(AnySpec(depth=12, width=768, heads=12), context=1024, tokens=256) == 86_039_040
+
+
+def test_a_separator_that_is_no_token_is_refused_where_it_is_used() -> None:
+    with pytest.raises(RecipeError, match=r"gpt-tiny: found separator 200: expected one of the tokens, 0 to 16"):
+        TinySpec(document_mask=True, separator=200).build(example_shape=(8,), classes=TOKENS)
+    TinySpec(separator=200).build(example_shape=(8,), classes=TOKENS)
+
+
+@pytest.mark.parametrize("choice", [CHOICES[0], CHOICES[3] | {"document_mask": True}], ids=str)
+def test_a_small_one_learns_a_row(choice: dict[str, Any]) -> None:
+    model = AnySpec(depth=1, width=16, heads=2, **choice).build(example_shape=(12,), classes=TOKENS)
+    initialise(model, seed=0)
+    row = some_tokens(batch=2, places=13)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(12):
+        loss = F.cross_entropy(model(row[:, :-1]).flatten(0, 1), row[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(math.log(TOKENS), rel=0.05)
+    assert losses[-1] < losses[0] / 2

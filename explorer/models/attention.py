@@ -1,0 +1,106 @@
+"""Causal self-attention, with what may be added to its scores: a bias by distance, and borders between documents.
+
+Press et al., "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation", 2022,
+arXiv:2108.12409 (ALiBi).
+
+Shapes: B examples, T places, D width, H heads, d width of a head.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer.models.linear import Linear
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """How much a score falls for each place of distance, H float64: 2^(-8h/H), h = 1..H, for a power of two.
+
+    Otherwise: the slopes of the power of two below, then every other slope of the one above, from its first.
+
+    >>> alibi_slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    below = 2 ** int(math.log2(heads))
+    steps = torch.arange(1, below + 1, dtype=torch.float64) * (8 / below)
+    between = (torch.arange(heads - below, dtype=torch.float64) + 0.5) * (8 / below)
+    return torch.exp2(-torch.cat((steps, between)))
+
+
+class AlibiBias(nn.Module):
+    """What ALiBi adds to the scores: -slope x distance, and -inf for what lies ahead. Without parameters.
+
+    It is made for the longest row that was met, and kept; all layers of a model can share one.
+    """
+
+    bias: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.register_buffer("bias", torch.empty(1, heads, 0, 0), persistent=False)
+
+    def forward(self, query_BHTd: Tensor) -> Tensor:
+        """The bias for these queries, 1 H T T of their type."""
+        places = query_BHTd.shape[2]
+        if self.bias.shape[-1] < places or (self.bias.dtype, self.bias.device) != (query_BHTd.dtype, query_BHTd.device):
+            self.bias = self._made(query_BHTd)
+        return self.bias[..., :places, :places]
+
+    @torch.no_grad()
+    def _made(self, query_BHTd: Tensor) -> Tensor:
+        """Rounded once: a type as short as bfloat16 has no whole numbers beyond 256."""
+        exact = torch.promote_types(query_BHTd.dtype, torch.float32)
+        place = torch.arange(query_BHTd.shape[2], device=query_BHTd.device)
+        distance_TT = place[:, None] - place
+        slopes = alibi_slopes(self.heads).to(query_BHTd.device, exact)
+        bias_HTT = (slopes[:, None, None] * -distance_TT).masked_fill_(distance_TT < 0, -math.inf)
+        return bias_HTT[None].to(query_BHTd.dtype)
+
+
+class Documents:
+    """Where the documents of a batch lie, for one pass. A document ends with the separator, which belongs to it."""
+
+    def __init__(self, tokens_BT: Tensor, separator: int) -> None:
+        place = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        begins_BT = torch.zeros_like(tokens_BT, dtype=torch.bool)
+        begins_BT[:, 1:] = tokens_BT[:, :-1] == separator
+        number_BT = begins_BT.cumsum(1)
+        same_BTT = number_BT[:, :, None] == number_BT[:, None, :]
+        self.places_BT = place - (place * begins_BT).cummax(1).values  # counted from the start of the document
+        self._seen_B1TT = (same_BTT & (place[:, None] >= place))[:, None]
+        self._masks: dict[nn.Module | None, Tensor] = {}  # made once for all layers
+
+    def mask(self, query_BHTd: Tensor, bias: nn.Module | None) -> Tensor:
+        """What is added to the scores, B H T T or B 1 T T: the bias, and -inf for what another document holds."""
+        if bias not in self._masks:
+            within = query_BHTd.new_zeros(()) if bias is None else bias(query_BHTd)
+            self._masks[bias] = torch.where(self._seen_B1TT, within, -math.inf)
+        return self._masks[bias]
+
+
+class Attention(nn.Module):
+    """Every place looks at itself and at those before it, within its document if documents are told apart.
+
+    `bias`, if there is one, makes of the queries what is added to the scores, with -inf for what lies ahead.
+    """
+
+    def __init__(self, width: int, *, heads: int, branches: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width, branches=branches)
+        self.bias: nn.Module | None = None
+
+    def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
+        batch, places, width = x_BTD.shape
+        q, k, v = self.qkv(x_BTD).view(batch, places, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        if documents is not None:
+            y_BHTd = F.scaled_dot_product_attention(q, k, v, attn_mask=documents.mask(q, self.bias))
+        elif self.bias is not None:
+            y_BHTd = F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias(q))
+        else:
+            y_BHTd = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y_BHTd.transpose(1, 2).reshape(batch, places, width))

@@ -1,0 +1,104 @@
+"""Attention held against loops over places in float64; the published slopes; where documents end."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from explorer.models.attention import AlibiBias, Attention, Documents, alibi_slopes
+
+WIDTH, HEADS, SEPARATOR = 12, 3, 0
+TOKENS = torch.tensor([[5, 3, 0, 0, 7, 1, 4], [2, 2, 2, 2, 2, 2, 0], [0, 1, 0, 6, 6, 0, 9]])
+NUMBERS = [[0, 0, 0, 1, 2, 2, 2], [0] * 7, [0, 1, 1, 2, 2, 2, 3]]  # of each place's document, by hand
+PLACES = [[0, 1, 2, 0, 0, 1, 2], [0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 2, 0]]
+
+
+@pytest.mark.parametrize(
+    "heads, exponents",
+    [
+        (1, [8]),
+        (2, [4, 8]),
+        (3, [4, 8, 2]),
+        (6, [2, 4, 6, 8, 1, 3]),
+        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (12, [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]),
+    ],
+)
+def test_the_published_slopes(heads: int, exponents: list[float]) -> None:
+    assert alibi_slopes(heads).tolist() == pytest.approx([2**-exponent for exponent in exponents], rel=1e-15)
+
+
+def attention(*, alibi: bool) -> Attention:
+    torch.manual_seed(0)
+    made = Attention(WIDTH, heads=HEADS, branches=2).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter)
+    made.bias = AlibiBias(HEADS) if alibi else None
+    return made
+
+
+def naive(made: Attention, x_BTD: Tensor, *, slopes: list[float], numbers: list[list[int]]) -> Tensor:
+    """One score at a time."""
+    state, d = made.state_dict(), WIDTH // HEADS
+    q, k, v = (x_BTD @ state["qkv.weight"].T + state["qkv.bias"]).split(WIDTH, dim=-1)
+    y = torch.zeros_like(x_BTD)
+    for b, document in enumerate(numbers):
+        for h, slope in enumerate(slopes):
+            own = slice(h * d, (h + 1) * d)
+            for i in range(len(document)):
+                seen = [j for j in range(i + 1) if document[j] == document[i]]
+                scores = [float(q[b, i, own] @ k[b, j, own]) / math.sqrt(d) - slope * (i - j) for j in seen]
+                total = sum(math.exp(score) for score in scores)
+                for score, j in zip(scores, seen, strict=True):
+                    y[b, i, own] += math.exp(score) / total * v[b, j, own]
+    return y @ state["out.weight"].T + state["out.bias"]
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@torch.no_grad()
+def test_it_is_the_sum_over_what_a_place_may_see(alibi: bool, masked: bool) -> None:
+    made, x = attention(alibi=alibi), torch.randn(3, 7, WIDTH, dtype=torch.float64)
+    slopes = [2**-4, 2**-8, 2**-2] if alibi else [0.0] * 3
+    documents = Documents(TOKENS, SEPARATOR) if masked else None
+    expected = naive(made, x, slopes=slopes, numbers=NUMBERS if masked else [[0] * 7] * 3)
+    assert torch.allclose(made(x, documents), expected, rtol=1e-12, atol=1e-12)
+    other = naive(made, x, slopes=[slope + 0.01 for slope in slopes], numbers=[[0] * 7] * 3)
+    assert not torch.allclose(made(x, documents), other, rtol=1e-3, atol=1e-3)
+
+
+def test_places_count_from_the_start_of_a_document() -> None:
+    assert Documents(TOKENS, SEPARATOR).places_BT.tolist() == PLACES
+    assert Documents(TOKENS, 8).places_BT.tolist() == [list(range(7))] * 3
+
+
+def test_the_bias_is_made_once_and_again_for_longer_rows() -> None:
+    bias = AlibiBias(HEADS)
+    long = bias(torch.zeros(2, HEADS, 9, 4))
+    assert long.shape == (1, HEADS, 9, 9)
+    kept = bias.bias
+    short = bias(torch.zeros(1, HEADS, 4, 4))
+    assert torch.equal(short, long[..., :4, :4]) and bias.bias is kept
+    longer = bias(torch.zeros(1, HEADS, 11, 4))
+    assert torch.equal(longer[..., :9, :9], long) and bias.bias is not kept
+    assert not bias.state_dict() and not list(bias.parameters())
+
+
+def test_in_bfloat16_every_number_is_the_nearest_to_the_exact_one() -> None:
+    """Where distances or slopes themselves are rounded first, it is not."""
+    found = AlibiBias(12)(torch.zeros(1, 12, 400, 4, dtype=torch.bfloat16))
+    slopes, distance = alibi_slopes(12)[:, None], torch.arange(399, -1, -1, dtype=torch.float64)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found[0, :, -1], (-slopes * distance).to(torch.bfloat16))
+    assert not torch.equal(found[0, :, -1], -slopes.to(torch.bfloat16) * distance.to(torch.bfloat16))
+    ahead = torch.ones(400, 400, dtype=torch.bool).triu(1)
+    assert all(torch.equal(head.isneginf(), ahead) for head in found[0])
+
+
+def test_a_pass_makes_one_mask_for_all_layers_that_share_a_bias() -> None:
+    documents, bias = Documents(TOKENS, SEPARATOR), AlibiBias(HEADS)
+    query = torch.zeros(3, HEADS, 7, 4)
+    assert documents.mask(query, bias) is documents.mask(query, bias)
+    assert documents.mask(query, bias).shape == (3, HEADS, 7, 7)
+    assert documents.mask(query, None).shape == (3, 1, 7, 7)
