@@ -1,27 +1,39 @@
 """The training methods. A new one is its file and a line in this table."""
 
 from explorer.engine.method import Method
+from explorer.methods.augmix import AugMix
 from explorer.methods.blurpool import BlurPool
 from explorer.methods.channels_last import ChannelsLast
+from explorer.methods.colout import ColOut
+from explorer.methods.cutmix import CutMix
+from explorer.methods.cutout import Cutout
 from explorer.methods.ema import EMA
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.layer_freezing import LayerFreezing
 from explorer.methods.mixup import MixUp
 from explorer.methods.progressive_resizing import ProgressiveResizing
+from explorer.methods.randaugment import RandAugment
 from explorer.methods.sam import SAM
+from explorer.methods.seq_length_warmup import SeqLengthWarmup
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
+        AugMix,
         BlurPool,
         ChannelsLast,
+        ColOut,
+        CutMix,
+        Cutout,
         EMA,
         GradientClipping,
         LabelSmoothing,
         LayerFreezing,
         MixUp,
         ProgressiveResizing,
+        RandAugment,
         SAM,
+        SeqLengthWarmup,
     )
 }

@@ -11,7 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.batches import dense
-from explorer.engine.method import Kind, Method
+from explorer.data.dataset import Modality
+from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
 
 
@@ -30,8 +31,15 @@ class LabelSmoothing(Method):
     kind: ClassVar[Kind] = Kind.TARGET
     summary: ClassVar[str] = "Mixes every loss target with the uniform distribution."
     source: ClassVar[str] = "Szegedy et al. 2016, arXiv:1512.00567"
+    formula: ClassVar[str] = "t' = (1 - smoothing) t + smoothing / K, K classes"
+    changes: ClassVar[str] = "the targets of the loss; metrics keep the true labels"
+    needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
+    routing: ClassVar[str] = "Every target is smoothed by itself."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
-    smoothing: Annotated[float, Field(ge=0, lt=1, description="weight of the uniform distribution")] = 0.1
+    smoothing: Annotated[
+        float, Field(ge=0, lt=1, description="weight of the uniform distribution; 0 is off"), Unit("share of a target")
+    ] = 0.1
 
     def before_loss(self, state: State) -> None:
         assert state.loss_targets is not None

@@ -1,7 +1,7 @@
 """MixUp: train on weighted averages of two examples and of their targets.
 
 Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018, arXiv:1710.09412.
-Shapes: B examples, K classes.
+Shapes: B examples, K classes. Of targets that have a class for each pixel, every pixel is mixed: B H W K.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from explorer.data.batches import dense
 from explorer.data.dataset import Modality
+from explorer.data.partners import draw_partners
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
@@ -32,22 +33,6 @@ def draw_weight(draws: np.random.Generator, *, alpha: float) -> float:
     return max(drawn, 1 - drawn)
 
 
-def draw_partners(draws: np.random.Generator, *, slots: Tensor, codes: Tensor, batch_size: int) -> Tensor:
-    """A random partner for every row, of the same provenance class: B row numbers, a permutation.
-
-    Every slot of the nominal batch draws a number, whether its example is here or not. Within a class the rows are
-    chained in a circle by those numbers, so leaving another class out changes no pair.
-    """
-    numbers = torch.from_numpy(draws.random(batch_size)).to(slots.device)[slots]
-    order = torch.argsort(numbers, stable=True)
-    order = order[torch.argsort(codes[order], stable=True)]
-    partners = torch.empty_like(order)
-    for code in torch.unique(codes):
-        circle = order[codes[order] == code]
-        partners[circle] = circle.roll(1)
-    return partners
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MixUp(Method):
     """Mix each example with another one of the batch, targets too; one weight for the whole batch."""
@@ -56,7 +41,13 @@ class MixUp(Method):
     kind: ClassVar[Kind] = Kind.MIX
     summary: ClassVar[str] = "Trains on weighted averages of two examples and of their targets."
     source: ClassVar[str] = "Zhang et al. 2018, arXiv:1710.09412"
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
+    formula: ClassVar[str] = (
+        "x' = w x + (1 - w) x[partner], targets likewise; w = max(z, 1 - z), z ~ Beta(alpha, alpha)"
+    )
+    changes: ClassVar[str] = "images and targets"
+    needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
+    routing: ClassVar[str] = "Partners are of the same provenance class, and leaving a class out changes no other pair."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 0.2
 

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 
 from explorer.data.dataset import Modality
-from explorer.data.interpolate import resize
-from explorer.engine.method import Kind, Method, Moment
+from explorer.data.interpolate import resize, resize_classes
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 
@@ -46,12 +46,23 @@ class ProgressiveResizing(Method):
     kind: ClassVar[Kind] = Kind.SHAPE
     summary: ClassVar[str] = "Begins with small images and grows them to full size."
     source: ClassVar[str] = "Howard 2018; Touvron et al. 2019, arXiv:1906.06423; Tan, Le 2021, arXiv:2104.00298"
+    formula: ClassVar[str] = (
+        "side = scale * full side, to the nearest multiple of increment; scale = initial_scale up to delay, then in a"
+        " straight line to 1 at 1 - finetune; images bilinear and antialiased, classes of pixels by the nearest"
+    )
+    changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
+    needs: ClassVar[str] = "a model that takes any image size"
+    routing: ClassVar[str] = "Every image is resized by itself, to a size that follows from the step alone."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
-    initial_scale: Annotated[float, Field(gt=0, le=1, description="share of the full side at the start")] = 0.5
-    delay: Annotated[float, Field(ge=0, le=1, description="share of training at the initial size")] = 0.5
-    finetune: Annotated[float, Field(ge=0, le=1, description="share of training at full size, at the end")] = 0.2
-    increment: Annotated[int, Field(ge=1, le=1024, description="pixels; sides are multiples of it")] = 4
+    initial_scale: Annotated[
+        float, Field(gt=0, le=1, description="of the sides, at the start"), Unit("share of the full side")
+    ] = 0.5
+    delay: Annotated[float, Field(ge=0, le=1, description="at the initial size"), Unit("share of training")] = 0.5
+    finetune: Annotated[float, Field(ge=0, le=1, description="at full size, at the end"), Unit("share of training")] = (
+        0.2
+    )
+    increment: Annotated[int, Field(ge=1, le=1024, description="sides are multiples of it"), Unit("pixels")] = 4
 
     def __post_init__(self) -> None:
         if self.delay + self.finetune > 1 + 1e-9:
@@ -83,7 +94,9 @@ class ProgressiveResizing(Method):
             example_shape=tuple(state.batch.inputs.shape[1:]),
             pace=state.pace,
         )
-        state.batch = replace(state.batch, inputs=resize(state.batch.inputs, size=self.size(moment)))
+        batch, size = state.batch, self.size(moment)
+        targets = resize_classes(batch.targets, size=size) if batch.pixelwise else batch.targets
+        state.batch = replace(batch, inputs=resize(batch.inputs, size=size), targets=targets)
 
     def neutral(self) -> Self:
         return replace(self, initial_scale=1.0)

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from explorer.data.partners import draw_partners
 from explorer.data.streams import stream
-from explorer.methods.mixup import MixUp, draw_partners, draw_weight, mix
+from explorer.methods.mixup import MixUp, draw_weight, mix
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop
 

@@ -1,0 +1,113 @@
+"""AugMix: mix an image with versions of itself that went through chains of random operations.
+
+Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty", 2020,
+arXiv:1912.02781. This is the paper's AugmentAndMix alone: its Jensen-Shannon loss, which compares three views of an
+image, is not part of it.
+Shapes: N images, C channels, H rows, W columns; images are N C H W, uint8.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.dataset import Modality
+from explorer.data.image_operations import SETS, Choice, draw_levels, operate, refuse_unfit
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Planned, Unit
+from explorer.engine.state import State
+
+LONGEST = 3  # of chains whose length is drawn
+DRAWN = -1  # the depth that asks for it
+
+
+class Chains(NamedTuple):
+    """What happens to N images: each goes through `width` chains of up to `depth` operations."""
+
+    choices: np.ndarray  # N width depth: the number of an operation; -1: none
+    levels: np.ndarray  # N width depth
+    weights: np.ndarray  # N (1 + width), rows sum to 1: of the image itself, and of each chain's result
+
+    def at(self, slots: np.ndarray) -> "Chains":
+        """Those of some images."""
+        return Chains(*(drawn[slots] for drawn in self))
+
+
+def draw_chains(
+    draws: np.random.Generator, *, count: int, operations: Choice, severity: float, depth: int, width: int, alpha: float
+) -> Chains:
+    """Chains for `count` images: operations and levels uniform, the weights of the chains from Dirichlet(alpha), the
+    weight of the image itself from Beta(alpha, alpha)."""
+    longest = LONGEST if depth == DRAWN else depth
+    choices = draws.integers(len(SETS[operations]), size=(count, width, longest))
+    if depth == DRAWN:
+        choices[draws.integers(1, longest + 1, (count, width, 1)) <= np.arange(longest)] = -1
+    levels = draw_levels(draws, severity=severity, shape=choices.shape)
+    own = draws.beta(alpha, alpha, (count, 1))
+    return Chains(choices, levels, np.hstack([own, (1 - own) * draws.dirichlet([alpha] * width, count)]))
+
+
+def augment_and_mix(images: Tensor, chains: Chains, *, operations: Choice = "all") -> Tensor:
+    """The images mixed with what their chains make of them, rounded to the nearest level."""
+    width, depth = chains.choices.shape[1:]
+    weights = torch.from_numpy(chains.weights.astype(np.float32))[..., None, None, None]
+    mixed = images * weights[:, 0]
+    changed = images.repeat(width, 1, 1, 1)  # chain by chain: an operation meets all images that it is for at once
+    choices, levels = (drawn.swapaxes(0, 1).reshape(-1, depth) for drawn in (chains.choices, chains.levels))
+    for place in range(depth):
+        changed = operate(changed, SETS[operations], choices=choices[:, place], levels=levels[:, place])
+    for chain, result in enumerate(changed.chunk(width)):
+        mixed.addcmul_(result, weights[:, 1 + chain])
+    return mixed.add_(0.5).to(torch.uint8)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AugMix(Method):
+    """Augment and mix each image by itself, without the paper's consistency loss."""
+
+    name: ClassVar[str] = "augmix"
+    kind: ClassVar[Kind] = Kind.EXAMPLE
+    summary: ClassVar[str] = "Mixes each image with versions of itself that went through chains of random operations."
+    source: ClassVar[str] = "Hendrycks et al. 2020, arXiv:1912.02781 (AugmentAndMix; without its Jensen-Shannon loss)"
+    formula: ClassVar[str] = (
+        "x' = m x + (1 - m) sum_k v_k chain_k(x), k = 1..width; m ~ Beta(alpha, alpha), v ~ Dirichlet(alpha);"
+        " a chain is depth random operations, each at level U(0.1, severity) of 10"
+    )
+    changes: ClassVar[str] = "the images, one by one, before they are normalised"
+    needs: ClassVar[str] = "images of one or three channels with one label each; any model"
+    routing: ClassVar[str] = "Every image is mixed with itself alone, and its draws belong to its slot."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
+
+    severity: Annotated[
+        float, Field(ge=0.1, le=10, description="strongest level of an operation, of 10"), Unit("level")
+    ] = 3.0
+    depth: Annotated[
+        int, Field(ge=-1, le=10, description="length of a chain; -1: drawn from 1 to 3; 0: off"), Unit("operations")
+    ] = DRAWN
+    width: Annotated[int, Field(ge=1, le=10, description="chains of an image"), Unit("chains")] = 3
+    alpha: Annotated[float, Field(gt=0, le=100, description="of the Beta and the Dirichlet distribution")] = 1.0
+    operations: Annotated[Choice, Field(description='"all" 13, or the 9 "safe" ones, without those that blend')] = "all"
+
+    def check(self, planned: Planned) -> None:
+        refuse_unfit(task=planned.task, example_shape=planned.example_shape)
+
+    def change_examples(self, state: State) -> None:
+        assert state.raw is not None and state.share is not None
+        if not self.depth:
+            return
+        chains = draw_chains(
+            stream(state.seed, self.name, state.step),
+            count=state.batch_size,
+            operations=self.operations,
+            severity=self.severity,
+            depth=self.depth,
+            width=self.width,
+            alpha=self.alpha,
+        )
+        state.raw = augment_and_mix(state.raw, chains.at(state.share.slots), operations=self.operations)
+
+    def neutral(self) -> Self:
+        return replace(self, depth=0)

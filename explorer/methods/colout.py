@@ -1,0 +1,87 @@
+"""ColOut: leave random rows and columns out of the images.
+
+MosaicML, no paper. What is left stays in order, so an image keeps its look and a step costs less. Needs a model that
+takes any image size, as those with global pooling do.
+Shapes: B images, C channels, H rows, W columns, K classes of a pixel.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.dataset import Modality
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.state import State
+
+
+def draw_kept(draws: np.random.Generator, *, size: int, drop: float) -> Tensor:
+    """Which of `size` lines stay: `(1 - drop) * size` of them, rounded down, at least one; ascending, int64."""
+    kept = max(1, int((1 - drop) * size + 1e-9))  # 0.3 * 10 is a little less than 3
+    return torch.from_numpy(np.sort(draws.permutation(size)[:kept]))
+
+
+def keep_lines(values: Tensor, *, rows: Tensor, columns: Tensor, axis: int = -2) -> Tensor:
+    """The values with these rows and columns only; `axis` is that of the rows, the columns are on the next one."""
+    return values.index_select(axis, rows).index_select(axis + 1, columns)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ColOut(Method):
+    """Train on fewer rows and columns, the same for the whole step; on whole images at the end, as they will be met
+    when the model is used. Volumes keep all their planes."""
+
+    name: ClassVar[str] = "colout"
+    kind: ClassVar[Kind] = Kind.SHAPE
+    summary: ClassVar[str] = "Leaves random rows and columns out of the images."
+    source: ClassVar[str] = "MosaicML, no paper"
+    formula: ClassVar[str] = (
+        "x' = x[rows, columns]: floor((1 - p_row) H) rows and floor((1 - p_col) W) columns, drawn anew each step, in"
+        " order; x' = x in the last `finetune` of training"
+    )
+    changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
+    needs: ClassVar[str] = "a model that takes any image size"
+    routing: ClassVar[str] = "Rows and columns are drawn for the step, whichever examples are in it."
+    after: ClassVar[tuple[str, ...]] = ("progressive_resizing",)
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    p_row: Annotated[float, Field(ge=0, lt=1, description="of the rows are left out"), Unit("share of the rows")] = 0.15
+    p_col: Annotated[
+        float, Field(ge=0, lt=1, description="of the columns are left out"), Unit("share of the columns")
+    ] = 0.15
+    finetune: Annotated[
+        float, Field(ge=0, le=1, description="on whole images, at the end"), Unit("share of training")
+    ] = 0.2
+
+    def _acts(self, progress: float) -> bool:
+        return (self.p_row > 0 or self.p_col > 0) and progress < 1 - self.finetune
+
+    def phase(self, moment: Moment) -> str:
+        if not self._acts(0):
+            return ""
+        rows, columns = (1 - self.p_row, 1 - self.p_col) if self._acts(moment.progress) else (1, 1)
+        return f"{rows:g}x{columns:g} of the sides"
+
+    def change_batch(self, state: State) -> None:
+        assert state.batch is not None
+        if not self._acts(state.progress):
+            return
+        batch = state.batch
+        draws = stream(state.seed, self.name, state.step)
+        rows, columns = (
+            draw_kept(draws, size=size, drop=drop).to(batch.inputs.device)
+            for size, drop in zip(batch.inputs.shape[-2:], (self.p_row, self.p_col), strict=True)
+        )
+        targets = batch.targets
+        if batch.pixelwise:
+            axis = targets.ndim - 2 - targets.is_floating_point()  # distributions have the classes last
+            targets = keep_lines(targets, rows=rows, columns=columns, axis=axis)
+        inputs = keep_lines(batch.inputs, rows=rows, columns=columns, axis=batch.inputs.ndim - 2)
+        state.batch = replace(batch, inputs=inputs, targets=targets)
+
+    def neutral(self) -> Self:
+        return replace(self, p_row=0.0, p_col=0.0)

@@ -1,0 +1,100 @@
+"""CutMix: paste a box of another example into each image, and mix the targets by its area.
+
+Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features", 2019,
+arXiv:1905.04899.
+Shapes: B images, C channels, then the places: H rows and W columns, or D planes before them; K classes.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.batches import dense
+from explorer.data.dataset import Modality
+from explorer.data.partners import draw_partners
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+
+Box = tuple[slice, ...]  # one range of places for each axis
+
+
+def draw_box(draws: np.random.Generator, *, sizes: tuple[int, ...], edge: float, uniform: bool = False) -> Box:
+    """A box of sides `edge * sizes`, rounded; it may be empty. Its centre is uniform over the places, and what sticks
+    out is cut off; `uniform`: uniform over all that touch the image, so that every place is covered equally often."""
+    box = []
+    for size in sizes:
+        side = math.floor(edge * size + 0.5)
+        first = int(draws.integers(min(0, 1 - side), size) if uniform else draws.integers(size) - side // 2)
+        box.append(slice(max(first, 0), max(min(first + side, size), 0)))
+    return tuple(box)
+
+
+def kept_share(box: Box, *, sizes: tuple[int, ...]) -> float:
+    """The share of the places outside the box."""
+    return 1 - math.prod(place.stop - place.start for place in box) / math.prod(sizes)
+
+
+def paste(values: Tensor, *, partners: Tensor, place: tuple[slice, ...]) -> Tensor:
+    """The values of each row, and at that place those of its partner."""
+    pasted = values.clone()
+    pasted[place] = values[place][partners]
+    return pasted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CutMix(Method):
+    """Paste a box of each example's partner into it; the same box for the whole batch.
+
+    The targets are mixed by the share of the image that is really covered. Targets that have a class for each pixel
+    are pasted as the images are.
+    """
+
+    name: ClassVar[str] = "cutmix"
+    kind: ClassVar[Kind] = Kind.MIX
+    summary: ClassVar[str] = "Pastes a box of another example into each image and mixes the targets by its area."
+    source: ClassVar[str] = "Yun et al. 2019, arXiv:1905.04899"
+    formula: ClassVar[str] = (
+        "x' = x[partner] inside a box, x outside; t' = w t + (1 - w) t[partner], w = 1 - (area of the box) / (H W)."
+        " Sides H sqrt(1 - z) and W sqrt(1 - z), z ~ Beta(alpha, alpha), or length H and length W; clipped at the edge"
+    )
+    changes: ClassVar[str] = "images and targets"
+    needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
+    routing: ClassVar[str] = "Partners are of the same provenance class, and leaving a class out changes no other pair."
+    conflicts_with: ClassVar[dict[str, str]] = {
+        "mixup": "each mixes every example with another one; choose one of them"
+    }
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 1.0
+    length: Annotated[
+        float | None, Field(gt=0, le=1, description="side of the box; null: drawn by alpha"), Unit("share of the side")
+    ] = None
+    uniform_sampling: Annotated[
+        bool, Field(description="every pixel is equally likely to be covered, those at the border too")
+    ] = False
+
+    def change_batch(self, state: State) -> None:
+        assert state.batch is not None
+        if not self.alpha:
+            return
+        batch, sizes = state.batch, tuple(state.batch.inputs.shape[2:])
+        draws = stream(state.seed, self.name, state.step)
+        edge = self.length or (1 - draws.beta(self.alpha, self.alpha)) ** (1 / len(sizes))
+        box = draw_box(draws, sizes=sizes, edge=edge, uniform=self.uniform_sampling)
+        partners = draw_partners(draws, slots=batch.slots, codes=batch.codes, batch_size=state.batch_size)
+        if batch.pixelwise:
+            targets = paste(batch.targets, partners=partners, place=(slice(None), *box))
+        else:
+            whole = dense(batch.targets, classes=state.classes)
+            targets = torch.lerp(whole[partners], whole, kept_share(box, sizes=sizes))
+        inputs = paste(batch.inputs, partners=partners, place=(slice(None), slice(None), *box))
+        state.batch = replace(batch, inputs=inputs, targets=targets)
+
+    def neutral(self) -> Self:
+        return replace(self, alpha=0.0)

@@ -1,0 +1,72 @@
+"""Cutout: blank out squares of every image.
+
+DeVries, Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout", 2017, arXiv:1708.04552.
+Shapes: B images, C channels, then the places: H rows and W columns, or D planes before them.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.dataset import Modality
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+
+
+def cut_out(images: Tensor, *, centres: Tensor, side: int) -> Tensor:
+    """The images with holes of zeros: squares (cubes) of `side` around the centres, less what sticks out.
+
+    `centres`: B, holes, and a place on each axis. A hole of even side reaches one further before its centre.
+    """
+    covered = torch.ones((), dtype=torch.bool, device=images.device)
+    for axis, size in enumerate(images.shape[2:]):
+        distance = torch.arange(size, device=images.device) - centres[..., axis, None] + side // 2
+        within = (distance >= 0) & (distance < side)  # B, holes, size
+        covered = covered & within.reshape(
+            *within.shape[:2], *(size if a == axis else 1 for a in range(images.ndim - 2))
+        )
+    return images.masked_fill(covered.any(1).unsqueeze(1), 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cutout(Method):
+    """Set holes of each image to zero, which is the mean of normalised images. Every image has holes of its own."""
+
+    name: ClassVar[str] = "cutout"
+    kind: ClassVar[Kind] = Kind.MIX
+    summary: ClassVar[str] = "Blanks out squares of every image."
+    source: ClassVar[str] = "DeVries, Taylor 2017, arXiv:1708.04552"
+    formula: ClassVar[str] = (
+        "x' = 0 in each of `holes` squares of side length * min(H, W), rounded, their centres uniform over the pixels,"
+        " clipped at the border"
+    )
+    changes: ClassVar[str] = "the images"
+    routing: ClassVar[str] = "Every image has holes of its own, drawn for its slot."
+    before: ClassVar[tuple[str, ...]] = ("cutmix", "mixup")  # what is mixed then was cut by itself
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    holes: Annotated[int, Field(ge=1, le=100, description="in each image"), Unit("holes")] = 1
+    length: Annotated[
+        float, Field(ge=0, le=1, description="side of a hole; 0 is off"), Unit("share of the shortest side")
+    ] = 0.5
+
+    def change_batch(self, state: State) -> None:
+        assert state.batch is not None
+        if not self.length:
+            return
+        inputs = state.batch.inputs
+        sizes = inputs.shape[2:]
+        side = max(1, math.floor(self.length * min(sizes) + 0.5))
+        draws = stream(state.seed, self.name, state.step)
+        drawn = draws.integers(np.array(sizes), size=(state.batch_size, self.holes, len(sizes)))
+        centres = torch.from_numpy(drawn).to(inputs.device)[state.batch.slots]
+        state.batch = replace(state.batch, inputs=cut_out(inputs, centres=centres, side=side))
+
+    def neutral(self) -> Self:
+        return replace(self, length=0.0)

@@ -1,0 +1,63 @@
+"""RandAugment: a few random operations on each image, one after the other.
+
+Cubuk et al., "RandAugment: Practical Automated Data Augmentation with a Reduced Search Space", 2020,
+arXiv:1909.13719. The levels are drawn, as in AugMix, where the paper fixes one for all.
+Shapes: N images, C channels, H rows, W columns; images are N C H W, uint8.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.dataset import Modality
+from explorer.data.image_operations import SETS, Choice, draw_levels, operate, refuse_unfit
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Planned, Unit
+from explorer.engine.state import State
+
+
+def augment(images: Tensor, *, choices: np.ndarray, levels: np.ndarray, operations: Choice = "all") -> Tensor:
+    """The images after `depth` operations each; choices (numbers of operations) and levels are N depth."""
+    for place in range(choices.shape[1]):
+        images = operate(images, SETS[operations], choices=choices[:, place], levels=levels[:, place])
+    return images
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RandAugment(Method):
+    """Change each image by operations drawn for it."""
+
+    name: ClassVar[str] = "randaugment"
+    kind: ClassVar[Kind] = Kind.EXAMPLE
+    summary: ClassVar[str] = "Changes each image by a few operations drawn at random."
+    source: ClassVar[str] = "Cubuk et al. 2020, arXiv:1909.13719"
+    formula: ClassVar[str] = (
+        "x' = o_depth(... o_1(x)); each o uniform over the operations, at level U(0.1, severity) of 10"
+    )
+    changes: ClassVar[str] = "the images, one by one, before they are normalised"
+    needs: ClassVar[str] = "images of one or three channels with one label each; any model"
+    routing: ClassVar[str] = "Every image is changed by itself, and its draws belong to its slot."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
+
+    severity: Annotated[
+        float, Field(ge=0.1, le=10, description="strongest level of an operation, of 10"), Unit("level")
+    ] = 9.0
+    depth: Annotated[int, Field(ge=0, le=10, description="operations on an image; 0: off"), Unit("operations")] = 2
+    operations: Annotated[Choice, Field(description='"all" 13, or the 9 "safe" ones, without those that blend')] = "all"
+
+    def check(self, planned: Planned) -> None:
+        refuse_unfit(task=planned.task, example_shape=planned.example_shape)
+
+    def change_examples(self, state: State) -> None:
+        assert state.raw is not None and state.share is not None
+        draws = stream(state.seed, self.name, state.step)
+        choices = draws.integers(len(SETS[self.operations]), size=(state.batch_size, self.depth))
+        levels = draw_levels(draws, severity=self.severity, shape=choices.shape)
+        slots = state.share.slots
+        state.raw = augment(state.raw, choices=choices[slots], levels=levels[slots], operations=self.operations)
+
+    def neutral(self) -> Self:
+        return replace(self, depth=0)
