@@ -30,24 +30,22 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 class AlibiBias(nn.Module):
-    """What ALiBi adds to the scores: -slope x distance, and -inf for what lies ahead. Without parameters.
+    """What ALiBi adds to the scores: -slope x distance, and -inf for what lies ahead. Without parameters or buffers.
 
-    It is made for the longest row that was met, and kept; all layers of a model can share one.
+    What it has made for the longest row is kept; all layers of a model can share one.
     """
-
-    bias: Tensor
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.register_buffer("bias", torch.empty(1, heads, 0, 0), persistent=False)
+        self._kept = torch.empty(1, heads, 0, 0)  # no buffer: it is no part of what was trained, and its size changes
 
     def forward(self, query_BHTd: Tensor) -> Tensor:
         """The bias for these queries, 1 H T T of their type."""
-        places = query_BHTd.shape[2]
-        if self.bias.shape[-1] < places or (self.bias.dtype, self.bias.device) != (query_BHTd.dtype, query_BHTd.device):
-            self.bias = self._made(query_BHTd)
-        return self.bias[..., :places, :places]
+        places, kept = query_BHTd.shape[2], self._kept
+        if kept.shape[-1] < places or (kept.dtype, kept.device) != (query_BHTd.dtype, query_BHTd.device):
+            self._kept = self._made(query_BHTd)
+        return self._kept[..., :places, :places]
 
     @torch.no_grad()
     def _made(self, query_BHTd: Tensor) -> Tensor:
