@@ -48,6 +48,14 @@ OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
 """What methods find out about a whole run when all is done (`Method.metrics`): no line of `metrics.jsonl` has them."""
 
 
+Control = Literal["random-subset", "rescaled-baseline"]
+"""What a run is for that was made to be compared with others.
+
+random-subset       the recipe with what chooses examples replaced by choosing as many at random
+rescaled-baseline   the baseline at a budget that takes as much uncontended time as a run of the recipe
+"""
+
+
 @record
 class Hardware:
     """The machine as far as it decides bits and speed."""
@@ -81,11 +89,14 @@ class RunRecord:
     hardware: Hardware
     quality: str  # the dataset's first metric, a key of METRICS
     phases: dict[str, int]  # steps spent in each phase of different speed; the sum is `steps`
+    control: Control | None = None  # None: a recipe in its own right; not part of the identity
+    control_of: tuple[str, ...] = ()  # the recipes that it was made to be compared with
 
 
 @record
 class Timings:
-    """Seconds of wall time in one run, apart by what they were spent on. Warm-up steps are in `warmup` alone."""
+    """Seconds of wall time in one run, apart by what they were spent on. Warm-up steps are in `warmup` alone, and steps
+    in which something was compiled in `compile`."""
 
     read: float = 0.0
     preprocess: float = 0.0
@@ -97,13 +108,17 @@ class Timings:
     governance: float = 0.0
     other: float = 0.0
     warmup: float = 0.0
+    compile: float = 0.0
     evaluation: float = 0.0
     checkpoint: float = 0.0
 
     def training(self) -> float:
-        """Seconds of the timed optimiser steps: everything but warm-up, evaluation and checkpoints."""
-        total = sum(getattr(self, name.name) for name in dataclasses.fields(self))
-        return total - self.warmup - self.evaluation - self.checkpoint
+        """Seconds of the timed optimiser steps: everything but what is `APART`."""
+        return sum(getattr(self, part.name) for part in dataclasses.fields(self) if part.name not in APART)
+
+
+APART = ("warmup", "compile", "evaluation", "checkpoint")
+"""The parts of `Timings` that are no timed optimiser steps."""
 
 
 @record

@@ -127,9 +127,9 @@ def test_no_object_at_all(value: Any) -> None:
 
 def test_training_time_leaves_out_what_is_no_training() -> None:
     seconds = Timings(**{name: 2.0**power for power, name in enumerate(asdict(Timings()))})
-    apart = seconds.warmup + seconds.evaluation + seconds.checkpoint
+    apart = seconds.warmup + seconds.compile + seconds.evaluation + seconds.checkpoint
     assert seconds.training() == sum(asdict(seconds).values()) - apart
-    assert Timings(warmup=1, evaluation=1, checkpoint=1).training() == 0
+    assert Timings(warmup=1, compile=1, evaluation=1, checkpoint=1).training() == 0
 
 
 def test_metrics_have_a_direction_and_a_unit() -> None:

@@ -13,7 +13,8 @@ from explorer.records import Timings
 
 
 class Clock:
-    """Sums of seconds by part. Steps below `warmup_steps` are counted as warm-up, whatever their parts."""
+    """Sums of seconds by part. Steps below `warmup_steps` are counted as warm-up, whatever their parts, and a step that
+    was set aside as what it was set aside for."""
 
     def __init__(self, device: torch.device, *, warmup_steps: int, split: bool) -> None:
         self._cuda = device.type == "cuda"
@@ -21,14 +22,19 @@ class Clock:
         self._warmup_steps = warmup_steps
         self._seconds: dict[str, float] = {}
         self._since = 0.0
-        self._warm = False
+        self._aside: str | None = None  # what this whole step counts as
+        self._step: dict[str, float] = {}  # the seconds of this step by part
         self.timed_steps = 0
 
     def start_step(self, steps_here: int) -> None:
         """Begin a step, the `steps_here`-th that this process executes."""
-        self._warm = steps_here >= self._warmup_steps
-        self.timed_steps += self._warm
+        self._aside = "warmup" if steps_here < self._warmup_steps else None
+        self._step = {}
         self.restart()
+
+    def set_aside(self, part: str) -> None:
+        """Count all of this step as `part`: its time says nothing about other steps."""
+        self._aside = part
 
     def restart(self) -> None:
         """Forget the time since the last lap."""
@@ -38,15 +44,19 @@ class Clock:
     def lap(self, part: str) -> None:
         """Count the time since the last lap as `part`, a field of `Timings`."""
         if self._split:
-            self._count(part if self._warm else "warmup")
+            self._count(part, self._step)
 
     def end_step(self) -> None:
         """Count what is left of a step. Without a split, that is all of it."""
-        self._count("other" if self._warm else "warmup")
+        self._count("other", self._step)
+        self.timed_steps += self._aside is None
+        for part, seconds in self._step.items():
+            counted = self._aside or part
+            self._seconds[counted] = self._seconds.get(counted, 0.0) + seconds
 
     def end(self, part: str) -> None:
         """Count the time since `restart` as `part`, outside any step."""
-        self._count(part)
+        self._count(part, self._seconds)
 
     def timings(self, before: Timings) -> Timings:
         """The sums so far, added to those of earlier processes of the same run."""
@@ -54,10 +64,10 @@ class Clock:
             **{name: getattr(before, name) + self._seconds.get(name, 0.0) for name in Timings.__dataclass_fields__}
         )
 
-    def _count(self, part: str) -> None:
+    def _count(self, part: str, sums: dict[str, float]) -> None:
         self._synchronise()
         now = time.perf_counter()
-        self._seconds[part] = self._seconds.get(part, 0.0) + now - self._since
+        sums[part] = sums.get(part, 0.0) + now - self._since
         self._since = now
 
     def _synchronise(self) -> None:

@@ -80,6 +80,7 @@ class Setting:
     precision: Precision = "fp32"
     microbatch_size: int | None = None  # rows of one pass; None: the whole share
     resources: Mapping[type, Any] = field(default_factory=dict)  # for the methods: see `State.resources`
+    draw: bool = True  # initial weights by seed and name; False: the model comes with its own
     begin: Callable[[nn.Module], None] = lambda model: None  # gives the changed model other values than drawn ones
 
 
@@ -101,13 +102,15 @@ class Loop:
         setting = self.setting
         self._hooks = {hook: acting(hook, self.methods) for hook in HOOKS}
         self._modes = autocast(setting.batches.device, setting.precision)
-        initialise(setting.model, seed=setting.seed)
+        if setting.draw:
+            initialise(setting.model, seed=setting.seed)
         setting.model.to(setting.batches.device)
         self.state = State(
             seed=setting.seed,
             total_steps=setting.total_steps,
             batch_size=setting.batches.batch_size,
             pace=setting.batches.pace,
+            modes=self._modes,
             classes=setting.task.classes,
             model=setting.model,
             resources={Batches: setting.batches, Task: setting.task, **setting.resources},
@@ -162,6 +165,9 @@ class Loop:
         loss = self._passes()
         self._update()
         self.call("after_step")
+        if self.state.compiled:
+            self.clock.set_aside("compile")
+            self.state.compiled = False
         self.state.step += 1
         return loss
 
@@ -286,7 +292,7 @@ class Loop:
         with self._gradients.guarding(share):
             draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
             with draws, self._modes:
-                outputs: Tensor = setting.model(state.rows.inputs)
+                outputs: Tensor = (state.forward or setting.model)(state.rows.inputs)
             state.outputs = outputs.float()
             self.call("after_forward")
             state.loss_targets = state.rows.targets

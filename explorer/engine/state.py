@@ -7,6 +7,7 @@ once, so a share's numbers do not depend on any other's content.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -63,14 +64,17 @@ class State:
     classes: int
     model: nn.Module
     pace: Pace | None = None  # batch sizes by step; None: all equal
+    modes: AbstractContextManager[object] = field(default_factory=nullcontext)  # number formats of a forward pass
     resources: dict[type, Any] = field(default_factory=dict)  # what the run was given beside its recipe, by type
 
     # Written by the engine before `before_step`: the size of this step's batch. Every loss is divided by it, however
     # many rows take part.
     batch_size: int
 
-    # Written by methods in `change_model`: the sealed region of each parameter that is in one, by name.
+    # Written by methods in `change_model`: the sealed region of each parameter that is in one, by name; and what runs
+    # the model in training passes. All other passes run the model itself.
     sealed: dict[str, str] = field(default_factory=dict)
+    forward: Callable[[Tensor], Tensor] | None = None
 
     # Written once by the engine, after `change_model`: surgery may add parameters.
     regions: dict[str, Region] = field(default_factory=dict)
@@ -100,8 +104,13 @@ class State:
     loss_targets: Tensor | None = None  # before `before_loss`, from `rows.targets`; replaced by target methods
     loss: Tensor | None = None  # scalar: the sum over rows divided by `batch_size`, before `after_loss`
 
-    # Written by the methods that scale the sum over shares in `before_update`: the factor, by parameter; absent: 1.
+    # Written by the methods that scale the sum over shares in `before_update`: the factor, by parameter, in a shape
+    # that broadcasts to the parameter's; absent: 1.
     scales: dict[str, Tensor] = field(default_factory=dict)
+
+    # Written by the methods that compile in the course of a step, whose time is then that of no other step; taken back
+    # by the engine at its end.
+    compiled: bool = False
 
     # Written by the engine after each evaluation, before `after_evaluation`.
     metrics: dict[str, float] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from explorer.data.batches import Batches
 from explorer.engine.method import Kind, Method, Moment
 from explorer.engine.state import State
 from explorer.engine.task import Task
-from explorer.governance.probes import undisturbed
+from explorer.engine.undisturbed import undisturbed
 from explorer.governance.sealed import switched_on
 from explorer.governance.session import DecisionNote, Session
 

@@ -12,8 +12,7 @@ no gradient, no mode of a module, no random draw.
 Shapes: N probes of a class, D numbers of a layer.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +22,10 @@ from torch import Tensor, nn
 
 from explorer import merkle
 from explorer.data.batches import Batches
-from explorer.data.streams import stream, torch_stream
+from explorer.data.streams import stream
 from explorer.engine.state import State
 from explorer.engine.surgery import Leaf
+from explorer.engine.undisturbed import undisturbed
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
 from explorer.governance.sealed import switch_of, switched_on
@@ -98,19 +98,6 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
         if not rows.isfinite().all():
             raise TrainingError(f"step {state.step}: layer {name}: outputs for the probes of {path} are not finite")
     return outputs
-
-
-@contextmanager
-def undisturbed(model: nn.Module, batches: Batches) -> Iterator[None]:
-    """Run the model in evaluation mode and leave it, and torch's generator, as they were."""
-    training = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        with torch.no_grad(), torch_stream(batches.device, batches.seed, "undisturbed"):
-            yield
-    finally:
-        for module, was in training.items():
-            module.training = was
 
 
 def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:

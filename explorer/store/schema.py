@@ -172,7 +172,8 @@ HAVING count(*) = count(p.seconds);
 CREATE VIEW measured_times AS
 SELECT r.directory, sum(t.seconds) AS wall,
        CASE WHEN r.timed_steps > 0 AND NOT r.contended THEN
-           sum(t.seconds) FILTER (t.part NOT IN ('warmup', 'evaluation', 'checkpoint')) * r.steps / r.timed_steps
+           sum(t.seconds) FILTER (t.part NOT IN ('warmup', 'compile', 'evaluation', 'checkpoint'))
+               * r.steps / r.timed_steps
        END AS training
 FROM runs r JOIN timings t USING (sweep, run_id)
 GROUP BY r.directory, r.timed_steps, r.contended, r.steps;

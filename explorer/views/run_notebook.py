@@ -107,6 +107,7 @@ def _times(result: ResultRecord) -> str:
         (f"<i>{label}</i>", _seconds(seconds), "")
         for label, seconds in (
             ("first steps (warm-up)", timings.warmup),
+            *([("steps that compiled", timings.compile)] if timings.compile else []),
             ("evaluation", timings.evaluation),
             ("checkpoints", timings.checkpoint),
         )

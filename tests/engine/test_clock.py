@@ -49,6 +49,22 @@ def test_parts_add_up_and_warm_up_is_apart(hands: Hands) -> None:
     assert clock.timed_steps == 3
 
 
+def test_a_step_that_is_set_aside_is_whole_apart_from_the_others(hands: Hands) -> None:
+    clock = Clock(CPU, warmup_steps=1, split=True)
+    for number in range(4):
+        hands.now += 50
+        clock.start_step(number)
+        hands.now += 1
+        clock.lap("forward")
+        if number in (0, 2):
+            clock.set_aside("compile")
+        hands.now += 0.5
+        clock.end_step()
+    assert clock.timings(Timings()) == Timings(forward=2, other=1, compile=3)
+    assert clock.timings(Timings()).training() == 3
+    assert clock.timed_steps == 2
+
+
 def test_evaluation_and_checkpoints_are_no_training(hands: Hands) -> None:
     clock = Clock(CPU, warmup_steps=0, split=True)
     step(clock, hands, 0)
