@@ -57,9 +57,9 @@ class Rows:
         self._used += 1
 
     def scale(self, factors: Mapping[str, Tensor]) -> None:
-        """Every class's gradients of these parameters times a factor."""
+        """Every class's gradients of these parameters times a factor, one number or as many as the parameter has."""
         for name, factor in factors.items():
-            self.classes[:, self.layout.parameters[name]].mul_(factor)
+            self.of(name)[0].mul_(factor)
 
     @torch.no_grad()
     def before_update(self) -> None:

@@ -1,22 +1,37 @@
-"""Gradient clipping: shorten a gradient that is longer than a threshold, and keep its direction.
+"""Gradient clipping: shorten gradients that are longer than a threshold, in one of three ways.
 
-Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, arXiv:1211.5063. The norm is
-taken over parameters that the same classes may change, inside one sealed region: the length of nobody's gradient
-shortens a step that he has no part in. Without routing that is the one norm of all parameters.
+norm      one factor for all gradients together, so that their direction stays. Pascanu, Mikolov, Bengio, "On the
+          difficulty of training recurrent neural networks", 2013, arXiv:1211.5063.
+value     every number by itself is brought into the range from -threshold to threshold.
+adaptive  a factor for each output unit, by the norm of its own weights: a gradient may be as long as a share of them.
+          Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021, arXiv:2102.06171.
+          The classifier is left out, as there.
+
+The one norm is taken over parameters that the same classes may change, inside one sealed region: the length of nobody's
+gradient shortens a step that he has no part in. Without routing that is the norm of all parameters. The other two look
+at one tensor at a time, and so at what the same classes may change.
+
+Shapes: a weight is U x ..., U output units. A tensor of one dimension (biases, gains) is one unit.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
+from explorer.engine.surgery import Leaf
 
 EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
+SMALLEST_UNIT = 1e-3  # the norm that a unit's weights count with at least: what begins at zero can leave it
+USUAL = {"norm": 1.0, "value": 1.0, "adaptive": 0.01}  # thresholds
+
+Group = dict[str, tuple[nn.Parameter, Tensor]]  # parameter and gradient, by name
 
 
 def clip_factor(gradients: Sequence[Tensor], *, max_norm: float) -> Tensor:
@@ -24,35 +39,97 @@ def clip_factor(gradients: Sequence[Tensor], *, max_norm: float) -> Tensor:
     return torch.clamp(max_norm / (torch.nn.utils.get_total_norm(gradients) + EPSILON), max=1.0)
 
 
+def value_factor(gradient: Tensor, *, max_value: float) -> Tensor:
+    """The factor on each number, at most 1, that brings it down to `max_value` in size."""
+    return torch.clamp(max_value / gradient.abs(), max=1.0)  # of 0: infinity, and so 1
+
+
+@torch.no_grad()
+def adaptive_factor(weight: Tensor, gradient: Tensor, *, max_ratio: float) -> Tensor:
+    """The factor on each unit's gradient, at most 1, that brings its norm down to `max_ratio` of its weights' norm.
+
+    U x 1 x ..., or a scalar for a tensor of one dimension.
+    """
+    longest = max_ratio * _unit_norm(weight).clamp(min=SMALLEST_UNIT)
+    return torch.clamp(longest / _unit_norm(gradient), max=1.0)
+
+
+def classifier(layers: Sequence[Leaf]) -> frozenset[str]:
+    """The parameters of the last layer to run, if it has a matrix: a head that is tied to an embedding is none."""
+    last = layers[-1:]
+    heads = [leaf for leaf in last if any(p.ndim > 1 for p in leaf.module.parameters(recurse=False))]
+    return frozenset(name for leaf in heads for name in leaf.parameters)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientClipping(Method):
-    """Scale each group of gradients down to a norm of at most `max_norm`, before the optimiser sees them."""
+    """Scale gradients that are longer than a threshold down to it, before the optimiser sees them."""
 
     name: ClassVar[str] = "gradient_clipping"
     kind: ClassVar[Kind] = Kind.GRADIENT
     summary: ClassVar[str] = "Shortens gradients that are longer than a threshold."
-    source: ClassVar[str] = "Pascanu et al. 2013, arXiv:1211.5063"
+    source: ClassVar[str] = "Pascanu et al. 2013, arXiv:1211.5063; Brock et al. 2021, arXiv:2102.06171"
+    formula: ClassVar[str] = (
+        "norm:     g' = g min(1, threshold / (|g| + 1e-6)), all gradients together\n"
+        "value:    g' = min(max(g, -threshold), threshold), each number by itself\n"
+        "adaptive: g' = g min(1, threshold max(|w|, 1e-3) / |g|), each output unit by itself, the classifier left out"
+    )
+    changes: ClassVar[str] = "the gradients, once a step, after all shares and microbatches are summed"
+    needs: ClassVar[str] = "any model"
+    routing: ClassVar[str] = "A norm is taken over parameters that the same classes may change, in one sealed region."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
-    max_norm: Annotated[float | None, Field(gt=0, description="longest gradient; null is off")] = 1.0
+    clipping: Annotated[
+        Literal["norm", "value", "adaptive", "off"],
+        Field(
+            description="of all gradients the norm, of each number the size, or of each unit the ratio to its weights"
+        ),
+    ] = "norm"
+    threshold: Annotated[
+        float | None,
+        Field(gt=0, description="longest norm, largest number, or largest ratio; null is the usual 1, 1, or 0.01"),
+    ] = None
 
     def before_update(self, state: State) -> None:
-        if self.max_norm is None:
+        if self.clipping == "off":
             return
         for group in groups(state):
-            factor = clip_factor([gradient for _, _, gradient in group], max_norm=self.max_norm)
-            for name, parameter, gradient in group:
+            for name, factor in self._factors(group, state.layers).items():
+                parameter, gradient = group[name]
                 parameter.grad = gradient * factor  # not in place: it may be one class's own, which is measured later
                 state.scales[name] = factor
 
     def neutral(self) -> Self:
-        return replace(self, max_norm=None)
+        return replace(self, clipping="off")
+
+    def _factors(self, group: Group, layers: Sequence[Leaf]) -> dict[str, Tensor]:
+        """The factor on each gradient of the group that is clipped."""
+        threshold = USUAL[self.clipping] if self.threshold is None else self.threshold
+        if self.clipping == "norm":
+            factor = clip_factor([gradient for _, gradient in group.values()], max_norm=threshold)
+            return dict.fromkeys(group, factor)
+        if self.clipping == "value":
+            return {name: value_factor(gradient, max_value=threshold) for name, (_, gradient) in group.items()}
+        spared = classifier(layers)
+        return {
+            name: adaptive_factor(parameter, gradient, max_ratio=threshold)
+            for name, (parameter, gradient) in group.items()
+            if name not in spared
+        }
 
 
-def groups(state: State) -> Iterator[list[tuple[str, nn.Parameter, Tensor]]]:
-    """Name, parameter and gradient of all that have one, in groups of one region and equal admission."""
+def groups(state: State) -> Iterator[Group]:
+    """All parameters that have a gradient, in groups of one region and equal admission."""
     for region in state.regions.values():
-        found: dict[frozenset[int] | None, list[tuple[str, nn.Parameter, Tensor]]] = {}
+        found: dict[frozenset[int] | None, Group] = {}
         for name, parameter in region.parameters.items():
             if parameter.grad is not None:
-                found.setdefault(state.admission.get(name), []).append((name, parameter, parameter.grad))
+                found.setdefault(state.admission.get(name), {})[name] = (parameter, parameter.grad)
         yield from found.values()
+
+
+def _unit_norm(tensor: Tensor) -> Tensor:
+    """Euclidean, of every output unit, U x 1 x ...; of a tensor of one dimension the one of it all."""
+    if tensor.ndim <= 1:
+        return torch.linalg.vector_norm(tensor)
+    return torch.linalg.vector_norm(tensor, dim=tuple(range(1, tensor.ndim)), keepdim=True)

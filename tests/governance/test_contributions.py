@@ -109,10 +109,12 @@ def session_of(loop: Loop) -> Session:
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "weights": {"policy": ATTENUATED},
-    "clipping": {"policy": ATTENUATED, "methods": [GradientClipping(max_norm=0.01)]},
+    "clipping": {"policy": ATTENUATED, "methods": [GradientClipping(threshold=0.01)]},
+    "clipping of values": {"methods": [GradientClipping(clipping="value", threshold=1e-3)]},
+    "clipping of units": {"methods": [GradientClipping(clipping="adaptive", threshold=1e-3)]},
     "accumulation": {"microbatch_size": 2},
     "bf16": {"precision": "bf16"},
-    "sealed": {"policy": SEALED, "methods": [GradientClipping(max_norm=0.01)]},
+    "sealed": {"policy": SEALED, "methods": [GradientClipping(threshold=0.01)]},
     "sam": {"methods": [SAM(rho=0.5)]},
     "adamw": {"optimizer": AdamWSpec(lr=0.01, weight_decay=0.1)},
     "absent": {"without": ("open-data",)},
@@ -191,7 +193,7 @@ def test_without_sketches() -> None:
 @pytest.mark.parametrize("method", [Contributions(), Contributions(exact=("*",))])
 @pytest.mark.parametrize("policy", [HALF_DEPTH, SEALED])
 def test_looking_changes_nothing(method: Method, policy: Any) -> None:
-    clipping = GradientClipping(max_norm=0.1)
+    clipping = GradientClipping(threshold=0.1)
     plain, looked_at = governed_loop(policy, [clipping]), governed_loop(policy, [clipping, method])
     for _ in range(4):
         assert plain.step() == looked_at.step()
@@ -227,7 +229,7 @@ def parts(loop: Loop) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_parts_of_a_run_add_up_to_its_parameters(name: str) -> None:
-    methods = [Contributions(exact=("*",)), GradientClipping(max_norm=0.1)]
+    methods = [Contributions(exact=("*",)), GradientClipping(threshold=0.1)]
     loop = governed_loop(SEALED, methods, optimizer=OPTIMIZERS[name], total_steps=40, microbatch_size=2)
     for _ in range(40):
         loop.step()

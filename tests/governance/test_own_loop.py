@@ -57,7 +57,7 @@ def losses(model: nn.Module, rows: np.ndarray) -> Tensor:
 
 
 @pytest.mark.parametrize("spec", [SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)])
-@pytest.mark.parametrize("methods", [(), (GradientClipping(max_norm=0.1),)], ids=["plain", "clipped"])
+@pytest.mark.parametrize("methods", [(), (GradientClipping(threshold=0.1),)], ids=["plain", "clipped"])
 def test_the_same_bits_as_the_loop(spec: OptimizerSpec, methods: tuple[Method, ...]) -> None:
     """Parameters and BatchNorm's statistics, after several steps of the same examples."""
     loop = governed_loop(methods=list(methods), model=small_net("batch"), optimizer=spec)

@@ -65,7 +65,7 @@ from tests.provenance.drafts_for_tests import regions, routing, routings, rules
 
 SGD, ADAMW = SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)
 AVERAGED = EMA(half_life=0.2)
-METHODS = (AVERAGED, SAM(rho=0.3), MixUp(alpha=1.0), GradientClipping(max_norm=0.05))
+METHODS = (AVERAGED, SAM(rho=0.3), MixUp(alpha=1.0), GradientClipping(threshold=0.05))
 OUTSIDERS = ("personal/customer", "open-data")  # sealed, and denied everywhere
 DATA = noise(train=EXAMPLES)
 
@@ -149,7 +149,7 @@ def test_one_step_of_a_transformer(optimizer: OptimizerSpec) -> None:
     pair = stepped_twice(
         lambda data: governed_loop(
             policy,
-            [AVERAGED, SAM(rho=0.3), GradientClipping(max_norm=0.05)],
+            [AVERAGED, SAM(rho=0.3), GradientClipping(threshold=0.05)],
             model=transformer(),
             dataset=data,
             task=LanguageModelling(classes=256),
@@ -181,7 +181,7 @@ class Named(nn.Module):
 @given(policy=routings(), path=st.sampled_from(PRESENT), optimizer=st.sampled_from([SGD, ADAMW]))
 def test_one_step_of_any_policy(policy: Policy, path: str, optimizer: OptimizerSpec) -> None:
     """Who is denied what is asked of the policy, cell by cell."""
-    methods = [AVERAGED, SAM(rho=0.3), GradientClipping(max_norm=0.05)]
+    methods = [AVERAGED, SAM(rho=0.3), GradientClipping(threshold=0.05)]
     pair = stepped_twice(
         lambda data: governed_loop(policy, methods, model=Named(), dataset=data, optimizer=optimizer), DATA, [path]
     )
@@ -238,13 +238,15 @@ def test_one_clip_norm_for_all_would_break_it(optimizer: OptimizerSpec, monkeypa
 
 def with_one_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = gradient_clipping.groups
-    monkeypatch.setattr(gradient_clipping, "groups", lambda state: [list(chain.from_iterable(groups(state)))])
+    monkeypatch.setattr(
+        gradient_clipping, "groups", lambda state: [dict(chain.from_iterable(group.items() for group in groups(state)))]
+    )
 
 
 def test_what_is_frozen_for_a_class_does_not_change_what_it_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision about the class moves nothing into or out of the groups that others are clipped in."""
     monkeypatch.setattr(GovernedFreezing, "_decide", lambda *_: [])  # decided below
-    methods = [GovernedFreezing(), GradientClipping(max_norm=0.05)]
+    methods = [GovernedFreezing(), GradientClipping(threshold=0.05)]
     one, other = governed_loop(methods=methods), governed_loop(methods=methods)
     steps(one, 2)
     other.restore(everything(one), step=2)
@@ -336,7 +338,7 @@ def test_a_run_under_any_policy_that_keeps_a_class_out(
 @optimizers
 def test_a_transformer_without_the_outsiders_is_the_same(optimizer: OptimizerSpec) -> None:
     runs = run_twice(
-        [AVERAGED, SAM(rho=0.3), GradientClipping(max_norm=0.05)],
+        [AVERAGED, SAM(rho=0.3), GradientClipping(threshold=0.05)],
         data=text(),
         model=transformer,
         task=LanguageModelling(classes=256),
@@ -362,7 +364,7 @@ def test_governed_methods_keep_the_promise(name: str) -> None:
     news, data = frozenset({"licensed/news"}), noise(train=40)
 
     def run(data: Dataset, absent: frozenset[str]) -> dict[str, Tensor]:
-        methods = [Routing(policy="usual"), AVERAGED, GradientClipping(max_norm=0.05), WATCHERS[name]]
+        methods = [Routing(policy="usual"), AVERAGED, GradientClipping(threshold=0.05), WATCHERS[name]]
         loop = tagged.tagged_loop(methods, dataset=data, absent=absent, session={"routing": policy}, total_steps=6)
         found = everything(steps(loop, 6), without="customer")
         return {key: tensor for key, tensor in found.items() if key.startswith(("model/", "optimizer/", "memory/ema/"))}

@@ -268,7 +268,7 @@ def test_with_methods_that_decide_class_by_class(desk_of: Path, tmp_path: Path) 
 def test_a_transformer(tmp_path: Path, setting: Any) -> None:
     data = text(tmp_path / "data")
     desk_of = author(tmp_path, LATE, source=TEXT_SOURCE, data=data)
-    methods = ["contributions", {"ema": {"half_life": 0.2}}, {"gradient_clipping": {"max_norm": 0.05}}]
+    methods = ["contributions", {"ema": {"half_life": 0.2}}, {"gradient_clipping": {"threshold": 0.05}}]
     changes: Any = {"model": GPT, "dataset": TEXT, "optimizer": ADAMW, "batch_size": 12, "epochs": 2.0, **setting}
     old = trained(tmp_path, desk_of, recipe_of("late", methods, **changes), data=data)
     with payload_absent(of_class):

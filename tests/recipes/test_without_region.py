@@ -61,7 +61,7 @@ SEALED = desk.policy(
     sealed=(SealedRegion(name="news", branch=NEWS, layers=("stages.*", "blocks.*"), rank=2),),
 )
 WATCHED: list[Any] = ["contributions", {"ema": {"half_life": 0.2}}, {"sam": {"rho": 0.3}}]
-METHODS = [*WATCHED, {"mixup": {"alpha": 1.0}}, {"gradient_clipping": {"max_norm": 0.05}}]
+METHODS = [*WATCHED, {"mixup": {"alpha": 1.0}}, {"gradient_clipping": {"threshold": 0.05}}]
 
 SETTINGS = {
     "GroupNorm, AdamW": {"model": RESNET, "optimizer": ADAMW},
@@ -112,7 +112,7 @@ def test_what_is_kept_is_what_the_run_without_the_class_ends_with(tmp_path: Path
 def test_what_is_kept_of_a_transformer(tmp_path: Path, optimizer: Any) -> None:
     data = text(tmp_path / "data")
     desk_of = author(tmp_path, SEALED, source=TEXT_SOURCE, data=data)
-    methods = [*WATCHED, {"gradient_clipping": {"max_norm": 0.05}}]
+    methods = [*WATCHED, {"gradient_clipping": {"threshold": 0.05}}]
     recipe = recipe_of("sealed", methods, model=GPT, dataset=TEXT, optimizer=optimizer, batch_size=12, epochs=1.0)
     assert compared(tmp_path, desk_of, recipe, data=data) == set()
 
