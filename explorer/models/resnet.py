@@ -6,59 +6,16 @@ so any image size works. ResNet-20 for ten classes of colour images has 272,474 
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.models.residual import Gate
+from explorer.models.resnet_blocks import Block, Convolution, Norm, build_stages, normalisation, scaled
 from explorer.models.specification import Modality, ModelSpec, TaskName
 
-Norm = Literal["batch", "group"]
 STAGES = (16, 32, 64)
-GROUP_SIZE = 8  # channels that GroupNorm normalises together
-
-
-class Convolution(nn.Conv2d):
-    """A convolution without bias, initialised for the rectifier that follows it (He et al. 2015, fan-out)."""
-
-    def __init__(self, channels_in: int, channels_out: int, *, size: int, stride: int = 1) -> None:
-        super().__init__(channels_in, channels_out, size, stride=stride, padding=size // 2, bias=False)
-
-    def reset_parameters(self) -> None:
-        nn.init.kaiming_normal_(self.weight, mode="fan_out", nonlinearity="relu")
-
-
-def normalisation(channels: int, norm: Norm) -> nn.Module:
-    """The normalisation layer for that many channels."""
-    if norm == "group":
-        return nn.GroupNorm(max(1, channels // GROUP_SIZE), channels)
-    return nn.BatchNorm2d(channels)
-
-
-class Block(nn.Module):
-    """Two 3x3 convolutions and the path around them."""
-
-    def __init__(self, channels_in: int, channels_out: int, *, stride: int, norm: Norm) -> None:
-        super().__init__()
-        self.conv1 = Convolution(channels_in, channels_out, size=3, stride=stride)
-        self.norm1 = normalisation(channels_out, norm)
-        self.conv2 = Convolution(channels_out, channels_out, size=3)
-        self.norm2 = normalisation(channels_out, norm)
-        self.shortcut = nn.Identity()
-        if stride != 1 or channels_in != channels_out:
-            self.shortcut = nn.Sequential(
-                Convolution(channels_in, channels_out, size=1, stride=stride), normalisation(channels_out, norm)
-            )
-
-        self.gate = Gate(channels_out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.gate(lambda: self.shortcut(x), lambda: self._branch(x)))
-
-    def _branch(self, x: Tensor) -> Tensor:
-        return self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
 
 
 class ResNet(nn.Module):
@@ -66,18 +23,10 @@ class ResNet(nn.Module):
 
     def __init__(self, *, depth: int, width: float, norm: Norm, channels: int, classes: int) -> None:
         super().__init__()
-        widths = [max(GROUP_SIZE, round(stage * width / GROUP_SIZE) * GROUP_SIZE) for stage in STAGES]
-        blocks = (depth - 2) // 6
+        widths = scaled(STAGES, width)
         self.conv = Convolution(channels, widths[0], size=3)
         self.norm = normalisation(widths[0], norm)
-        self.stages = nn.Sequential()
-        before = widths[0]
-        for stage, after in enumerate(widths):
-            strides = [1 if stage == 0 else 2] + [1] * (blocks - 1)
-            ins = [before] + [after] * (blocks - 1)
-            stack = (Block(i, after, stride=s, norm=norm) for i, s in zip(ins, strides, strict=True))
-            self.stages.append(nn.Sequential(*stack))
-            before = after
+        self.stages = build_stages(Block, channels=widths[0], widths=widths, counts=[(depth - 2) // 6] * 3, norm=norm)
         self.head = nn.Linear(widths[-1], classes)
 
     def forward(self, images: Tensor) -> Tensor:

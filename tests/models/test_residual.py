@@ -9,7 +9,8 @@ from explorer.engine.initialise import initialise
 from explorer.engine.surgery import leaves
 from explorer.models.gpt import GPT, Size
 from explorer.models.residual import Gate
-from explorer.models.resnet import Block, ResNet
+from explorer.models.resnet import ResNet
+from explorer.models.resnet_blocks import Block
 
 AROUND, BRANCH = torch.randn(2, 4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
 
