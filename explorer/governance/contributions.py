@@ -41,6 +41,14 @@ class Contributions(Method):
     kind: ClassVar[Kind] = Kind.RECORD
     summary: ClassVar[str] = "Records what each class of data contributed to the update of each layer."
     source: ClassVar[str] = "no paper"
+    formula: ClassVar[str] = (
+        "in each step and layer, for class c with weighted gradient G_c, G their sum, U the update: |G_c|,"
+        " <G_c, G> / |G|^2, <G_c, G_d> for each class d, <G_c, U>, and 64 numbers of a seeded projection of G_c; in the"
+        " layers of `exact` also the update by class, w = D_0 + sum of D_c, and <step of D_c, U>"
+    )
+    changes: ClassVar[str] = "nothing"
+    needs: ClassVar[str] = "any model; for `exact`, an optimiser that is linear in the summed gradient: sgd, adamw"
+    routing: ClassVar[str] = "Works: what a class was denied has no gradient of its own and contributes exactly zero."
 
     exact: Annotated[
         tuple[LayerPattern, ...],

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.streams import stream
-from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.entries.profiles import LayerProfiles
 from explorer.governance.probes import Probes, choose_probes, layer_outputs, layers_seen, moments
@@ -61,10 +61,23 @@ class Entropy(Method):
     kind: ClassVar[Kind] = Kind.RECORD
     summary: ClassVar[str] = "Records how far each layer tells the provenance classes apart."
     source: ClassVar[str] = "Giraldo et al. 2014, arXiv:1211.2459; Skean et al. 2025, arXiv:2502.02013"
+    formula: ClassVar[str] = (
+        "of the outputs Z of a layer for N probes: S = -tr(K log K), K = Z Z^T / tr(Z Z^T), effective rank exp S;"
+        " chi = S(all) - sum of q_c S(class c), and its p-value among `permutations` of the classes"
+    )
+    changes: ClassVar[str] = "nothing"
+    needs: ClassVar[str] = "tagged examples; layers with finite outputs"
+    routing: ClassVar[str] = "Works: it observes; a sealed region takes part for the probes of its own classes alone."
 
-    probes: Annotated[int, Field(ge=2, le=4096, description="training examples of each class to look at")] = 64
-    profiles: Annotated[int, Field(ge=1, le=1000, description="how many, the untrained model and the end included")] = 8
-    permutations: Annotated[int, Field(ge=1, le=10_000, description="of the classes, to say what chance gives")] = 99
+    probes: Annotated[
+        int, Field(ge=2, le=4096, description="training examples of each class to look at"), Unit("examples of a class")
+    ] = 64
+    profiles: Annotated[
+        int, Field(ge=1, le=1000, description="how many, the untrained model and the end included"), Unit("profiles")
+    ] = 8
+    permutations: Annotated[
+        int, Field(ge=1, le=10_000, description="of the classes, to say what chance gives"), Unit("permutations")
+    ] = 99
 
     def phase(self, moment: Moment) -> str:
         now = moment.step == 0 or moment.step + 1 in moments(moment.total_steps, count=self.profiles)

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
@@ -32,13 +32,24 @@ class EntropyGate(Method):
     kind: ClassVar[Kind] = Kind.PLAN
     summary: ClassVar[str] = "Switches a condition of the policy on when layers use enough directions for a class."
     source: ClassVar[str] = "no paper"
+    formula: ClassVar[str] = (
+        "`condition` is on from the first of `profiles` looks at which exp S >= `effective_rank`, S the entropy of the"
+        " outputs for `probes` examples of class `of`, the mean of exp S over `layers`"
+    )
+    changes: ClassVar[str] = "a condition of the policy; so, who may train what"
+    needs: ClassVar[str] = "a policy with that condition; tagged examples"
+    routing: ClassVar[str] = (
+        "Switches the rules of a condition on: a recorded decision, and a channel from class `of` to those they name."
+    )
 
     condition: Annotated[str, Field(min_length=1, max_length=64, description="of the policy")]
     of: Annotated[str, Field(min_length=1, max_length=200, description="the class whose probes decide")]
-    effective_rank: Annotated[float, Field(ge=1, description="from which on the condition holds")]
+    effective_rank: Annotated[float, Field(ge=1, description="from which on the condition holds"), Unit("directions")]
     layers: Annotated[str, Field(min_length=1, max_length=300, description="name pattern of the layers")] = "*"
-    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run")] = 16
-    probes: Annotated[int, Field(ge=2, le=4096, description="training examples of the class to look at")] = 64
+    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run"), Unit("profiles")] = 16
+    probes: Annotated[
+        int, Field(ge=2, le=4096, description="training examples of the class to look at"), Unit("examples")
+    ] = 64
 
     def phase(self, moment: Moment) -> str:
         now = moment.step == 0 or moment.step + 1 in moments(moment.total_steps, count=self.profiles)

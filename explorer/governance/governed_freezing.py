@@ -21,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
 from explorer.engine.surgery import Leaf
@@ -48,14 +48,34 @@ class GovernedFreezing(Method):
     after: ClassVar[tuple[str, ...]] = ("routing",)
     summary: ClassVar[str] = "Stops training a layer on a class once the layer has settled for it."
     source: ClassVar[str] = "Raghu et al. 2017, arXiv:1706.05806, for settling layer by layer; else no paper"
+    formula: ClassVar[str] = (
+        "a layer is frozen for class c when the entropies S of the last `patience` + 1 profiles of c's own probes"
+        " differ by at most `settled` each and c is done (`start`, `condition`); it is given back once"
+        " |S - S at the freeze| > `drift`"
+    )
+    changes: ClassVar[str] = "who may train what"
+    needs: ClassVar[str] = "tagged examples"
+    routing: ClassVar[str] = (
+        "Denies to one class what the policy admits it to, by its own probes alone: no channel between classes."
+    )
 
-    start: Annotated[float, Field(ge=0, le=1, description="share of training before any class is done")] = 0.5
+    start: Annotated[
+        float, Field(ge=0, le=1, description="share of training before any class is done"), Unit("share of training")
+    ] = 0.5
     condition: Annotated[str, Field(max_length=64, description="of the policy, asked for too; empty: none")] = ""
-    settled: Annotated[float, Field(ge=0, description="nats between profiles that count as no change")] = 0.02
-    patience: Annotated[int, Field(ge=1, le=100, description="changes in a row that have to be that small")] = 2
-    drift: Annotated[float, Field(gt=0, description="nats from the freeze at which it is overridden")] = 0.1
-    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run")] = 16
-    probes: Annotated[int, Field(ge=2, le=4096, description="training examples of each class to look at")] = 64
+    settled: Annotated[
+        float, Field(ge=0, description="nats between profiles that count as no change"), Unit("nats")
+    ] = 0.02
+    patience: Annotated[
+        int, Field(ge=1, le=100, description="changes in a row that have to be that small"), Unit("profiles")
+    ] = 2
+    drift: Annotated[float, Field(gt=0, description="nats from the freeze at which it is overridden"), Unit("nats")] = (
+        0.1
+    )
+    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run"), Unit("profiles")] = 16
+    probes: Annotated[
+        int, Field(ge=2, le=4096, description="training examples of each class to look at"), Unit("examples of a class")
+    ] = 64
 
     def phase(self, moment: Moment) -> str:
         return "settling profile" if moment.step in moments(moment.total_steps, count=self.profiles) else ""

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.batches import Batches
-from explorer.engine.method import Kind, Method, Moment
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.engine.task import Task
 from explorer.engine.undisturbed import undisturbed
@@ -39,9 +39,20 @@ class GovernedSelectiveBackprop(Method):
     kind: ClassVar[Kind] = Kind.SELECT
     summary: ClassVar[str] = "Trains each class on those of its examples that the model finds hardest."
     source: ClassVar[str] = "Jiang et al. 2019, arXiv:1910.00762"
+    formula: ClassVar[str] = (
+        "of a class's n rows in a step those of the ceil(`keep` n) largest losses train, from `start` on; the sum of"
+        " losses is divided by the whole batch as ever"
+    )
+    changes: ClassVar[str] = "which rows train"
+    needs: ClassVar[str] = "a loss of each example"
+    routing: ClassVar[str] = "Works class by class: an example competes with those of its own class alone."
 
-    start: Annotated[float, Field(ge=0, lt=1, description="share of training before the first choice")] = 0.5
-    keep: Annotated[float, Field(gt=0, le=1, description="share of a class's examples that train")] = 0.5
+    start: Annotated[
+        float, Field(ge=0, lt=1, description="share of training before the first choice"), Unit("share of training")
+    ] = 0.5
+    keep: Annotated[
+        float, Field(gt=0, le=1, description="share of a class's examples that train"), Unit("share of a class's rows")
+    ] = 0.5
 
     def phase(self, moment: Moment) -> str:
         if self.keep == 1:

@@ -16,8 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.engine.method import Kind, Method, Saving
-from explorer.engine.state import State
+from explorer.engine.method import Kind, Method, Saving, Unit
+from explorer.engine.state import State, progress
 from explorer.entries.profiles import LayerProfiles
 from explorer.errors import RecipeError
 from explorer.governance.digests import state_of, tensors_of, training_state
@@ -55,9 +55,18 @@ class Recorder(Method):
     kind: ClassVar[Kind] = Kind.RECORD
     summary: ClassVar[str] = "Writes every step of the run into its ledger."
     source: ClassVar[str] = "no paper"
+    formula: ClassVar[str] = (
+        "an entry for every step; a segment with the digests of the whole state every `every` steps, at the end, and"
+        " before a class is admitted for the first time"
+    )
+    changes: ClassVar[str] = "nothing"
+    needs: ClassVar[str] = "a trainer's key"
+    routing: ClassVar[str] = "Works: which classes were admitted to what is in every entry."
     after: ClassVar[tuple[str, ...]] = ("contributions", "entropy")
 
-    every: Annotated[int, Field(ge=1, le=100_000, description="steps between two records of the whole state")] = 50
+    every: Annotated[
+        int, Field(ge=1, le=100_000, description="steps between two records of the whole state"), Unit("steps")
+    ] = 50
 
     def memory(self, state: State) -> dict[str, Tensor]:
         session = state.resource(Session)
@@ -111,7 +120,8 @@ class Recorder(Method):
         admitted = state.memory[self.name]["admitted"]
         admitted |= _admitted(now)
         conditions = frozenset(state.resource(Session).conditions)
-        coming = state.resource(Router).at((state.step + 1) / state.total_steps, conditions).admission
+        after = progress(state.pace, state.step + 1, state.total_steps)
+        coming = state.resource(Router).at(after, conditions).admission
         return bool((_admitted(coming) & ~admitted).any())
 
 

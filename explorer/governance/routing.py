@@ -129,6 +129,13 @@ class Routing(Method):
     kind: ClassVar[Kind] = Kind.PLAN
     summary: ClassVar[str] = "Lets each class of data train only the layers that the signed policy admits it to."
     source: ClassVar[str] = "Cloud et al. 2024, arXiv:2410.04332"
+    formula: ClassVar[str] = (
+        "gradient of a tensor = sum over classes c of w(c, phase, layer) G_c, w in [0, 1] from the policy; where w is 0"
+        " there is no gradient at all"
+    )
+    changes: ClassVar[str] = "who may train what"
+    needs: ClassVar[str] = "tagged examples and a signed policy that names layers of the model"
+    routing: ClassVar[str] = "It is what routes: 0 and 1 are exact, fractions are attenuation."
 
     policy: Annotated[str, Field(min_length=1, max_length=64, description="name of the policy")]
     without: Annotated[
