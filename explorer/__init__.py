@@ -6,9 +6,9 @@ Data flows one way through the package:
 
 The run directory is the seam. Left of it stands torch and never a database; right of it stands DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
-(`from explorer.methods.mixup import mixup_batch`); importing the package alone loads nothing heavy. `explorer.govern`
-puts a training loop of your own under a signed policy; `explorer.load_model` gives back a model that a recorded run has
-left, once its attestation is believed.
+(`from explorer.methods.mixup import mix`); importing the package alone loads nothing heavy. `explorer.train` trains a
+model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy;
+`explorer.load_model` gives back a model that a recorded run has left, once its attestation is believed.
 """
 
 from importlib import import_module
@@ -19,6 +19,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "govern": "explorer.recipes.govern",
     "Governed": "explorer.recipes.govern",
+    "Place": "explorer.recipes.own",
+    "train": "explorer.recipes.own",
     "load_model": "explorer.recipes.model_files",
 }
 

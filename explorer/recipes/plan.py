@@ -15,22 +15,38 @@ from explorer.recipes import machine
 from explorer.recipes.governed import credentials, refuse_governed
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.start import Start, identity_of
+from explorer.recipes.training import Training
 from explorer.records import RunRecord
 
 MAX_STEPS = 10**7
 ALL = "all steps"  # the phase of a recipe whose steps all take the same time
 
 
-def total_steps(recipe: Recipe, *, examples: int, ssr: float) -> int:
+def total_steps(recipe: Training, *, examples: int, ssr: float) -> int:
     """Steps of the nominal batch at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded half up."""
     return int(ssr * recipe.numbers.epochs * examples / recipe.numbers.batch_size + 0.5)
 
 
-def pace_of(recipe: Recipe, *, steps: int) -> Pace:
+def pace_of(recipe: Training, *, steps: int) -> Pace:
     """The batch sizes of a run that takes as many examples as `steps` steps of the nominal batch."""
     size = recipe.numbers.batch_size
     found = [method.pace(batch_size=size, examples=steps * size) for method in recipe.methods]
     return next((pace for pace in found if pace is not None), Pace(((0, size),)))
+
+
+def length(training: Training, name: str, *, examples: int, ssr: float) -> tuple[Pace, int]:
+    """The batch sizes and the number of optimiser steps of a run. Raises `RecipeError` for none, or too many."""
+    nominal = total_steps(training, examples=examples, ssr=ssr)
+    if nominal < 1:
+        raise RecipeError(
+            f"recipe {name!r}: budget {ssr:g} leaves no step: {training.numbers.epochs:g} epochs of"
+            f" {examples} examples in batches of {training.numbers.batch_size}; expected at least 1 step"
+        )
+    pace = pace_of(training, steps=nominal)
+    steps = pace.steps(nominal * training.numbers.batch_size)
+    if steps > MAX_STEPS:
+        raise RecipeError(f"recipe {name!r}: budget {ssr:g} takes {steps} steps: at most {MAX_STEPS} are allowed")
+    return pace, steps
 
 
 def plan_run(
@@ -52,19 +68,8 @@ def plan_run(
     `ProvenanceError` for documents or examples that are not to be believed.
     """
     dataset = load(recipe.dataset, data)
-    steps = total_steps(recipe, examples=len(dataset.train), ssr=ssr)
-    if steps < 1:
-        raise RecipeError(
-            f"recipe {recipe.name!r}: budget {ssr:g} leaves no step: {recipe.numbers.epochs:g} epochs of"
-            f" {len(dataset.train)} examples in batches of {recipe.numbers.batch_size}; expected at least 1 step"
-        )
-    pace = pace_of(recipe, steps=steps)
-    steps = pace.steps(steps * recipe.numbers.batch_size)
-    if steps > MAX_STEPS:
-        raise RecipeError(
-            f"recipe {recipe.name!r}: budget {ssr:g} takes {steps} steps: at most {MAX_STEPS} are allowed"
-        )
-    _check_methods(recipe, dataset, steps=steps)
+    pace, steps = length(recipe, recipe.name, examples=len(dataset.train), ssr=ssr)
+    check_methods(recipe, recipe.name, dataset, steps=steps)
     hardware = machine.hardware(threads=threads)
     common: dict[str, Any] = {
         "recipe": recipe.to_mapping(),
@@ -101,24 +106,24 @@ def plan_run(
     )
 
 
-def _check_methods(recipe: Recipe, dataset: Dataset, *, steps: int) -> None:
-    """Ask every method whether it can serve such a run."""
+def check_methods(training: Training, name: str, dataset: Dataset, *, steps: int) -> None:
+    """Ask every method whether it can serve such a run. Raises `RecipeError`."""
     planned = Planned(
         task=dataset.task,
         example_shape=dataset.example_shape,
         classes=dataset.classes,
         steps=steps,
-        batch_size=recipe.numbers.batch_size,
-        optimizer=recipe.optimizer,
-        schedule=recipe.schedule,
-        precision=recipe.numbers.precision,
-        microbatch_size=recipe.numbers.microbatch_size,
+        batch_size=training.numbers.batch_size,
+        optimizer=training.optimizer,
+        schedule=training.schedule,
+        precision=training.numbers.precision,
+        microbatch_size=training.numbers.microbatch_size,
     )
-    for method in recipe.methods:
+    for method in training.methods:
         try:
             method.check(planned)
         except RecipeError as error:
-            raise RecipeError(f"recipe {recipe.name!r}: {method.name}: {error}") from error
+            raise RecipeError(f"recipe {name!r}: {method.name}: {error}") from error
 
 
 def count_phases(

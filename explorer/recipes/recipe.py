@@ -1,63 +1,34 @@
 """A recipe: everything about a training run but its budget, its seed and its machine, as one frozen value."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, Self
-
-from pydantic import Field
+from dataclasses import dataclass
+from typing import Any, Self
 
 from explorer.canonical import digest
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.engine.method import Method
-from explorer.engine.optimizer import OPTIMIZERS, OptimizerSpec
-from explorer.engine.order import ordered
-from explorer.engine.precision import Precision
-from explorer.engine.schedule import SCHEDULES, Cosine, Schedule
 from explorer.errors import RecipeError, unknown
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
-from explorer.recipes.choice import check, choose, written
-from explorer.recipes.methods import GOVERNED, METHODS
+from explorer.recipes.choice import choose, written
+from explorer.recipes.training import MODALITIES, Training, check_serving, mapping, read_training
 
 TASK_KEYS = ("dataset", "model")
-MODALITIES = {"image": "images", "text": "text", "volume": "volumes"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Numbers:
-    """The plain numbers of `train:`; `epochs` is the full schedule, at scale-schedule ratio 1."""
-
-    epochs: Annotated[float, Field(gt=0, le=1e6)]
-    batch_size: Annotated[int, Field(ge=1, le=2**20)]
-    microbatch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None  # rows of one pass; null: the whole batch
-    evaluations: Annotated[int, Field(ge=1, le=1000)] = 1  # spread evenly, the last at the end
-    precision: Precision = "fp32"
-
-
-TRAIN_KEYS = (*(field.name for field in fields(Numbers)), "optimizer", "schedule")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recipe:
-    """Task, optimiser, schedule and methods. `name` is for people; the digest covers everything else."""
+class Recipe(Training):
+    """Task and training. `name` is for people; the digest covers everything else."""
 
     name: str
     dataset: DataSource
     model: ModelSpec
-    numbers: Numbers
-    optimizer: OptimizerSpec
-    schedule: Schedule
-    methods: tuple[Method, ...]  # in acting order, so the order of writing makes no difference
 
     def to_mapping(self) -> dict[str, Any]:
         """The canonical JSON form, every default written out. `build_recipe` reads it back."""
-        numbers = {field.name: getattr(self.numbers, field.name) for field in fields(Numbers)}
-        return {
-            "task": {"dataset": written(self.dataset), "model": written(self.model)},
-            "train": {**numbers, "optimizer": written(self.optimizer), "schedule": written(self.schedule)},
-            "methods": [written(method) for method in self.methods],
-        }
+        task = {"dataset": written(self.dataset), "model": written(self.model)}
+        return {"task": task, **self.training()}
 
     @property
     def digest(self) -> str:
@@ -80,22 +51,8 @@ class Recipe:
 
     @classmethod
     def _build(cls, name: str, task: Any, train: Any, methods: Any, where: str) -> Self:
-        task = _mapping(task, where=f"{where}: task", keys=TASK_KEYS, required=TASK_KEYS)
-        train = _mapping(
-            train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer")
-        )
-        numbers = check(
-            Numbers, {k: v for k, v in train.items() if k not in ("optimizer", "schedule")}, where=f"{where}: train"
-        )
-        if not isinstance(methods, Sequence) or isinstance(methods, str):
-            raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")
-        chosen = [
-            choose(METHODS, method, kind="method", where=f"{where}[{index}]") for index, method in enumerate(methods)
-        ]
-        try:
-            in_order = ordered(chosen)
-        except RecipeError as error:
-            raise RecipeError(f"{where}: {error}") from error
+        task = mapping(task, where=f"{where}: task", keys=TASK_KEYS, required=TASK_KEYS)
+        training, chosen = read_training(train, methods, where=where)
         dataset = choose(DATASETS, task["dataset"], kind="dataset", where=f"{where}: task.dataset")
         model = choose(MODELS, task["model"], kind="model", where=f"{where}: task.model")
         _check_fit(dataset, model, chosen, where=where)
@@ -103,12 +60,10 @@ class Recipe:
             name=name,
             dataset=dataset,
             model=model,
-            numbers=numbers,
-            optimizer=choose(OPTIMIZERS, train["optimizer"], kind="optimizer", where=f"{where}: train.optimizer"),
-            schedule=choose(SCHEDULES, train["schedule"], kind="schedule", where=f"{where}: train.schedule")
-            if "schedule" in train
-            else Cosine(),
-            methods=in_order,
+            numbers=training.numbers,
+            optimizer=training.optimizer,
+            schedule=training.schedule,
+            methods=training.methods,
         )
 
 
@@ -124,16 +79,7 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
     found = f"dataset {dataset.name!r} is {MODALITIES[dataset.modality]}"
     if model.takes != dataset.modality:
         raise RecipeError(f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {found}")
-    for index, method in enumerate(methods):
-        if dataset.modality not in method.modalities:
-            works = " and ".join(MODALITIES[modality] for modality in sorted(method.modalities))
-            serving = sorted(
-                name for name, other in METHODS.items() if dataset.modality in other.modalities and name not in GOVERNED
-            )
-            raise RecipeError(
-                f"{where}[{index}]: {method.name!r} works on {works}; {found}; methods for"
-                f" {MODALITIES[dataset.modality]}: {', '.join(serving)}"
-            )
+    check_serving(methods, dataset.modality, found=found, where=where)
     if model.task != dataset.task:
         raise RecipeError(
             f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.task}:"
@@ -143,15 +89,3 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
 
 def _fits(model: type[ModelSpec], dataset: DataSource) -> bool:
     return model.task == dataset.task and model.takes == dataset.modality
-
-
-def _mapping(value: Any, *, where: str, keys: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise RecipeError(f"{where}: found {type(value).__name__}, expected a mapping with {', '.join(keys)}")
-    for key in value:
-        if key not in keys:
-            raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
-    for key in required:
-        if key not in value:
-            raise RecipeError(f"{where}.{key}: missing: expected a value")
-    return value

@@ -122,7 +122,7 @@ def execute(
         recipe, documents = recipe_of(record), documents_in(directory, record)
         keep_environment(directory, recorded=is_recorded(recipe))
         loop = build_loop(record, data=data, documents=documents)
-        with recording(loop, record, recipe, directory, documents, data=data), _stop_signals() as stop:
+        with recording(loop, record, recipe, directory, documents, data=data), stop_signals() as stop:
             fitted = fit(
                 loop,
                 FitOptions(
@@ -136,7 +136,7 @@ def execute(
             if is_recorded(recipe):
                 write_finished(directory, loop, recipe, record)
             examples = loop.setting.batches.pace.position(record.steps)
-            result = _result(directory, record, fitted, examples=examples, contended=contended)
+            result = result_of(directory, record, fitted, examples=examples, contended=contended)
             records.write(directory / rundir.RESULT, result)
             _clear(directory)
             if stop():
@@ -153,7 +153,8 @@ def _clear(directory: Path) -> None:
         private.rmdir()
 
 
-def _result(directory: Path, record: RunRecord, fitted: Fitted, *, examples: int, contended: bool) -> ResultRecord:
+def result_of(directory: Path, record: RunRecord, fitted: Fitted, *, examples: int, contended: bool) -> ResultRecord:
+    """The result of a run whose files are complete."""
     return ResultRecord(
         run_id=record.run_id,
         metrics=fitted.metrics,
@@ -213,7 +214,7 @@ def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents:
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
+def stop_signals() -> Iterator[Callable[[], bool]]:
     """Within the block SIGTERM and SIGINT are remembered; the function yielded says whether one came.
 
     Signals reach the main thread alone; elsewhere the function is never true and the caller stops the process.

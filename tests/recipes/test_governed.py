@@ -256,7 +256,7 @@ def stopped(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def __exit__(self, *_: object) -> None: ...
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_stop_signals", Stop)
+        patch.setattr(module, "stop_signals", Stop)
         with pytest.raises(KeyboardInterrupt):
             execute(run)
 

@@ -1,0 +1,137 @@
+"""A task of one's own, in three functions: `batch` gives examples by number, `loss` says how wrong the model is on
+each, `metrics` how good it is in the end. With them any `nn.Module` trains in the loop of this package, under its
+methods, exact, resumable and measured.
+
+Shapes: B examples.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explorer.data.batches import Batch, Batches
+from explorer.data.dataset import Dataset, Modality, Split, TaskName
+from explorer.data.pace import Pace
+from explorer.engine.task import Task
+from explorer.errors import DataError, TrainingError
+
+
+class OwnTask(Protocol):
+    """What training needs to know beside the model. Any object with these three functions is one."""
+
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the training examples of these numbers (B, int64, from 0), a row each.
+
+        The same numbers give the same rows, whenever they are asked for. Inputs are what the model takes; targets are
+        what `loss` takes: indices (int64) where a method is to smooth or mix them.
+        """
+        ...
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each example, B. Targets are as `batch` gave them, or distributions (one dimension more, float32)
+        where a method smooths or mixes them; torch's `cross_entropy(..., reduction="none")` takes both."""
+        ...
+
+    def metrics(self, model: nn.Module) -> dict[str, float]:
+        """How good the model is, by name; the first is the quality of the run. The model is in evaluation mode, and no
+        gradients are taken."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class OwnExamples(Dataset):
+    """Examples that only their task can give: shapes and numbers, and no content here."""
+
+    modality: ClassVar[Modality] = "image"  # asked of sources in recipes only; see `modality_of`
+    task: ClassVar[TaskName] = "classification"
+
+    def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
+        """To the device, in the type that `batch` gives."""
+        kind = self.train.inputs.dtype
+        return lambda inputs: inputs.to(where, kind, non_blocking=True)
+
+
+class OwnBatches(Batches):
+    """The batches of a task of one's own: the same order as ever, the content from `batch`."""
+
+    def __init__(
+        self,
+        task: OwnTask,
+        *,
+        examples: int,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        pace: Pace,
+    ) -> None:
+        self._task = task
+        first, label = self._rows(np.zeros(1, np.int64))
+        # Without content: whoever reads from the dataset and not through the task fails, and does not read nonsense.
+        inputs = torch.empty(examples, *first.shape[1:], dtype=first.dtype, device="meta")
+        labels = torch.empty(examples, *label.shape[1:], dtype=label.dtype, device="meta")
+        dataset = OwnExamples(
+            train=Split(inputs=inputs, labels=labels),
+            test=Split(inputs=inputs[:0], labels=labels[:0]),
+            classes=0,  # said by the model, see `recipes.own`
+        )
+        super().__init__(dataset, batch_size=batch_size, seed=seed, device=device, pace=pace)
+
+    def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
+        """What the task gives for these numbers."""
+        return self._rows(examples)
+
+    def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
+        """The batch on the training device, targets as the task gave them."""
+        labels = labels.to(self.device, non_blocking=True)
+        return Batch(
+            inputs=self.prepare(inputs),
+            targets=labels,
+            labels=labels,
+            slots=torch.from_numpy(slots).to(self.device, non_blocking=True),
+            codes=torch.full((len(slots),), code, dtype=torch.int64, device=self.device),
+        )
+
+    def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        found = self._task.batch(numbers)
+        tensors = isinstance(found, tuple) and len(found) == 2 and all(isinstance(each, Tensor) for each in found)
+        if not tensors or any(each.ndim == 0 or len(each) != len(numbers) for each in found):
+            shown = [tuple(each.shape) for each in found] if tensors else f"{type(found).__name__}"
+            raise DataError(f"batch: found {shown}, expected inputs and targets, tensors of {len(numbers)} rows each")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnLoss(Task):
+    """The other two functions, as the loop asks for them."""
+
+    own: OwnTask
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The task's loss, checked to be one value an example: methods rank, weigh and drop examples."""
+        found = self.own.loss(outputs, targets)
+        if not isinstance(found, Tensor) or found.shape != (len(outputs),):
+            shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise TrainingError(
+                f'loss: found {shown}, expected one value for each of {len(outputs)} examples: reduction="none"'
+            )
+        return found
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
+        """The task's metrics."""
+        model.eval()
+        found = self.own.metrics(model)
+        if not isinstance(found, dict) or not found:
+            raise TrainingError(f"metrics: found {type(found).__name__} {found!r:.80}, expected a value by name")
+        return {str(name): float(value) for name, value in found.items()}
+
+
+def modality_of(inputs: Tensor) -> Modality | None:
+    """What kind of data rows of such a shape and type are, as methods ask for it; None: neither of the three."""
+    if inputs.is_floating_point():
+        return {4: "image", 5: "volume"}.get(inputs.ndim)  # pyright: ignore[reportReturnType]
+    return "text" if inputs.ndim == 2 else None

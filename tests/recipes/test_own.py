@@ -1,0 +1,148 @@
+"""A model and a task of one's own, on real digits."""
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer import rundir
+from explorer.data.digits import Digits
+from explorer.data.streams import torch_stream
+from explorer.errors import DataError, RecipeError, TrainingError
+from explorer.recipes.own import Place, Trained, train
+
+TRAIN = {"epochs": 0.5, "batch_size": 32, "optimizer": {"sgd": {"lr": 0.1}}}  # 14 steps
+DATA = Digits().load(None)
+
+
+@dataclass
+class Rows:
+    """Digits as rows of 64 numbers."""
+
+    shape: tuple[int, ...] = (64,)
+    reduction: str = "none"
+
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        return self.inputs(DATA.train.inputs[numbers]), DATA.train.labels[numbers]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, reduction=self.reduction)
+
+    def metrics(self, model: nn.Module) -> dict[str, float]:
+        right = model(self.inputs(DATA.test.inputs)).argmax(1) == DATA.test.labels
+        return {"accuracy": float(right.float().mean())}
+
+    def inputs(self, images: Tensor) -> Tensor:
+        return images.float().div(128).sub(1).reshape(len(images), *self.shape)
+
+
+def rows_net() -> nn.Module:
+    with torch_stream(torch.device("cpu"), 0, "own"):
+        return nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 10))
+
+
+def image_net() -> nn.Module:
+    with torch_stream(torch.device("cpu"), 0, "own"):
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 16, 3, stride=2), nn.Flatten(), nn.Linear(16, 10)
+        )
+
+
+def trained(model: nn.Module, methods: Sequence[Any] = (), **options: Any) -> Trained:
+    return train(model, options.pop("task", Rows()), examples=899, train=TRAIN, methods=methods, **options)
+
+
+def bits(model: nn.Module) -> list[Tensor]:
+    return list(model.state_dict().values())
+
+
+def test_it_learns_and_the_same_call_gives_the_same_bits() -> None:
+    models = rows_net(), rows_net()
+    first, second = (trained(model, ["label_smoothing", "ema", "sam"]) for model in models)
+    assert first.metrics["accuracy"] > 0.6
+    assert first.steps == 14 and first.directory is None
+    assert first.metrics == second.metrics
+    assert all(torch.equal(one, other) for one, other in zip(*map(bits, models), strict=True))
+
+
+def test_it_goes_on_from_the_weights_that_the_model_has() -> None:
+    """The control: another start gives another end."""
+    model, other = rows_net(), rows_net()
+    with torch.no_grad():
+        other[0].weight.mul_(1.5)  # pyright: ignore
+    trained(model)
+    trained(other)
+    assert not torch.equal(model[0].weight, other[0].weight)  # pyright: ignore
+
+
+def test_methods_for_images_change_a_model_of_ones_own() -> None:
+    model = image_net()
+    assert trained(model, ["blurpool", "mixup"], task=Rows(shape=(1, 8, 8))).metrics["accuracy"] > 0.2
+    assert type(model[2]) is not nn.Conv2d  # pyright: ignore
+
+
+def test_in_a_place_it_stands_among_other_runs_and_resumes(tmp_path: Path) -> None:
+    whole = rows_net()
+    expected = trained(whole, ["ema"])
+    place, model = Place(runs=tmp_path, recipe="smooth"), rows_net()
+    stopping = StopsAt(9)
+    with pytest.raises(KeyboardInterrupt):
+        trained(model, ["ema"], task=stopping, place=place)
+    (run,) = (tmp_path / "own").iterdir()
+    assert not (run / rundir.RESULT).exists() and len(list((run / rundir.CHECKPOINT).glob("*.json"))) == 1
+    model = rows_net()
+    found = trained(model, ["ema"], place=place)
+    assert found.metrics == expected.metrics and found.directory == run
+    assert all(torch.equal(one, other) for one, other in zip(bits(model), bits(whole), strict=True))
+    assert not (run / rundir.CHECKPOINT).exists()
+    again = rows_net()
+    assert not trained(again, ["ema"], place=place).trained
+    assert all(torch.equal(one, other) for one, other in zip(bits(again), bits(rows_net()), strict=True))
+
+
+class StopsAt(Rows):
+    """Ctrl-C in the middle of a step."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().batch(numbers)
+
+
+class Wrong(Rows):
+    def batch(self, numbers: np.ndarray) -> Any:
+        return DATA.train.labels[:1]
+
+
+class Unknown(Rows):
+    def metrics(self, model: nn.Module) -> dict[str, float]:
+        return {"acuracy": 1.0}
+
+
+def test_what_does_not_serve_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"'blurpool' works on images; `batch` gives torch.float32"):
+        trained(rows_net(), ["blurpool"])
+    with pytest.raises(RecipeError, match=r"'routing' acts on signed documents: expected explorer.govern"):
+        trained(rows_net(), [{"routing": {"policy": "p"}}])
+    with pytest.raises(TrainingError, match=r"loss: found \(\), expected one value for each of 32 examples"):
+        trained(rows_net(), task=Rows(reduction="mean"))
+    with pytest.raises(DataError, match="batch: found Tensor, expected inputs and targets, tensors of 1 rows each"):
+        trained(rows_net(), task=Wrong())
+    with pytest.raises(RecipeError, match=r"metrics: unknown metric 'acuracy'.*accuracy"):
+        trained(rows_net(), task=Unknown(), place=Place(runs=tmp_path))
+    with pytest.raises(RecipeError, match=r"found the name '\.\./x'"):
+        Place(runs=tmp_path, sweep="../x")
+    assert not list(tmp_path.iterdir())
