@@ -14,7 +14,9 @@ from explorer.methods.layer_freezing import LayerFreezing
 from explorer.methods.mixup import MixUp
 from explorer.methods.progressive_resizing import ProgressiveResizing
 from explorer.methods.randaugment import RandAugment
+from explorer.methods.random_subset import RandomSubset
 from explorer.methods.sam import SAM
+from explorer.methods.selective_backprop import SelectiveBackprop
 from explorer.methods.seq_length_warmup import SeqLengthWarmup
 
 METHODS: dict[str, type[Method]] = {
@@ -33,7 +35,9 @@ METHODS: dict[str, type[Method]] = {
         MixUp,
         ProgressiveResizing,
         RandAugment,
+        RandomSubset,
         SAM,
+        SelectiveBackprop,
         SeqLengthWarmup,
     )
 }

@@ -44,13 +44,15 @@ SAMPLES: dict[str, Sample] = {
     "cutmix": Sample(),
     "cutout": Sample(),
     "ema": Sample(parameters={"half_life": 0.2, "every": 2}),
-    "gradient_clipping": Sample(parameters={"max_norm": 0.1}),
+    "gradient_clipping": Sample(parameters={"threshold": 0.1}),
     "label_smoothing": Sample(),
     "layer_freezing": Sample(parameters={"start": 0.2, "level": 0.9}),
     "mixup": Sample(),
     "progressive_resizing": Sample(parameters={"delay": 0.3, "finetune": 0.3, "increment": 2}),
     "randaugment": Sample(),
+    "random_subset": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
     "sam": Sample(parameters={"rho": 0.5, "interval": 2}),
+    "selective_backprop": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
     "seq_length_warmup": Sample(task="text", parameters={"duration": 0.8}),
 }
 

@@ -1,0 +1,35 @@
+"""Random subset: train on a part of each batch, chosen at random. The control for methods that choose by more.
+
+It keeps as many examples as `selective_backprop` of the same parameters, in the same steps, with the same weight in the
+loss, and looks at none of them. What choosing is good for is what remains beyond this. Kaddour et al., "No Train No
+Gain", 2023, arXiv:2307.06440, found nothing to remain.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from explorer.data.dataset import Modality
+from explorer.engine.state import State
+from explorer.engine.subset import CHOSEN, Subset
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RandomSubset(Subset):
+    """Train on a share of each batch that is drawn at random: the control for `selective_backprop`."""
+
+    name: ClassVar[str] = "random_subset"
+    summary: ClassVar[str] = "Trains on a random part of each batch: the control for methods that choose."
+    source: ClassVar[str] = "as a control: Kaddour et al. 2023, arXiv:2307.06440"
+    formula: ClassVar[str] = "floor(keep N) of the N examples, all equally likely; the loss is the mean over them"
+    changes: ClassVar[str] = "the batch: some of its examples are dropped"
+    needs: ClassVar[str] = "any model"
+    routing: ClassVar[str] = "Each class keeps a share of its own examples, and leaving a class out changes no other's."
+    conflicts_with: ClassVar[dict[str, str]] = {"governed_selective_backprop": CHOSEN, "selective_backprop": CHOSEN}
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+
+    def log_weights(self, state: State) -> Tensor:
+        assert state.batch is not None
+        return torch.zeros(len(state.batch), dtype=torch.float64, device=state.batch.slots.device)

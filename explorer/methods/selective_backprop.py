@@ -1,0 +1,105 @@
+"""Selective backprop: score each example without a gradient, and train on those with larger losses.
+
+Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. The example of
+rank r of N by its loss, the smallest first, is drawn with probability in proportion to ((r - 1/2) / N)^(1 / keep - 1):
+the hardest is likely to train, and none is certain to. Scores are taken by the model as it stands, in evaluation mode,
+in the number formats of training, and leave no trace (engine/undisturbed.py).
+
+The gradient leans towards hard examples, and so towards mislabelled ones. `random_subset` is the control.
+
+Shapes: N examples of a share.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.batches import Batches
+from explorer.data.dataset import Modality
+from explorer.data.interpolate import resize
+from explorer.engine.method import Planned, Unit
+from explorer.engine.state import State
+from explorer.engine.subset import CHOSEN, Subset
+from explorer.engine.task import Task
+from explorer.engine.undisturbed import undisturbed
+from explorer.errors import RecipeError
+from explorer.methods.random_subset import RandomSubset
+
+ROUTED = "it chooses without a record: governed_selective_backprop chooses within each class, and its choices are noted"
+
+
+def log_weights(losses_N: Tensor, *, keep: float) -> Tensor:
+    """The logarithm of each example's weight in the draw, float64, by the rank of its loss. Of equals the first ranks
+    lower."""
+    ranks = losses_N.argsort(stable=True).argsort() + 1
+    return (1 / keep - 1) * ((ranks.double() - 0.5) / len(losses_N)).log()
+
+
+def shrunk(images_BCHW: Tensor, *, scale: float) -> Tensor:
+    """The images at that share of their sides, to the nearest pixel."""
+    rows, columns = (max(1, int(side * scale + 0.5)) for side in images_BCHW.shape[-2:])
+    return resize(images_BCHW, size=(rows, columns))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectiveBackprop(Subset):
+    """Train on a share of each batch in which hard examples are more likely to be than easy ones."""
+
+    name: ClassVar[str] = "selective_backprop"
+    summary: ClassVar[str] = "Trains on those examples of a batch that the model finds harder."
+    source: ClassVar[str] = "Jiang et al. 2019, arXiv:1910.00762"
+    formula: ClassVar[str] = (
+        "floor(keep N) of the N examples, drawn in proportion to ((r - 1/2) / N)^(1 / keep - 1)\n"
+        "r: rank of the loss, the smallest first; the loss of the step is the mean over those drawn"
+    )
+    changes: ClassVar[str] = "the batch: some of its examples are dropped"
+    needs: ClassVar[str] = "a loss for each example; for scale < 1 a model that takes images of any size"
+    routing: ClassVar[str] = ""
+    conflicts_with: ClassVar[dict[str, str]] = {"routing": ROUTED, "governed_selective_backprop": CHOSEN}
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+
+    scale: Annotated[
+        float, Field(gt=0, le=1, description="of images, how large they are scored"), Unit("share of the side")
+    ] = 1.0
+
+    def check(self, planned: Planned) -> None:
+        if self.scale != 1 and (planned.task != "classification" or len(planned.example_shape) != 3):
+            raise RecipeError(
+                f"scale: found {self.scale:g} for {planned.task} of examples {planned.example_shape}: expected 1 where"
+                " examples are not images with one label each"
+            )
+
+    def before_fit(self, state: State) -> None:
+        """Score two blank examples: what cannot be scored is refused before the first step, not half-way."""
+        batches = state.resource(Batches)
+        split = batches.dataset.train
+        inputs = batches.prepare(torch.zeros_like(split.inputs[:1]).repeat_interleave(2, 0))
+        targets = torch.zeros_like(split.labels[:1]).repeat_interleave(2, 0).to(batches.device, torch.int64)
+        try:
+            losses = self.losses(state, inputs, targets)
+        except RuntimeError as error:
+            size = f" of {tuple(inputs.shape[1:])} at scale {self.scale:g}"
+            raise RecipeError(f"selective_backprop: the model cannot score examples{size}: {error}") from error
+        if losses.shape != (2,):
+            raise RecipeError(
+                f"selective_backprop: found a loss of shape {tuple(losses.shape)} for 2 examples: expected one for each"
+            )
+
+    def log_weights(self, state: State) -> Tensor:
+        assert state.batch is not None
+        return log_weights(self.losses(state, state.batch.inputs, state.batch.targets), keep=self.keep)
+
+    def losses(self, state: State, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each example, N, by the model as it stands."""
+        if self.scale != 1:
+            inputs = shrunk(inputs, scale=self.scale)
+        with undisturbed(state.model, state.resource(Batches)):
+            with state.modes:
+                outputs = state.model(inputs)
+            return state.resource(Task).loss(outputs.float(), targets)
+
+    def twin(self) -> RandomSubset:
+        return RandomSubset(start=self.start, end=self.end, keep=self.keep, interrupt=self.interrupt)
