@@ -27,6 +27,7 @@ COLUMNS = (
 TENANCIES = ("on demand", "spot", "reserved")
 MAX_BYTES = 2**20
 MAX_USD_PER_HOUR = 1e6
+SAME_TIME = 0.02  # two training times that differ by no more are equal: measured again, a step time moves as much
 
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 

@@ -11,7 +11,7 @@ from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
 
 if TYPE_CHECKING:
     from explorer.sweep.execute import Summary
-    from explorer.sweep.plan import Plan
+    from explorer.sweep.plan import Plan, PlannedRun
     from explorer.sweep.work import EngineName
 
 Engine = Annotated[
@@ -61,6 +61,10 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
     if planned.spec.governance is not None:
         print(f"governed by the documents in {planned.spec.governance}, which are believed now")
     print(f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do")
+    if planned.waiting:
+        print(f"at most {len(planned.waiting)} control runs more, whose budgets follow from the profile")
+    for each in planned.not_run:
+        print(f"not run: {each.name}: {each.reason}")
     if others := sum(run.other_code for run in planned.runs):
         print(f"{others} of those done were trained by other code of the same version; delete them to train them again")
     if estimate.runs:
@@ -102,9 +106,12 @@ def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
                 "active": found.active,
                 "spec_changed": found.spec_changed,
                 "counts": found.counts,
+                "waiting": found.waiting,
+                "not_run": [{"name": name, "reason": reason} for name, reason in found.not_run],
                 "strangers": list(found.strangers),
                 "runs": [
                     {"run_id": r.run_id, "recipe": r.recipe, "ssr": r.ssr, "seed": r.seed, "state": r.state}
+                    | ({"control": r.control} if r.control else {})
                     | ({"message": r.message} if r.message else {})
                     for r in found.runs
                 ],
@@ -113,7 +120,7 @@ def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
         return
     counted: dict[str, dict[str, int]] = {}
     for item in found.runs:
-        states = counted.setdefault(item.recipe, {})
+        states = counted.setdefault(_label(item.recipe, item.control), {})
         states[item.state] = states.get(item.state, 0) + 1
     columns = tuple(found.counts)
     rows = [(recipe, *(states.get(state, 0) or None for state in columns)) for recipe, states in counted.items()]
@@ -121,8 +128,12 @@ def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
     print(f"sweep {found.name}: {'running now' if found.active else 'not running'}")
     if found.spec_changed:
         print(f"the specification has changed since the sweep was started: see 'explorer sweep plan {spec}'")
+    if found.waiting:
+        print(f"at most {found.waiting} control runs more, whose budgets follow from the profile")
+    for name, reason in found.not_run:
+        print(f"not run: {name}: {reason}")
     if found.strangers:
-        print(f"{len(found.strangers)} run directories of an earlier specification are kept beside it")
+        print(f"{len(found.strangers)} run directories of an earlier specification or profile are kept beside it")
     for item in found.runs:
         if item.message:
             print(f"  {item.run_id}: {item.state}: {item.message}")
@@ -161,6 +172,10 @@ def finish(summary: "Summary", *, json: bool) -> None:
         print(f"{summary.done} runs done, {summary.executed} of them now, in {summary.seconds:.0f} s")
         for failure in summary.failures:
             print(f"failed: {failure.run_id}: {failure.message}", file=sys.stderr)
+        if summary.waiting:
+            print(
+                f"at most {summary.waiting} control runs wait for step times, which were not measured", file=sys.stderr
+            )
     if summary.interrupted:
         raise KeyboardInterrupt
     if not summary.complete:
@@ -188,16 +203,26 @@ def _own_prices(runs: Path) -> Path | None:
 
 
 def _print_recipes(planned: "Plan") -> None:
+    written = {recipe.name: " + ".join(method.name for method in recipe.methods) for recipe in planned.spec.recipes}
+    groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
+    for run in planned.runs:
+        groups.setdefault((run.record.recipe, run.record.control), []).append(run)
     rows = []
-    for recipe in planned.spec.recipes:
-        own = [run for run in planned.runs if run.record.recipe == recipe.name]
+    for (recipe, control), own in groups.items():
         seconds = [run.seconds for run in own if run.seconds is not None]
         done = sum(not run.missing for run in own)
-        methods = " + ".join(method.name for method in recipe.methods) or "none"
-        name = f"{recipe.name} (baseline)" if recipe.name == planned.spec.baseline else recipe.name
-        rows.append((name, methods, len(own), done, f"{sum(seconds):.0f}" if len(seconds) == len(own) else None))
+        name = (
+            f"{recipe} (baseline)" if recipe == planned.spec.baseline and control is None else _label(recipe, control)
+        )
+        in_all = f"{sum(seconds):.0f}" if len(seconds) == len(own) else None
+        rows.append((name, written[recipe] or "none", len(own), done, in_all))
     columns = ("recipe", "methods", "runs", "done", "seconds in all")
     print_table(columns, rows, right=columns[2:])
+
+
+def _label(recipe: str, control: str | None) -> str:
+    """A recipe's name, with what its runs are for."""
+    return f"{recipe} (control: {control.replace('-', ' ')})" if control else recipe
 
 
 def _forecast(estimate: Any, workers: int) -> str:

@@ -1,22 +1,27 @@
-"""Recipes that follow from others: each method alone, each pair, a recipe with one method left out.
+"""Recipes that follow from others: methods alone, in pairs, in all subsets; a recipe with one method left out.
 
-`compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], leave_one_out: fast}` adds to the baseline's methods, or
-takes from `fast`, and names the result after what was added or left out: `blurpool`, `mixup-sam`,
-`fast-without-ema`.
+`compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], powerset: {of: [ema, mixup, sam], up_to: 2},
+leave_one_out: fast}` adds to the baseline's methods, or takes from `fast`, and names the result after what was added
+or left out: `blurpool`, `mixup-sam`, `fast-without-ema`. `powerset: [ema, mixup, sam]` is every subset but the empty
+one. Methods that cannot be combined are no fault here: that combination is left out, and the plan says why.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from explorer.canonical import digest
 from explorer.document import Document, Key, spell
+from explorer.engine.order import ordered
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import choose, written
 from explorer.recipes.methods import METHODS
 from explorer.recipes.recipe import Recipe
 
-KEYS = ("each_of", "pairs_of", "leave_one_out")
+KEYS = ("each_of", "pairs_of", "powerset", "leave_one_out")
+MAX_NAME = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,27 +32,96 @@ class Composition:
     base: Recipe
     methods: list[Any]
     key: Key  # where it was asked for
+    conflict: str | None = None  # why the methods cannot be combined
 
 
-def composed(document: Document, asked: Any, *, recipes: Sequence[Recipe], baseline: str) -> Iterator[Composition]:
-    """What `compose` asks for, in the order of the keys above. Raises `SpecError`."""
+def composed(
+    document: Document, asked: Any, *, recipes: Sequence[Recipe], baseline: str, most: int
+) -> Iterator[Composition]:
+    """What `compose` asks for, in the order of the keys above.
+
+    Raises `SpecError`, also for more than `most` recipes, which are counted before the first of them is made.
+    """
     if not isinstance(asked, dict):
         raise document.error(("compose",), f"found {asked!r:.80}, expected a mapping with {', '.join(KEYS)}")
     for key in asked:
         if key not in KEYS:
             raise document.error(("compose", key), unknown("key", key, KEYS))
     base = next(recipe for recipe in recipes if recipe.name == baseline)
-    for key, size in (("each_of", 1), ("pairs_of", 2)):
-        methods = _methods(document, ("compose", key), asked.get(key, []), least=size if key in asked else 0)
-        for group in itertools.combinations(methods, size):
-            yield _added(base, group, key=("compose", key))
-    for recipe in _left_out(document, ("compose", "leave_one_out"), asked.get("leave_one_out", []), recipes):
+    groups = [_group(document, key, asked[key]) for key in KEYS[:-1] if key in asked]
+    left_out = _left_out(document, ("compose", "leave_one_out"), asked.get("leave_one_out", []), recipes)
+    room = most - sum(len(recipe.methods) for recipe in left_out)
+    for group in groups:
+        room -= group.count(room)
+        if room < 0:
+            raise document.error(
+                group.key,
+                f"the combinations of {len(group.methods)} methods are too many: with its budgets and seeds this sweep"
+                f" has room for {max(most, 0)} recipes more",
+            )
+    for group in groups:
+        for methods in group.combinations():
+            yield _added(base, methods, key=group.key)
+    for recipe in left_out:
         yield from _without_each(recipe)
+
+
+def fitting(name: str) -> str:
+    """The name, or where it is longer than a name may be, its beginning and a digest of it.
+
+    >>> fitting("a" * 100)
+    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-9391a077'
+    """
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{digest(name)[:8]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Group:
+    """Methods that are combined with each other, so many at a time."""
+
+    key: Key
+    methods: list[Any]
+    sizes: range
+
+    def count(self, most: int) -> int:
+        """How many combinations there are; counting ends above `most`, before the numbers become too long to handle."""
+        count = 0
+        for size in self.sizes:
+            count += math.comb(len(self.methods), size)
+            if count > most:
+                break
+        return count
+
+    def combinations(self) -> Iterator[tuple[Any, ...]]:
+        for size in self.sizes:
+            yield from itertools.combinations(self.methods, size)
+
+
+def _group(document: Document, name: str, asked: Any) -> _Group:
+    key: Key = ("compose", name)
+    if name == "each_of":
+        return _Group(key=key, methods=_methods(document, key, asked, least=1), sizes=range(1, 2))
+    if name == "pairs_of":
+        return _Group(key=key, methods=_methods(document, key, asked, least=2), sizes=range(2, 3))
+    if not isinstance(asked, dict):
+        methods = _methods(document, key, asked, least=2)
+        return _Group(key=key, methods=methods, sizes=range(1, len(methods) + 1))
+    for inner in asked:
+        if inner not in ("of", "up_to"):
+            raise document.error((*key, inner), unknown("key", str(inner), ("of", "up_to")))
+    methods = _methods(document, (*key, "of"), asked.get("of"), least=2)
+    most = asked.get("up_to", len(methods))
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= len(methods):
+        raise document.error(
+            (*key, "up_to"), f"found {most!r:.80}, expected a whole number from 1 to {len(methods)}, the methods given"
+        )
+    return _Group(key=key, methods=methods, sizes=range(1, most + 1))
 
 
 def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[Any]:
     if not isinstance(asked, list) or len(asked) < least:
-        raise document.error(key, f"found {asked!r:.80}, expected a list of at least {least} methods")
+        found = "nothing" if asked is None else f"{asked!r:.80}"
+        raise document.error(key, f"found {found}, expected a list of at least {least} methods")
     try:
         return [
             choose(METHODS, value, kind="method", where=f"{document.where}: {spell((*key, index))}")
@@ -60,17 +134,32 @@ def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[An
 def _added(base: Recipe, group: Sequence[Any], *, key: Key) -> Composition:
     """The base with the group's methods; a method that the base has already is replaced."""
     names = [method.name for method in group]
-    kept = [written(method) for method in base.methods if method.name not in names]
-    return Composition(name="-".join(names), base=base, methods=[*kept, *map(written, group)], key=key)
+    methods = [*(method for method in base.methods if method.name not in names), *group]
+    return Composition(
+        name=fitting("-".join(names)),
+        base=base,
+        methods=[written(method) for method in methods],
+        key=key,
+        conflict=conflict_of(methods),
+    )
+
+
+def conflict_of(methods: Sequence[Any]) -> str | None:
+    """Why the methods cannot be combined; None if they can."""
+    try:
+        ordered(methods)
+    except RecipeError as error:
+        return str(error)
+    return None
 
 
 def _left_out(document: Document, key: Key, asked: Any, recipes: Sequence[Recipe]) -> list[Recipe]:
-    known = {recipe.name: recipe for recipe in recipes}
+    known: Mapping[str, Recipe] = {recipe.name: recipe for recipe in recipes}
     names = [asked] if isinstance(asked, str) else asked
     if not isinstance(names, list):
         raise document.error(key, f"found {asked!r:.80}, expected the name of a recipe, or a list of names")
     for name in names:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise document.error(key, unknown("recipe", str(name), known))
         if len(known[name].methods) < 2:
             raise document.error(key, f"recipe {name!r} has fewer than two methods; nothing would be learnt")
@@ -80,7 +169,7 @@ def _left_out(document: Document, key: Key, asked: Any, recipes: Sequence[Recipe
 def _without_each(recipe: Recipe) -> Iterator[Composition]:
     for left_out in recipe.methods:
         yield Composition(
-            name=f"{recipe.name}-without-{left_out.name}",
+            name=fitting(f"{recipe.name}-without-{left_out.name}"),
             base=recipe,
             methods=[written(method) for method in recipe.methods if method is not left_out],
             key=("compose", "leave_one_out"),

@@ -3,7 +3,7 @@
 One process executes a sweep at a time. A run that raises is recorded and the others go on; a run whose kernel or
 worker died is tried again. Ctrl-C and SIGTERM stop after the current step of every run in progress, a second one
 stops at once; either way the next start goes on where this one ended. When all runs are done, recipes without a
-profile are measured, because then the machine is quiet.
+profile are measured, because then the machine is quiet; the controls whose budgets follow from that come last.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +27,7 @@ from explorer.records import FailureRecord
 from explorer.sweep.executors import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.sweep.measure import measure, unprofiled
 from explorer.sweep.notebooks import check_notebook
-from explorer.sweep.plan import Plan, PlannedRun
+from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.work import EngineName, Job, Outcome, close_engines, make_engine, perform
 
 NOTEBOOK = Path(explorer.__file__).parent.parent / "notebooks" / "run.ipynb"
@@ -66,6 +66,7 @@ class Summary:
     done: int  # runs with a result now
     executed: int  # of them, runs that this start completed
     failures: tuple[Failure, ...]
+    waiting: int  # controls that are not planned yet, because no profile tells their budgets
     interrupted: bool
     warnings: tuple[str, ...]
     seconds: float
@@ -73,7 +74,7 @@ class Summary:
     @property
     def complete(self) -> bool:
         """Whether every run has its result."""
-        return not self.failures and not self.interrupted
+        return not self.failures and not self.interrupted and not self.waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,15 +117,10 @@ class _Execution:
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.plan = plan
         self.settings = settings
-        threads = plan.spec.threads
-        usual = default_workers(threads=threads, device=plan.runs[0].record.hardware.device)
-        self.workers = min(settings.workers or usual, max(1, len(plan.missing)))
-        self.executor: Interruptible = make_executor(self.workers, threads=threads)
+        self._make_workers()
         self.waiting = deque(_Task(run) for run in plan.missing)
         self.running: dict[Future[Outcome], _Task] = {}
-        self.failures = [
-            Failure(run_id=run.record.run_id, message=run.message) for run in plan.runs if run.state == "damaged"
-        ]
+        self.failures = _damaged(plan.runs)
         self.executed = 0
         self.warnings: list[str] = []
         self.stopping = threading.Event()
@@ -132,17 +128,26 @@ class _Execution:
         self.begun = time.monotonic()
         self.work_done = 0.0  # in the units of `_work`
 
+    def _make_workers(self) -> None:
+        threads = self.plan.spec.threads
+        usual = default_workers(threads=threads, device=self.plan.runs[0].record.hardware.device)
+        self.workers = min(self.settings.workers or usual, max(1, len(self.plan.missing)))
+        self.executor: Interruptible = make_executor(self.workers, threads=threads)
+
     def run(self) -> Summary:
-        if self.plan.missing:
+        if self.plan.missing or self.plan.waiting:
             make_engine(self.settings.engine, threads=1, timeout=self.settings.timeout)
-            check_notebook(self.settings.notebook, self._job(self.plan.missing[0]).parameters())
+            check_notebook(self.settings.notebook, self._job(self.plan.runs[0]).parameters())
         _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
         self._tell("start")
         try:
             with _stop_signals(self._stop):
                 self._execute_all()
-                if self.settings.profile and not self.stopping.is_set():
+                if self.settings.profile:
                     self._profile()
+                    if self._add_controls():
+                        self._execute_all()
+                        self._profile()
         finally:
             close_engines()
         self._tell("end")
@@ -230,6 +235,8 @@ class _Execution:
 
     def _profile(self) -> None:
         """Measure in a fresh process with the run's thread count. What fails here costs the time axis, not the runs."""
+        if self.stopping.is_set():
+            return
         failed = {failure.run_id for failure in self.failures}
         records = [record for record in unprofiled(self.plan) if record.run_id not in failed]
         if not records:
@@ -245,6 +252,23 @@ class _Execution:
             self.stopping.set()
         finally:
             self.executor.shutdown()
+
+    def _add_controls(self) -> bool:
+        """Take up the controls whose budgets the profiles have told; whether any of them is to be executed."""
+        if not self.plan.waiting or self.stopping.is_set():
+            return False
+        found: list[Plan] = []
+        runs, data = self.plan.directory.parent, self.plan.data
+        self._guarded(lambda: found.append(make_plan(self.plan.spec, runs=runs, data=data)))
+        for again in found:
+            known = {run.record.run_id for run in self.plan.runs}
+            added = tuple(run for run in again.runs if run.record.run_id not in known)
+            self.plan = replace(self.plan, runs=self.plan.runs + added, waiting=again.waiting, not_run=again.not_run)
+            self.failures += _damaged(added)
+            self.waiting.extend(_Task(run) for run in added if run.missing)
+            _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
+        self._make_workers()
+        return bool(self.waiting)
 
     def _guarded(self, act: Callable[[], object]) -> None:
         """What is done with results must not end the sweep: a fault becomes a warning."""
@@ -271,8 +295,9 @@ class _Execution:
         )
 
     def _tell(self, kind: Happening, *, run: PlannedRun | None = None, message: str = "") -> None:
-        todo = sum(_work(run) for run in self.plan.missing)
-        whole = sum(_work(run) for run in self.plan.runs)
+        waiting = float(sum(record.steps for record in self.plan.waiting))  # the baseline takes as long: about as many
+        todo = sum(_work(run) for run in self.plan.missing) + waiting
+        whole = sum(_work(run) for run in self.plan.runs) + waiting
         elapsed = time.monotonic() - self.begun
         self.settings.on_event(
             Event(
@@ -281,7 +306,7 @@ class _Execution:
                 message=message,
                 done=self._done(),
                 failed=len(self.failures),
-                total=len(self.plan.runs),
+                total=len(self.plan.runs) + len(self.plan.waiting),
                 fraction=1.0 - (todo - self.work_done) / whole,
                 seconds_left=elapsed * (todo / self.work_done - 1.0) if self.work_done else None,
             )
@@ -295,10 +320,16 @@ class _Execution:
             done=self._done(),
             executed=self.executed,
             failures=tuple(self.failures),
+            waiting=len(self.plan.waiting),
             interrupted=self.stopping.is_set(),
             warnings=tuple(self.warnings),
             seconds=time.monotonic() - self.begun,
         )
+
+
+def _damaged(runs: Sequence[PlannedRun]) -> list[Failure]:
+    """The results that nobody can read; their owner judges."""
+    return [Failure(run_id=run.record.run_id, message=run.message) for run in runs if run.state == "damaged"]
 
 
 def _work(run: PlannedRun) -> float:

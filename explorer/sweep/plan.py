@@ -1,12 +1,13 @@
 """The plan of a sweep: its runs in order, where each stands, and what is left in time and money.
 
-Cheap budgets come first, and within a budget all recipes of the first seed, so that curves appear early.
+Cheap budgets come first, and within a budget all recipes of the first seed, so that curves appear early. Rescaled
+baselines come last: their budgets follow from the profiles, and a plan that is made before there are any counts them.
 """
 
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from explorer.errors import RecipeError, RunError, SpecError
 from explorer.governance.documents import Documents
 from explorer.recipes import machine
 from explorer.recipes.governed import documents_of
-from explorer.recipes.plan import plan_run, rehearse
+from explorer.recipes.plan import plan_run
+from explorer.recipes.recipe import Recipe
+from explorer.recipes.rehearsal import rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
+from explorer.sweep.controls import CONTROLS, NotRun, Rescaled, rescaled
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 
@@ -64,6 +68,8 @@ class Plan:
     directory: Path  # runs/<sweep>
     data: Path | None
     runs: tuple[PlannedRun, ...]
+    waiting: tuple[RunRecord, ...]  # runs of recipes whose rescaled baseline waits for a profile, one for each of them
+    not_run: tuple[NotRun, ...]  # what was asked for and cannot be run
 
     @cached_property
     def missing(self) -> tuple[PlannedRun, ...]:
@@ -95,6 +101,8 @@ class Plan:
             "spec": self.spec.content,
             "spec_digest": self.spec.digest,
             "runs": [_entry(run.record) for run in self.runs],
+            "waiting": len(self.waiting),
+            "not_run": [asdict(each) for each in self.not_run],
         }
 
 
@@ -112,8 +120,11 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
             rehearse(recipe, data=data, documents=documents[recipe.name])
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
-    found = [_record(spec, recipe_index, ssr, seed, data, documents) for ssr, seed, recipe_index in _order(spec)]
+    found = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
     profiles = read_profiles(directory)
+    wanted = _wanted(spec, directory, found, profiles)
+    controls, not_run = _rescaled(spec, wanted, data, documents)
+    found += controls
     states = {record.run_id: state_of(directory / record.run_id) for record in found}
     step_times = _step_times(directory, [record for record in found if states[record.run_id][0] == "done"])
     planned = []
@@ -132,7 +143,14 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
                 other_code=state == "done" and _other_code(directory / record.run_id / rundir.ENVIRONMENT),
             )
         )
-    return Plan(spec=spec, directory=directory, data=data, runs=tuple(planned))
+    return Plan(
+        spec=spec,
+        directory=directory,
+        data=data,
+        runs=tuple(planned),
+        waiting=wanted.waiting,
+        not_run=(*spec.not_run, *not_run),
+    )
 
 
 def _other_code(environment: Path) -> bool:
@@ -160,33 +178,89 @@ def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
     return profiles
 
 
-def _order(spec: SweepSpec) -> list[tuple[float, int, int]]:
-    return [(ssr, seed, index) for ssr in spec.budgets for seed in spec.seeds for index in range(len(spec.recipes))]
+def _order(spec: SweepSpec) -> list[tuple[float, int, Recipe]]:
+    return [(ssr, seed, recipe) for ssr in spec.budgets for seed in spec.seeds for recipe in spec.recipes]
 
 
 def _record(
     spec: SweepSpec,
-    recipe_index: int,
+    recipe: Recipe,
     ssr: float,
     seed: int,
     data: Path | None,
     documents: Mapping[str, Documents | None],
 ) -> RunRecord:
-    recipe = spec.recipes[recipe_index]
     try:
-        return plan_run(
-            recipe,
-            sweep=spec.name,
-            baseline=spec.baseline,
-            tuning=spec.tuning,
-            ssr=ssr,
-            seed=seed,
-            threads=spec.threads,
-            data=data,
-            documents=documents[recipe.name],
-        )
+        planned = _planned(spec, recipe, ssr, seed, data, documents)
     except RecipeError as error:
         raise SpecError(f"{spec.source}: budgets: {error}") from error
+    controlled = spec.twins.get(recipe.name)
+    return planned if controlled is None else replace(planned, control="random-subset", control_of=controlled)
+
+
+def _planned(
+    spec: SweepSpec,
+    recipe: Recipe,
+    ssr: float,
+    seed: int,
+    data: Path | None,
+    documents: Mapping[str, Documents | None],
+) -> RunRecord:
+    return plan_run(
+        recipe,
+        sweep=spec.name,
+        baseline=spec.baseline,
+        tuning=spec.tuning,
+        ssr=ssr,
+        seed=seed,
+        threads=spec.threads,
+        data=data,
+        documents=documents[recipe.name],
+    )
+
+
+def _wanted(
+    spec: SweepSpec, directory: Path, runs: Sequence[RunRecord], profiles: dict[str, ProfileRecord]
+) -> Rescaled:
+    """The rescaled budgets that the specification asks for."""
+    if spec.controls is None or not CONTROLS[spec.controls].rescaled:
+        return Rescaled(budgets={}, waiting=())
+    baseline = next(run for run in runs if run.recipe == run.baseline)
+    return rescaled(runs, earlier=_budgets_of(directory, baseline), profiles=profiles)
+
+
+def _budgets_of(directory: Path, run: RunRecord) -> list[float]:
+    """The budgets at which the directory has runs of the same recipe, whatever they were planned for."""
+    start = f"{run.run_id.rpartition('-ssr')[0]}-ssr"
+    budgets = set()
+    for path in rundir.run_directories(directory):
+        if not path.name.startswith(start):
+            continue
+        try:
+            record = records.read(RunRecord, path / rundir.RUN)
+        except RunError:
+            continue  # a damaged record is written again
+        if record.recipe_digest == run.recipe_digest:
+            budgets.add(record.ssr)
+    return sorted(budgets)
+
+
+def _rescaled(
+    spec: SweepSpec, wanted: Rescaled, data: Path | None, documents: Mapping[str, Documents | None]
+) -> tuple[list[RunRecord], list[NotRun]]:
+    """The runs of the baseline at rescaled budgets, and the budgets at which it cannot run."""
+    baseline = next(recipe for recipe in spec.recipes if recipe.name == spec.baseline)
+    runs: list[RunRecord] = []
+    not_run: list[NotRun] = []
+    for ssr, names in sorted(wanted.budgets.items()):
+        try:
+            planned = [_planned(spec, baseline, ssr, seed, data, documents) for seed in spec.seeds]
+        except RecipeError as error:
+            words = f"{baseline.name} for as long as {', '.join(names)}"
+            not_run.append(NotRun(name=words, reason=str(error)))
+            continue
+        runs += [replace(run, control="rescaled-baseline", control_of=names) for run in planned]
+    return runs, not_run
 
 
 def _entry(record: RunRecord) -> dict[str, Any]:
@@ -197,6 +271,8 @@ def _entry(record: RunRecord) -> dict[str, Any]:
         "seed": record.seed,
         "steps": record.steps,
         "recipe_digest": record.recipe_digest,
+        "control": record.control,
+        "control_of": list(record.control_of),
     }
 
 

@@ -10,6 +10,7 @@
       fast: [channels_last, {label_smoothing: {smoothing: 0.1}}]
       slow: {train: {epochs: 40}, methods: [sam]}        # or methods with training settings of their own
     compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], leave_one_out: fast}
+    controls: all                                        # what recipes are to be compared with beside the baseline
     budgets: [0.25, 0.5, 1.0]                            # scale-schedule ratios
     seeds: [0, 1, 2]
     threads: 1                                           # torch threads of a run; decides bits, so never guessed
@@ -29,12 +30,12 @@ from explorer.canonical import digest
 from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.sweep.compose import composed
+from explorer.sweep.compose import MAX_NAME, composed
+from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
-KEYS = (*REQUIRED, "tuning", "compose", "threads", "governance")
+KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-MAX_NAME = 64
 MAX_RUNS = 20_000
 MAX_BUDGET = 1000.0
 MAX_SEED = 2**31 - 1
@@ -46,8 +47,11 @@ class SweepSpec:
     """A sweep as its author wrote it, valid throughout. Recipes are in the order in which they were written."""
 
     name: str
-    recipes: tuple[Recipe, ...]
+    recipes: tuple[Recipe, ...]  # written, composed, and the twins of those that choose examples
     baseline: str
+    controls: str | None  # a key of `CONTROLS`
+    twins: Twins  # name of a twin: the recipes that it is the control of
+    not_run: tuple[NotRun, ...]  # composed recipes and twins that cannot be built
     tuning: str | None
     budgets: tuple[float, ...]  # ascending
     seeds: tuple[int, ...]
@@ -73,16 +77,28 @@ def read_spec(document: Document) -> SweepSpec:
     """The specification in a document; see `load_spec`."""
     content = _mapping(document, (), document.value, known=KEYS, required=REQUIRED)
     name = check_name(document, ("name",), content["name"])
-    recipes = _recipes(document, content)
     budgets = _distinct(document, "budgets", content, _budget)
     seeds = _distinct(document, "seeds", content, _seed)
-    runs = len(recipes) * len(budgets) * len(seeds)
-    if runs > MAX_RUNS:
-        raise document.error((), f"{runs} runs are too many for one sweep; at most {MAX_RUNS} are allowed")
+    controls = _controls(document, content)
+    written = _recipes(document, content)
+    _bound(document, len(written), budgets, seeds)
+    baseline = _baseline(document, content["baseline"], written)
+    room = MAX_RUNS // (len(budgets) * len(seeds)) - len(written)
+    recipes, not_run = _compositions(document, content, written, baseline=baseline, most=room)
+    twins, rescaled = Twins(), 0
+    if controls is not None:
+        rescaled = (len(recipes) - 1) * CONTROLS[controls].rescaled
+        if CONTROLS[controls].twins:
+            made, twins, impossible = twins_of(recipes, baseline=baseline)
+            recipes, not_run = [*recipes, *made], [*not_run, *impossible]
+    _bound(document, len(recipes) + rescaled, budgets, seeds)
     return SweepSpec(
         name=name,
-        recipes=recipes,
-        baseline=_baseline(document, content["baseline"], recipes),
+        recipes=tuple(recipes),
+        baseline=baseline,
+        controls=controls,
+        twins=twins,
+        not_run=tuple(not_run),
         tuning=_tuning(document, content.get("tuning")),
         budgets=tuple(sorted(budgets)),
         seeds=tuple(seeds),
@@ -104,8 +120,8 @@ def check_name(document: Document, key: Key, name: Any) -> str:
     return name
 
 
-def _recipes(document: Document, content: Mapping[str, Any]) -> tuple[Recipe, ...]:
-    """Every recipe, written and composed. Task and training are checked first: a fault there is not a recipe's."""
+def _recipes(document: Document, content: Mapping[str, Any]) -> list[Recipe]:
+    """Every recipe that is written. Task and training are checked first: a fault there is not a recipe's."""
     task, train = content["task"], content["train"]
     _build(document, (), "task", task=task, train=train, methods=())
     written = _mapping(document, ("recipes",), content["recipes"])
@@ -123,7 +139,13 @@ def _recipes(document: Document, content: Mapping[str, Any]) -> tuple[Recipe, ..
         where: Key = key if isinstance(value, list) else (*key, "methods")
         recipes.append(_build(document, where, name, task=task, train=merged, methods=methods))
     _refuse_twins(document, recipes)
-    return (*recipes, *_compositions(document, content, recipes))
+    return recipes
+
+
+def _bound(document: Document, recipes: int, budgets: Sequence[float], seeds: Sequence[int]) -> None:
+    runs = recipes * len(budgets) * len(seeds)
+    if runs > MAX_RUNS:
+        raise document.error((), f"{runs} runs are too many for one sweep; at most {MAX_RUNS} are allowed")
 
 
 def _recipe_parts(document: Document, key: Key, value: Any) -> Mapping[str, Any]:
@@ -142,25 +164,32 @@ def _build(document: Document, key: Key, name: str, *, task: Any, train: Any, me
         raise document.locate(error) from error
 
 
-def _compositions(document: Document, content: Mapping[str, Any], recipes: Sequence[Recipe]) -> list[Recipe]:
+def _compositions(
+    document: Document, content: Mapping[str, Any], recipes: Sequence[Recipe], *, baseline: str, most: int
+) -> tuple[list[Recipe], list[NotRun]]:
+    """The recipes with those that follow from them, and the combinations that there cannot be."""
+    result, not_run = list(recipes), []
     if "compose" not in content:
-        return []
-    result: list[Recipe] = []
-    baseline = _baseline(document, content["baseline"], recipes)
-    for part in composed(document, content["compose"], recipes=recipes, baseline=baseline):
+        return result, not_run
+    names, digests = {recipe.name for recipe in recipes}, {recipe.digest for recipe in recipes}
+    for part in composed(document, content["compose"], recipes=recipes, baseline=baseline, most=most):
+        if part.conflict is not None:
+            not_run.append(NotRun(name=part.name, reason=part.conflict))
+            continue
         check_name(document, part.key, part.name)
         key = (*part.key, part.name)
         base = part.base.to_mapping()
         recipe = _build(document, key, part.name, task=base["task"], train=base["train"], methods=part.methods)
-        known = {other.digest: other for other in (*recipes, *result)}
-        if recipe.digest in known:
+        if recipe.digest in digests:
             continue  # it is there already, under the name that its author gave it
-        if any(other.name == part.name for other in known.values()):
+        if part.name in names:
             raise document.error(
                 part.key, f"two different recipes would be called {part.name!r}; write one of them under 'recipes'"
             )
+        names.add(recipe.name)
+        digests.add(recipe.digest)
         result.append(recipe)
-    return result
+    return result, list(dict.fromkeys(not_run))
 
 
 def _refuse_twins(document: Document, recipes: Sequence[Recipe]) -> None:
@@ -178,6 +207,13 @@ def _baseline(document: Document, value: Any, recipes: Sequence[Recipe]) -> str:
     if value not in names:
         raise document.error(("baseline",), unknown("recipe", str(value), names))
     return value
+
+
+def _controls(document: Document, content: Mapping[str, Any]) -> str | None:
+    word = content.get("controls")
+    if word is not None and (not isinstance(word, str) or word not in CONTROLS):
+        raise document.error(("controls",), unknown("word", str(word), CONTROLS))
+    return word
 
 
 def _tuning(document: Document, value: Any) -> str | None:

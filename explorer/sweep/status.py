@@ -32,6 +32,7 @@ class RunStatus:
     seed: int
     state: State
     message: str = ""  # why it failed
+    control: str | None = None  # what it is made for, if it is to be compared with others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +43,9 @@ class SweepStatus:
     directory: Path
     active: bool  # a process executes the sweep now
     runs: tuple[RunStatus, ...]
-    strangers: tuple[str, ...]  # run directories of an earlier specification; they are kept and not executed
+    waiting: int  # controls whose budgets no profile tells yet
+    not_run: tuple[tuple[str, str], ...]  # what was asked for and cannot be run, and why
+    strangers: tuple[str, ...]  # run directories of an earlier specification or profile; kept and not executed
     spec_changed: bool | None  # since the sweep was last started; None: no specification to compare with
 
     @property
@@ -65,6 +68,8 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
         directory=directory,
         active=rundir.is_locked(directory),
         runs=runs,
+        waiting=plan.get("waiting", 0),
+        not_run=tuple((each["name"], each["reason"]) for each in plan.get("not_run", ())),
         strangers=tuple(path.name for path in rundir.run_directories(directory) if path.name not in known),
         spec_changed=None if content is None else content != plan["spec"],
     )
@@ -84,8 +89,15 @@ def read_plan(directory: Path) -> dict[str, Any]:
                 raise ValueError(f"run {entry['run_id']}: ssr and seed must be numbers")
             if not isinstance(entry["recipe"], str):
                 raise ValueError(f"run {entry['run_id']}: the recipe must be a name")
+            if not isinstance(entry.get("control"), str | None):
+                raise ValueError(f"run {entry['run_id']}: the control must be a name")
         if not isinstance(plan["name"], str) or not isinstance(plan["spec"], dict):
             raise ValueError("name must be text and spec a mapping")
+        if not isinstance(plan.get("waiting", 0), int):
+            raise ValueError("waiting must be a number")
+        for each in plan.get("not_run", ()):
+            if not isinstance(each["name"], str) or not isinstance(each["reason"], str):
+                raise ValueError("what is not run must have a name and a reason")
     except (RunError, KeyError, TypeError, ValueError) as error:
         raise SweepError(f"{path}: damaged ({error}); `explorer sweep run` writes it again") from error
     return plan
@@ -105,6 +117,7 @@ def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:
         seed=entry["seed"],
         state=state,
         message=message,
+        control=entry.get("control"),
     )
 
 

@@ -124,7 +124,7 @@ def test_an_empty_sweep_is_refused():
 
 
 def test_too_many_runs_are_refused():
-    with pytest.raises(SpecError, match="180000 runs are too many for one sweep; at most 20000 are allowed"):
+    with pytest.raises(SpecError, match="60000 runs are too many for one sweep; at most 20000 are allowed"):
         read(GOOD.replace("[1, 0]", str(list(range(10_000)))))
 
 
