@@ -138,15 +138,15 @@ Row = tuple[Tensor | float, Tensor | float, Tensor | float]
 def _affine(images: Tensor, across: Row, down: Row) -> Tensor:
     """Each pixel (x, y) from the place (ax + by + c, dx + ey + f) of the image, bilinearly; black outside."""
     height, width = images.shape[2:]
-    x, y = torch.arange(width)[None, None] + 0.5, torch.arange(height)[None, :, None] + 0.5
+    x, y = torch.arange(width).double()[None, None] + 0.5, torch.arange(height).double()[None, :, None] + 0.5
 
     def place(row: Row) -> Tensor:
-        a, b, c = (value[:, None, None].float() if isinstance(value, Tensor) else value for value in row)
+        a, b, c = (value[:, None, None] if isinstance(value, Tensor) else value for value in row)
         return (a * x + b * y + c).expand(len(images), height, width)
 
-    column, line = place(across), place(down)
+    column, line = place(across), place(down)  # float64: what lies just outside is outside
     inside = (column >= 0) & (column < width) & (line >= 0) & (line < height)
-    grid = torch.stack((column * (2 / width) - 1, line * (2 / height) - 1), dim=-1)
+    grid = torch.stack((column * (2 / width) - 1, line * (2 / height) - 1), dim=-1).float()
     sampled = F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
     return _levels(sampled * inside[:, None])
 

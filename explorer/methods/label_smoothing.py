@@ -1,12 +1,13 @@
 """Label smoothing: move every target a little way towards uniform.
 
 Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, arXiv:1512.00567.
-Shapes: B examples, K classes.
+Shapes: targets are ... K: K classes, whatever they are of (examples, tokens, pixels).
 """
 
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -16,11 +17,14 @@ from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
 
 
-def smooth_labels(targets_BK: Tensor, *, smoothing: float) -> Tensor:
-    """Return `(1 - smoothing) * targets + smoothing / K`; rows still sum to one. Zero returns the targets."""
+def smooth_labels(targets: Tensor, *, smoothing: float) -> Tensor:
+    """Return `(1 - smoothing) * targets + smoothing / K`, for targets ... K. Zero returns the targets.
+
+    Every row keeps its sum: one, or zero where a loss is to ignore it.
+    """
     if smoothing == 0:
-        return targets_BK
-    return (1 - smoothing) * targets_BK + smoothing / targets_BK.size(-1)
+        return targets
+    return torch.add((1 - smoothing) * targets, targets.sum(-1, keepdim=True), alpha=smoothing / targets.size(-1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,8 +48,8 @@ class LabelSmoothing(Method):
     def before_loss(self, state: State) -> None:
         assert state.loss_targets is not None
         if self.smoothing:
-            targets_BK = dense(state.loss_targets, classes=state.classes)
-            state.loss_targets = smooth_labels(targets_BK, smoothing=self.smoothing)
+            targets = dense(state.loss_targets, classes=state.classes)
+            state.loss_targets = smooth_labels(targets, smoothing=self.smoothing)
 
     def neutral(self) -> Self:
         return replace(self, smoothing=0.0)

@@ -1,9 +1,10 @@
-"""Antialiased bilinear resizing against the triangle filter written out."""
+"""Antialiased bilinear resizing against the triangle filter written out; the nearest class against torch's own."""
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from explorer.data.interpolate import resize
+from explorer.data.interpolate import resize, resize_classes
 
 
 def triangle(size: int, target: int) -> np.ndarray:
@@ -29,3 +30,14 @@ def test_against_the_triangle_filter() -> None:
 def test_the_same_size_is_the_same_tensor() -> None:
     images = torch.zeros(1, 1, 4, 6)
     assert resize(images, size=(4, 6)) is images
+
+
+def test_the_nearest_class_pixel_by_pixel() -> None:
+    classes = torch.randint(0, 7, (2, 12, 10), generator=torch.Generator().manual_seed(0))
+    for size in [(6, 5), (8, 3), (11, 10), (1, 1), (24, 13)]:
+        found = resize_classes(classes, size=size)
+        expected = F.interpolate(classes[:, None].double(), size=size, mode="nearest-exact")[:, 0]
+        assert found.dtype == classes.dtype and torch.equal(found.double(), expected)
+        chances = F.one_hot(classes, 7).float()
+        assert torch.equal(resize_classes(chances, size=size).argmax(-1), found)
+    assert resize_classes(classes, size=(12, 10)) is classes

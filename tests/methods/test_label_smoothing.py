@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from explorer.data.batches import dense
 from explorer.methods.label_smoothing import LabelSmoothing, smooth_labels
 from tests.loop_for_tests import noise_loop
+from tests.scenes_for_tests import scene_loop
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5, 0.99])
@@ -41,3 +42,22 @@ def test_metrics_keep_the_true_labels() -> None:
     assert torch.equal(state.batch.targets, state.batch.labels)
     expected = smooth_labels(dense(state.batch.labels, classes=3), smoothing=0.5)
     assert torch.equal(state.loss_targets, expected)
+
+
+def test_pixels_and_tokens_are_smoothed_each_by_itself() -> None:
+    """Any shape of targets: the classes are the last dimension."""
+    labels = torch.randint(3, (2, 4, 5), generator=torch.Generator().manual_seed(0))
+    found = smooth_labels(dense(labels, classes=3).double(), smoothing=0.3)
+    np.testing.assert_allclose(found, 0.7 * np.eye(3)[labels] + 0.1, rtol=1e-12)
+    loop = scene_loop([LabelSmoothing()])
+    loop.step()
+    targets = loop.state.loss_targets
+    assert targets is not None and targets.shape == (4, 6, 4, 3)
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    """A row of zeros, which is in no loss, gets no share of the uniform distribution; neither does it in part."""
+    targets = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.5, 0.0, 0.0]], dtype=torch.float64)
+    found = smooth_labels(targets, smoothing=0.4)
+    np.testing.assert_allclose(found, [[0] * 4, [0.1, 0.7, 0.1, 0.1], [0.05, 0.35, 0.05, 0.05]], rtol=1e-12)
+    assert float(F.cross_entropy(torch.randn(1, 4, dtype=torch.float64), found[:1])) == 0

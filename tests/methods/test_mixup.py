@@ -10,6 +10,7 @@ from explorer.data.streams import stream
 from explorer.methods.mixup import MixUp, draw_weight, mix
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop
+from tests.scenes_for_tests import read, scene_loop
 
 
 def partners_of(slots: list[int], codes: list[int], *, batch_size: int = 16, step: int = 0) -> dict[int, int]:
@@ -121,3 +122,18 @@ def test_mixing_keeps_the_raw_batch() -> None:
     before: Tensor = loop.setting.batches.dataset.train.inputs.clone()
     loop.step()
     assert torch.equal(loop.setting.batches.dataset.train.inputs, before)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (3, 6, 4)])
+def test_classes_of_pixels_are_mixed_pixel_by_pixel(shape: tuple[int, ...]) -> None:
+    loop = scene_loop([MixUp(alpha=1.0)], shape=shape)
+    mixed, raw = read(loop), read(scene_loop(shape=shape))
+    draws = stream(0, "mixup", 0)
+    z = draws.beta(1.0, 1.0)
+    weight, order = max(z, 1 - z), np.argsort(draws.random(4))
+    onehot = np.eye(3)[raw.labels.numpy()]
+    assert mixed.targets.shape == (4, *shape, 3)
+    for place, row in enumerate(order):
+        expected = weight * onehot[row] + (1 - weight) * onehot[order[place - 1]]
+        np.testing.assert_allclose(mixed.targets[row], expected, atol=1e-6)
+    loop.step()

@@ -3,13 +3,15 @@
 from fractions import Fraction
 
 import pytest
+import torch
 
-from explorer.data.interpolate import resize
+from explorer.data.interpolate import resize, resize_classes
 from explorer.engine.method import Moment
 from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing, scale_at, size_at
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop
+from tests.scenes_for_tests import read, scene_loop
 
 
 def exact_scale(step: int, total: int, *, initial: Fraction, delay: Fraction, finetune: Fraction) -> Fraction:
@@ -105,3 +107,17 @@ def test_durations_that_exceed_training_are_refused() -> None:
 
 def test_full_scale_has_no_phases() -> None:
     assert ProgressiveResizing().neutral().phase(Moment(step=0, total_steps=4, example_shape=(1, 8, 8))) == ""
+
+
+def test_classes_of_pixels_have_exactly_the_size_of_the_images() -> None:
+    """Where an antialiased image meets a class, the class is one that was there: nothing is averaged."""
+    loop, plain = (scene_loop(m, shape=(13, 7)) for m in ([ProgressiveResizing(increment=1)], []))
+    sizes = []
+    for step in range(10):
+        small, whole = read(loop, step=step), read(plain, step=step)
+        sizes.append(tuple(small.inputs.shape[2:]))
+        assert small.targets.shape == (4, *sizes[-1])
+        assert torch.equal(small.targets, resize_classes(whole.targets, size=sizes[-1]))
+        assert torch.equal(small.labels, whole.labels)
+        loop.step()
+    assert sizes[0] == (7, 4) and sizes[-1] == (13, 7)
