@@ -1,0 +1,163 @@
+"""U-Nets: a class for every pixel (`unet`) or voxel (`unet3d`).
+
+Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015, arXiv:1505.04597; Çiçek et
+al., "3D U-Net: Learning Dense Volumetric Segmentation from Sparse Annotation", 2016, arXiv:1606.06650. Levels of two
+convolutions each, with max-pooling on the way down; on the way up, a transposed convolution, and what was found at that
+level on the way down beside it. In volumes the second convolution of a level widens, as published; in images the first.
+
+Convolutions keep the size, where those of the papers lose the border, so that there is an answer for every place; both
+nets have the norms of the second paper. What the levels cannot halve is filled up with zeros, which is what a mean is
+after normalisation, and cut off again. There is nothing residual in a U-Net: what skips the lower levels is laid beside
+what comes up, not added to it, so no branch can be left out.
+
+Every layer has a deterministic backward pass on GPUs; interpolation would not.
+
+Shapes: B examples, C channels, S the sides (H W, or D H W), K classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer.errors import RecipeError
+from explorer.models.resnet_blocks import GROUP_SIZE, Norm
+from explorer.models.specification import Modality, ModelSpec, TaskName
+from explorer.models.unet_layers import FLAT, SOLID, Layers, normalisation
+
+
+class Convolutions(nn.Module):
+    """Two convolutions of three places a side, each followed by a norm and a rectifier: B C S in, B C S out."""
+
+    def __init__(self, layers: Layers, channels_in: int, between: int, channels_out: int, *, norm: Norm) -> None:
+        super().__init__()
+        self.conv1 = layers.convolution(channels_in, between, 3, padding=1, bias=False)
+        self.norm1 = normalisation(layers, between, norm)
+        self.conv2 = layers.convolution(between, channels_out, 3, padding=1, bias=False)
+        self.norm2 = normalisation(layers, channels_out, norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))))
+
+
+class Ascent(nn.Module):
+    """A level on the way up: what comes from below at twice the size, beside what was found on the way down."""
+
+    def __init__(self, layers: Layers, below: int, beside: int, *, expanded: int, norm: Norm) -> None:
+        super().__init__()
+        self.expand = layers.expansion(below, expanded, 2, stride=2, bias=False)
+        self.convolutions = Convolutions(layers, expanded + beside, beside, beside, norm=norm)
+
+    def forward(self, x: Tensor, skipped: Tensor) -> Tensor:
+        return self.convolutions(torch.cat((skipped, self.expand(x)), dim=1))
+
+
+class UNet(nn.Module):
+    """The network: B C S in, logits B K S out. `pairs` are the channels of the two convolutions of each level.
+
+    A transposed convolution `narrows` to the channels of the level that it leads to, or keeps those that it is given.
+    """
+
+    def __init__(
+        self,
+        layers: Layers,
+        pairs: Sequence[tuple[int, int]],
+        *,
+        narrows: bool,
+        norm: Norm,
+        dropout: float,
+        channels: int,
+        classes: int,
+    ) -> None:
+        super().__init__()
+        self.unit = 2 ** (len(pairs) - 1)  # places that become one at the lowest level
+        self.down, self.up = nn.ModuleList(), nn.ModuleList()
+        for first, second in pairs:
+            self.down.append(Convolutions(layers, channels, first, second, norm=norm))
+            channels = second
+        self.pool = layers.pool(2)
+        self.dropout = nn.Dropout(dropout)
+        for _, beside in reversed(pairs[:-1]):
+            expanded = beside if narrows else channels
+            self.up.append(Ascent(layers, channels, beside, expanded=expanded, norm=norm))
+            channels = beside
+        self.head = layers.convolution(channels, classes, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        sides = images.shape[2:]
+        missing = [place for side in reversed(sides) for place in (0, -side % self.unit)]
+        x = F.pad(images, missing) if any(missing) else images
+        found: list[Tensor] = []
+        for level in self.down:
+            x = level(self.pool(found[-1]) if found else x)
+            found.append(x)
+        x = self.dropout(found.pop())
+        for level in self.up:
+            x = level(x, found.pop())
+        return self.head(x)[(..., *(slice(side) for side in sides))]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UNetSpec(ModelSpec):
+    """A U-Net for images; as it stands, the published one: 31,036,738 parameters for 3 channels and 2 classes.
+
+    Channels double from level to level, from `width`. Dropout acts at the lowest level.
+    """
+
+    name: ClassVar[str] = "unet"
+    takes: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "segmentation"
+
+    width: Annotated[int, Field(ge=8, le=128, multiple_of=GROUP_SIZE)] = 64
+    levels: Annotated[int, Field(ge=2, le=6)] = 5
+    norm: Norm = "batch"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, *sides = example_shape
+        _check_size(self.name, sides, levels=self.levels)
+        pairs = [(self.width * 2**level, self.width * 2**level) for level in range(self.levels)]
+        return UNet(FLAT, pairs, narrows=True, norm=self.norm, dropout=self.dropout, channels=channels, classes=classes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UNet3dSpec(ModelSpec):
+    """A U-Net for volumes; as it stands, the published one: 19,072,291 parameters for 3 channels and 3 classes, which
+    are the 19,069,955 of the paper and a gain for each of 2,336 channels that are normalised.
+
+    Channels double within each level, from `width`. Dropout acts at the lowest level.
+    """
+
+    name: ClassVar[str] = "unet3d"
+    takes: ClassVar[Modality] = "volume"
+    task: ClassVar[TaskName] = "segmentation"
+
+    width: Annotated[int, Field(ge=8, le=64, multiple_of=GROUP_SIZE)] = 32
+    levels: Annotated[int, Field(ge=2, le=6)] = 4
+    norm: Norm = "batch"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, *sides = example_shape
+        _check_size(self.name, sides, levels=self.levels)
+        pairs = [(self.width * 2**level, self.width * 2 ** (level + 1)) for level in range(self.levels)]
+        return UNet(
+            SOLID, pairs, narrows=False, norm=self.norm, dropout=self.dropout, channels=channels, classes=classes
+        )
+
+
+def _check_size(name: str, sides: Sequence[int], *, levels: int) -> None:
+    """The lowest level needs two places: one alone has nothing to be normalised with."""
+    least = 2 ** (levels - 1)
+    if min(sides) < least or max(sides) == least:
+        raise RecipeError(
+            f"{name}: found a size of {' x '.join(map(str, sides))}: expected {least} or more a side, and more than"
+            f" that along one, for {levels} levels; or fewer levels"
+        )
+
+
+FAMILY = (UNetSpec, UNet3dSpec)
