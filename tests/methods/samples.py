@@ -22,6 +22,7 @@ TASKS: dict[str, dict[str, Any]] = {
         "model": {"gpt": {"depth": 2, "width": 16, "heads": 2, "dropout": 0.1}},
     },
 }
+GROUPED = {"resnet8": {"width": 0.5, "norm": "group"}}
 MODALITY = {"digits": "image", "text": "text"}
 
 
@@ -37,23 +38,37 @@ class Sample:
 
 
 SAMPLES: dict[str, Sample] = {
-    "augmix": Sample(),
+    "alibi": Sample(task="text", parameters={"train_length": 0.5}, neutral=False),
+    "augmix": Sample(parameters={"width": 2, "depth": 1}),
+    "batch_size_warmup": Sample(parameters={"initial": 0.25, "stages": 2, "duration": 0.6}),
     "blurpool": Sample(neutral=False),
     "channels_last": Sample(neutral=False),
     "colout": Sample(parameters={"finetune": 0.3}),
     "cutmix": Sample(),
     "cutout": Sample(),
     "ema": Sample(parameters={"half_life": 0.2, "every": 2}),
+    "factorize": Sample(parameters={"min_channels": 8, "linear_rank": 2, "min_features": 4}, neutral=False),
+    "gated_linear_units": Sample(task="text", neutral=False),
+    "ghost_batchnorm": Sample(parameters={"size": 8}),
     "gradient_clipping": Sample(parameters={"threshold": 0.1}),
+    "gyro_dropout": Sample(parameters={"masks": 4, "together": 2}),
     "label_smoothing": Sample(),
     "layer_freezing": Sample(parameters={"start": 0.2, "level": 0.9}),
+    "low_precision_groupnorm": Sample(model=GROUPED, train={"precision": "bf16"}, neutral=False),
+    "low_precision_layernorm": Sample(task="text", train={"precision": "bf16"}, neutral=False),
     "mixup": Sample(),
+    "muon": Sample(neutral=False),
     "progressive_resizing": Sample(parameters={"delay": 0.3, "finetune": 0.3, "increment": 2}),
     "randaugment": Sample(),
     "random_subset": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
     "sam": Sample(parameters={"rho": 0.5, "interval": 2}),
+    "schedule_free": Sample(parameters={"lr": 1.0, "warmup": 0.3}, train={"schedule": "constant"}, neutral=False),
     "selective_backprop": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
     "seq_length_warmup": Sample(task="text", parameters={"duration": 0.8}),
+    "squeeze_excite": Sample(neutral=False),
+    "stochastic_depth": Sample(parameters={"rate": 0.5, "warmup": 0.3}),
+    "swa": Sample(parameters={"start": 0.3, "end": 0.9, "interval": 0.2, "lr": 0.5}, neutral=False),
+    "weight_standardization": Sample(neutral=False),
 }
 
 
