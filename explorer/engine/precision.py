@@ -16,6 +16,11 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
+def autocast_type(device: torch.device) -> torch.dtype | None:
+    """The number format that autocast computes in on that kind of device now; None where it is off."""
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+
+
 def native_bf16(device: torch.device) -> bool:
     """Whether the hardware multiplies in bf16 itself. Where it does not, bf16 is right but slower than fp32."""
     if device.type == "cuda":

@@ -8,6 +8,7 @@ from explorer.methods.colout import ColOut
 from explorer.methods.cutmix import CutMix
 from explorer.methods.cutout import Cutout
 from explorer.methods.ema import EMA
+from explorer.methods.ghost_batchnorm import GhostBatchNorm
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.layer_freezing import LayerFreezing
@@ -18,6 +19,7 @@ from explorer.methods.random_subset import RandomSubset
 from explorer.methods.sam import SAM
 from explorer.methods.selective_backprop import SelectiveBackprop
 from explorer.methods.seq_length_warmup import SeqLengthWarmup
+from explorer.methods.weight_standardization import WeightStandardization
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -29,6 +31,7 @@ METHODS: dict[str, type[Method]] = {
         CutMix,
         Cutout,
         EMA,
+        GhostBatchNorm,
         GradientClipping,
         LabelSmoothing,
         LayerFreezing,
@@ -39,5 +42,6 @@ METHODS: dict[str, type[Method]] = {
         SAM,
         SelectiveBackprop,
         SeqLengthWarmup,
+        WeightStandardization,
     )
 }

@@ -6,7 +6,7 @@ strided max-pooling becomes a dense maximum, then a strided blur.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +14,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.method import Kind, Method
+from explorer.engine.behaviour import change_modules, mix_in
+from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
-from explorer.engine.surgery import replace_modules
 from explorer.errors import RecipeError
 
 
@@ -39,62 +39,63 @@ def _with_border(images_BCHW: Tensor) -> Tensor:
     return torch.cat((tall[:, :, :, :1], tall, tall[:, :, :, -1:]), dim=3)
 
 
-class BlurConv2d(nn.Conv2d):
-    """A strided convolution of a blurred input. Parameters keep their names."""
+class Blurred(nn.Conv2d if TYPE_CHECKING else object):
+    """A strided convolution of a blurred input."""
 
     blur_filter: Tensor
+    blur_strides: bool  # the blur takes the stride, where a filter of one pixel would pass over what it blurred
 
-    @classmethod
-    def of(cls, conv: nn.Conv2d) -> "BlurConv2d":
-        """The blurred form of a convolution, with the very same parameters."""
-        new = cls(
-            conv.in_channels,
-            conv.out_channels,
-            conv.kernel_size,  # pyright: ignore[reportArgumentType]
-            stride=conv.stride,  # pyright: ignore[reportArgumentType]
-            padding=conv.padding,  # pyright: ignore[reportArgumentType]
-            dilation=conv.dilation,  # pyright: ignore[reportArgumentType]
-            groups=conv.groups,
-            bias=conv.bias is not None,
-            padding_mode=conv.padding_mode,
-            device="meta",  # its own parameters are never allocated
-        )
-        new.weight, new.bias = conv.weight, conv.bias
-        new.register_buffer("blur_filter", blur_filter().to(conv.weight.device), persistent=False)
-        return new
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(blur(input, self.blur_filter))
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.blur_strides:
+            return F.conv2d(blur(input, self.blur_filter, stride=self.stride), weight, bias, groups=self.groups)
+        return super()._conv_forward(blur(input, self.blur_filter), weight, bias)
 
 
-class BlurMaxPool2d(nn.Module):
+class BlurredMaximum(nn.MaxPool2d if TYPE_CHECKING else object):
     """Max-pooling at stride one, then a blur at the pool's stride."""
 
     blur_filter: Tensor
 
-    def __init__(self, pool: nn.MaxPool2d) -> None:
-        super().__init__()
-        self.pool = nn.MaxPool2d(pool.kernel_size, stride=1, padding=pool.padding, dilation=pool.dilation)
-        self.stride = pool.stride
-        self.register_buffer("blur_filter", blur_filter(), persistent=False)
-
     def forward(self, input: Tensor) -> Tensor:
-        return blur(self.pool(input), self.blur_filter, stride=self.stride)
+        dense = F.max_pool2d(input, self.kernel_size, stride=1, padding=self.padding, dilation=self.dilation)
+        return blur(dense, self.blur_filter, stride=self.stride)
 
 
-def apply_blurpool(model: nn.Module, *, convolutions: bool, pools: bool, min_channels: int) -> list[str]:
-    """Blur before every stride, in place; return the names of what was replaced. Raises `RecipeError` if nothing."""
+def apply_blurpool(
+    model: nn.Module, *, convolutions: bool = True, pools: bool = True, min_channels: int = 16
+) -> list[str]:
+    """Blur before every stride, in place; return the names of what was changed. Raises `RecipeError` if nothing.
 
-    def replace(module: nn.Module, _: str) -> nn.Module | None:
-        if convolutions and isinstance(module, nn.Conv2d) and not isinstance(module, BlurConv2d):
-            return BlurConv2d.of(module) if _strided(module.stride) and module.in_channels >= min_channels else None
-        if pools and isinstance(module, nn.MaxPool2d) and _strided(module.stride):
-            exact = not (module.return_indices or module.ceil_mode)  # a blur has no indices, and rounds down
-            return BlurMaxPool2d(module) if exact else None
-        return None
+    Left alone: convolutions of fewer than `min_channels` input channels, and pools that return indices or round up,
+    because a blur has no indices and rounds down.
+    """
+    device = next((parameter.device for parameter in model.parameters()), None)
+
+    def change(module: nn.Module, name: str) -> bool:
+        if isinstance(module, Blurred | BlurredMaximum):
+            return False
+        if convolutions and isinstance(module, nn.Conv2d) and module.in_channels >= min_channels:
+            behaviour = Blurred
+        elif pools and isinstance(module, nn.MaxPool2d) and not (module.return_indices or module.ceil_mode):
+            behaviour = BlurredMaximum
+        else:
+            return False
+        if not _strided(module.stride):
+            return False
+        if isinstance(module, nn.Conv2d):
+            module.blur_strides = _is_one_pixel(module)  # pyright: ignore[reportArgumentType]
+        module.register_buffer("blur_filter", blur_filter().to(device), persistent=False)
+        mix_in(behaviour, module)
+        return True
 
     target = f"strided convolutions of {min_channels} or more input channels, or strided max-pooling"
-    return replace_modules(model, replace, method="blurpool", target=target)
+    return change_modules(model, change, method=BlurPool.name, target=target)
+
+
+def _is_one_pixel(conv: nn.Conv2d) -> bool:
+    """Whether a convolution sees each pixel alone, and is computed as torch does."""
+    own = type(conv)._conv_forward is nn.Conv2d._conv_forward
+    return own and conv.kernel_size == (1, 1) and conv.padding in ((0, 0), "valid")
 
 
 def _strided(stride: int | tuple[int, ...]) -> bool:
@@ -109,11 +110,21 @@ class BlurPool(Method):
     kind: ClassVar[Kind] = Kind.SURGERY
     summary: ClassVar[str] = "Blurs before every stride, so that down-sampling does not alias."
     source: ClassVar[str] = "Zhang 2019, arXiv:1904.11486"
+    formula: ClassVar[str] = (
+        "x' = x * [1 2 1]^T [1 2 1] / 16 for each channel, the border repeated, before a strided convolution;"
+        " max-pooling of stride s becomes max-pooling of stride 1, then the blur at stride s"
+    )
+    changes: ClassVar[str] = "the model"
+    needs: ClassVar[str] = "strided convolutions or strided max-pooling of images"
+    routing: ClassVar[str] = "Works: the filter is fixed, and each row is blurred by itself."
+    after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite")
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     convolutions: Annotated[bool, Field(description="blur before strided convolutions")] = True
     pools: Annotated[bool, Field(description="blur after max-pooling at stride one")] = True
-    min_channels: Annotated[int, Field(ge=1, description="input channels below which a convolution is left alone")] = 16
+    min_channels: Annotated[
+        int, Field(ge=1, le=65536, description="convolutions of fewer input channels are left alone"), Unit("channels")
+    ] = 16
 
     def __post_init__(self) -> None:
         if not (self.convolutions or self.pools):

@@ -32,6 +32,10 @@ class ChannelsLast(Method):
     kind: ClassVar[Kind] = Kind.LAYOUT
     summary: ClassVar[str] = "Keeps images and filters in NHWC memory order."
     source: ClassVar[str] = "no paper"
+    formula: ClassVar[str] = "the same numbers, the channels of a place side by side in memory"
+    changes: ClassVar[str] = "the memory order of the model's filters and of the images"
+    needs: ClassVar[str] = "convolutions of images"
+    routing: ClassVar[str] = "Works: it changes where numbers lie, not what they are."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     def change_model(self, state: State) -> None:

@@ -1,0 +1,118 @@
+"""Ghost batch normalisation: statistics of small chunks of the batch, whatever its size.
+
+Hoffer, Hubara, Soudry, "Train longer, generalize better", 2017, arXiv:1705.08741; Dimitriou, Arandjelovic, "A New Look
+at Ghost Normalization", 2020, arXiv:2007.08554. In training, every `size` rows are normalised by their own mean and
+variance, and the running statistics take each chunk in with the momentum divided by the number of chunks. Evaluation
+is as it was. A microbatch is a ghost batch already: in microbatches of `size` rows or fewer nothing changes.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer.data.dataset import Modality
+from explorer.engine.behaviour import change_modules, mix_in
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+
+LARGEST = 2**20  # no batch is larger
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def chunks(rows: Tensor, *, size: int) -> tuple[Tensor, ...]:
+    """The rows in chunks of `size`; where that does not divide them, in as many smaller ones, as equal as can be.
+
+    The running statistics take in all chunks alike, so none should be much smaller; and none is a single row, which
+    may have no variance.
+    """
+    count = min(math.ceil(len(rows) / size), len(rows) // 2)
+    return rows.tensor_split(max(1, count))
+
+
+class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
+    """Batch normalisation, chunk by chunk in training."""
+
+    size: int
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or len(input) <= self.size:
+            return super().forward(input)
+        self._check_input_dim(input)
+        parts = chunks(input, size=self.size)
+        return torch.cat([self._normalised(part, self._factor(len(parts))) for part in parts])
+
+    def _normalised(self, rows: Tensor, factor: float) -> Tensor:
+        """The rows by their own statistics, which the running ones take in with that factor."""
+        return F.batch_norm(
+            rows,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            training=True,
+            momentum=factor,
+            eps=self.eps,
+        )
+
+    def _factor(self, count: int) -> float:
+        """The share of the next chunk, of so many in a batch, in the running statistics. Counts the chunk."""
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        if self.momentum is None:  # the mean of all chunks so far
+            return 0.0 if self.num_batches_tracked is None else 1.0 / float(self.num_batches_tracked)
+        return self.momentum / count
+
+
+def apply_ghost_batchnorm(model: nn.Module, *, size: int = 32) -> list[str]:
+    """Make every batch normalisation one of chunks of `size` rows, in place; return the names of those changed.
+
+    Raises `RecipeError` if there is none.
+    """
+
+    def change(module: nn.Module, name: str) -> bool:
+        if not isinstance(module, BATCH_NORMS) or isinstance(module, Ghost):
+            return False
+        mix_in(Ghost, module)
+        module.size = size  # pyright: ignore[reportArgumentType]
+        return True
+
+    return change_modules(model, change, method=GhostBatchNorm.name, target="batch normalisation")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GhostBatchNorm(Method):
+    """Normalise chunks of the batch separately, in training alone."""
+
+    name: ClassVar[str] = "ghost_batchnorm"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Normalises small chunks of the batch by their own statistics."
+    source: ClassVar[str] = "Hoffer et al. 2017, arXiv:1705.08741; Dimitriou, Arandjelovic 2020, arXiv:2007.08554"
+    formula: ClassVar[str] = (
+        "y = (x - mean(chunk)) / sqrt(variance(chunk) + eps) for every chunk of `size` rows;"
+        " running statistics take in each chunk with momentum / number of chunks"
+    )
+    changes: ClassVar[str] = "the model, in training"
+    needs: ClassVar[str] = "batch normalisation; and microbatches, if any, of more than `size` rows"
+    routing: ClassVar[str] = (
+        "Works: a chunk is cut from the rows of one class, whose number may be smaller than `size`."
+    )
+    after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite", "blurpool")
+    conflicts_with: ClassVar[dict[str, str]] = {
+        "low_precision_groupnorm": "a model normalises by batches or by groups; one of the two would find nothing"
+    }
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    size: Annotated[int, Field(ge=2, le=LARGEST, description="rows that are normalised together"), Unit("examples")] = (
+        32
+    )
+
+    def change_model(self, state: State) -> None:
+        apply_ghost_batchnorm(state.model, size=self.size)
+
+    def neutral(self) -> Self:
+        return replace(self, size=LARGEST)

@@ -1,0 +1,79 @@
+"""Weight standardisation: convolutions whose filters have mean zero and variance one whenever they are used.
+
+Qiao et al., "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization", 2019, arXiv:1903.10520.
+The parameters are the raw filters, under their own names; gradients pass through the standardisation, which is part of
+the model for good, inference included. A model with batch normalisation after every convolution gains little: the
+method was made for group normalisation.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from explorer.data.dataset import Modality
+from explorer.engine.behaviour import change_modules, mix_in
+from explorer.engine.method import Kind, Method
+from explorer.engine.state import State
+
+EPSILON = 1e-10  # added to the variance
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def standardise(filters: Tensor) -> Tensor:
+    """(W - mean) / sqrt(variance + 1e-10), each filter (first dimension) for itself; the variance divides by n."""
+    return F.layer_norm(filters, filters.shape[1:], eps=EPSILON)
+
+
+class Standardised(nn.Conv2d if TYPE_CHECKING else object):
+    """A convolution with standardised filters."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return super()._conv_forward(input, standardise(weight), bias)
+
+
+def apply_weight_standardization(model: nn.Module) -> list[str]:
+    """Standardise the filters of every convolution, in place; return the names of those changed.
+
+    Filters of one element have no variance and those of depthwise convolutions (one input channel of several) are too
+    small for one: both are left alone. Raises `RecipeError` if nothing is left.
+    """
+
+    def change(module: nn.Module, name: str) -> bool:
+        if not isinstance(module, CONVOLUTIONS) or isinstance(module, Standardised):
+            return False
+        depthwise = module.groups > 1 and module.groups == module.in_channels
+        if depthwise or module.weight[0].numel() == 1:
+            return False
+        mix_in(Standardised, module)
+        return True
+
+    target = "convolutions whose filters have several elements and are not depthwise"
+    return change_modules(model, change, method=WeightStandardization.name, target=target)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightStandardization(Method):
+    """Standardise filters. Changes the model for good, inference included; there is no strength to turn down."""
+
+    name: ClassVar[str] = "weight_standardization"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Gives every convolution filter mean zero and variance one, at each use."
+    source: ClassVar[str] = "Qiao et al. 2019, arXiv:1903.10520"
+    formula: ClassVar[str] = "W' = (W - mean(W)) / sqrt(variance(W) + 1e-10) for each output filter W, at each use"
+    changes: ClassVar[str] = "the model"
+    needs: ClassVar[str] = "convolutions that are followed by a normalisation, group normalisation above all"
+    routing: ClassVar[str] = "Works: the filters are parameters of their layer as before, and no rows meet."
+    after: ClassVar[tuple[str, ...]] = (
+        "factorize",
+        "squeeze_excite",
+        "blurpool",
+        "ghost_batchnorm",
+        "low_precision_groupnorm",
+        "low_precision_layernorm",
+    )
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    def change_model(self, state: State) -> None:
+        apply_weight_standardization(state.model)
