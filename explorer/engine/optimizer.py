@@ -95,8 +95,13 @@ OPTIMIZERS: dict[str, type[OptimizerSpec]] = {kind.name: kind for kind in (AdamW
 
 def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Optimizer:
     """The optimiser over these parameters, in two groups: those that decay and those that do not."""
+    return spec.build(decay_groups(parameters, weight_decay=spec.weight_decay))
+
+
+def decay_groups(parameters: Iterable[nn.Parameter], *, weight_decay: float) -> list[dict]:
+    """Parameter groups with a key `decoupled`, their decay: matrices that have it, and vectors that have none."""
     everything = list(parameters)
     matrices = [p for p in everything if p.ndim >= 2]
     vectors = [p for p in everything if p.ndim < 2]
-    groups = [{"params": matrices, "decoupled": spec.weight_decay}, {"params": vectors, "decoupled": 0.0}]
-    return spec.build([group for group in groups if group["params"]])
+    groups = [{"params": matrices, "decoupled": weight_decay}, {"params": vectors, "decoupled": 0.0}]
+    return [group for group in groups if group["params"]]

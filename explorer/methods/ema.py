@@ -9,9 +9,11 @@ from typing import Annotated, ClassVar, Self
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from explorer.engine.method import Kind, Method, Moment
+from explorer.data.dataset import Modality
+from explorer.engine.averages import exchange, model_tensors
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 
 
@@ -25,26 +27,14 @@ def decay(*, half_life: float, updates: int) -> float:
 
 @torch.no_grad()
 def update_average(average: dict[str, Tensor], current: dict[str, Tensor], *, keep: float) -> None:
-    """Move the average towards the current tensors in place: `keep * average + (1 - keep) * current`."""
-    for name, old in average.items():
-        if old.is_floating_point():
-            old.lerp_(current[name], 1 - keep)
-        else:
-            old.copy_(current[name])
-
-
-@torch.no_grad()
-def swap(average: dict[str, Tensor], current: dict[str, Tensor]) -> None:
-    """Exchange the two sets of tensors in place, exactly."""
-    for name, old in average.items():
-        kept = current[name].clone()
-        current[name].copy_(old)
-        old.copy_(kept)
-
-
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers, detached."""
-    return {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
+    """Move the average towards the current tensors in place: `keep * average + (1 - keep) * current`; integers are
+    copied."""
+    floating = [name for name, old in average.items() if old.is_floating_point()]
+    torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
+        [average[name] for name in floating], [current[name] for name in floating], 1 - keep
+    )
+    for name in average.keys() - floating:
+        average[name].copy_(current[name])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,14 +45,23 @@ class EMA(Method):
     kind: ClassVar[Kind] = Kind.AVERAGE
     summary: ClassVar[str] = "Averages the weights over the last steps, evaluates the average and ends with it."
     source: ClassVar[str] = "Polyak, Juditsky 1992; Tarvainen, Valpola 2017, arXiv:1703.01780"
+    formula: ClassVar[str] = (
+        "a <- s a + (1 - s) w every `every` steps, s = min(2^(-`every` / h), (1 + n) / (10 + n)) at update n,"
+        " h = `half_life` times all steps; at the end w = a"
+    )
+    changes: ClassVar[str] = "the weights that are evaluated and kept"
+    routing: ClassVar[str] = (
+        "Works: each tensor is averaged by itself, so its average holds what its own updates brought."
+    )
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     half_life: Annotated[
-        float, Field(ge=0, le=1, description="share of all steps after which a weight counts half")
+        float, Field(ge=0, le=1, description="after which a weight counts half; 0 is off"), Unit("share of all steps")
     ] = 0.02
-    every: Annotated[int, Field(ge=1, description="steps between updates")] = 1
+    every: Annotated[int, Field(ge=1, le=10_000_000, description="from one update to the next"), Unit("steps")] = 1
 
     def memory(self, state: State) -> dict[str, Tensor]:
-        average = {f"average/{name}": tensor.clone() for name, tensor in _tensors(state.model).items()}
+        average = {f"average/{name}": tensor.clone() for name, tensor in model_tensors(state.model).items()}
         return average | {"updates": torch.zeros((), dtype=torch.int64)}
 
     def after_update(self, state: State) -> None:
@@ -70,7 +69,7 @@ class EMA(Method):
             return
         updates = state.memory[self.name]["updates"]
         keep = decay(half_life=self.half_life * state.total_steps / self.every, updates=int(updates))
-        update_average(self._average(state), _tensors(state.model), keep=keep)
+        update_average(self._average(state), model_tensors(state.model), keep=keep)
         updates += 1
 
     def phase(self, moment: Moment) -> str:
@@ -78,14 +77,14 @@ class EMA(Method):
 
     def before_evaluation(self, state: State) -> None:
         if state.step < state.total_steps:
-            swap(self._average(state), _tensors(state.model))
+            exchange(self._average(state), model_tensors(state.model))
 
     def after_evaluation(self, state: State) -> None:
         if state.step < state.total_steps:
-            swap(self._average(state), _tensors(state.model))
+            exchange(self._average(state), model_tensors(state.model))
 
     def after_fit(self, state: State) -> None:
-        swap(self._average(state), _tensors(state.model))
+        exchange(self._average(state), model_tensors(state.model))
 
     def neutral(self) -> Self:
         return replace(self, half_life=0.0, every=1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from explorer.engine.method import Moment
-from explorer.methods.ema import EMA, decay, swap, update_average
+from explorer.methods.ema import EMA, decay, update_average
 from tests.loop_for_tests import noise_loop
 
 
@@ -26,17 +26,6 @@ def test_floats_are_averaged_and_counters_copied() -> None:
     update_average(average, {"w": torch.tensor([2.0, 0.0]), "n": torch.tensor(7)}, keep=0.75)
     np.testing.assert_allclose(average["w"], [1.25, 1.5], rtol=1e-6)
     assert average["n"].item() == 7
-
-
-def test_swapping_twice_is_exact() -> None:
-    one = {"w": torch.randn(50), "n": torch.tensor(1)}
-    other = {"w": torch.randn(50), "n": torch.tensor(2)}
-    before = [{k: v.clone() for k, v in tensors.items()} for tensors in (one, other)]
-    swap(one, other)
-    assert torch.equal(one["w"], before[1]["w"]) and torch.equal(other["n"], before[0]["n"])
-    swap(one, other)
-    for tensors, old in zip((one, other), before, strict=True):
-        assert all(torch.equal(tensors[name], old[name]) for name in tensors)
 
 
 @pytest.mark.parametrize("every", [1, 3])

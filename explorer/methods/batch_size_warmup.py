@@ -1,0 +1,104 @@
+"""Batch-size warm-up: small batches first, the full one later, the same number of examples in all.
+
+Smith et al., "Don't Decay the Learning Rate, Increase the Batch Size", 2018, arXiv:1711.00489; Merrill et al.,
+"Critical Batch Size Revisited", 2025, arXiv:2505.23971. Early gradients say enough in few examples, so steps are cheap
+while many of them are needed. The budget of a run is its examples: what the small steps save in examples becomes more
+steps. The stages are planned, so a resumed run knows where it stands by its step alone.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from explorer.data.dataset import Modality
+from explorer.data.pace import Pace
+from explorer.engine.method import Kind, Method, Moment, Unit
+
+Scaling = Literal["sqrt", "linear", "hold"]
+EXPONENT: dict[Scaling, float] = {"sqrt": 0.5, "linear": 1.0, "hold": 0.0}
+
+
+def planned_stages(*, batch_size: int, examples: int, initial: float, stages: int, duration: float) -> Pace:
+    """Stages of equally many examples whose batches grow evenly from `initial` of the batch; then the full batch.
+
+    Each size and each end of a stage is rounded once, half up, so that nothing adds up. A stage that would end before
+    its first step is left out.
+    """
+    found: dict[int, int] = {}
+    step = position = 0
+    for stage in range(stages):
+        size = max(1, int(batch_size * (initial + (1 - initial) * stage / stages) + 0.5))
+        count = max(0, int((examples * duration * (stage + 1) / stages - position) / size + 0.5))
+        found[step] = size  # a stage of no steps is overwritten by the next
+        step, position = step + count, position + count * size
+    found[step] = batch_size
+    return Pace(_merged(found))
+
+
+def _merged(sizes: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    """The stages without those of the size before them."""
+    merged: list[tuple[int, int]] = []
+    for step, size in sizes.items():
+        if not merged or merged[-1][1] != size:
+            merged.append((step, size))
+    return tuple(merged)
+
+
+def rate_ratio(size: int, *, full: int, scaling: Scaling) -> float:
+    """The factor on the learning rate of a batch of `size`, tuned for one of `full`."""
+    return (size / full) ** EXPONENT[scaling]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSizeWarmup(Method):
+    """Grow the batch in planned stages, and the learning rate with it."""
+
+    name: ClassVar[str] = "batch_size_warmup"
+    kind: ClassVar[Kind] = Kind.PLAN
+    summary: ClassVar[str] = "Trains with small batches first and the full batch later, on as many examples."
+    source: ClassVar[str] = "Smith et al. 2018, arXiv:1711.00489; Merrill et al. 2025, arXiv:2505.23971"
+    formula: ClassVar[str] = (
+        "batch = B (`initial` + (1 - `initial`) k / `stages`) in stage k = 0, 1, ... of equally many examples, B after"
+        " `duration`; learning rate times (batch / B)^p, p = 1/2 for sqrt, 1 for linear, 0 for hold"
+    )
+    changes: ClassVar[str] = "how many examples a step has; the learning rate"
+    routing: ClassVar[str] = ""
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    conflicts_with: ClassVar[dict[str, str]] = {
+        "routing": "the phases of a policy are shares of the steps, which whoever reads the ledger takes to be of equal"
+        " size",
+    }
+
+    initial: Annotated[
+        float, Field(gt=0, le=1, description="size of the first batches"), Unit("share of the batch")
+    ] = 0.25
+    stages: Annotated[int, Field(ge=1, le=1000, description="sizes before the full batch"), Unit("stages")] = 3
+    duration: Annotated[
+        float, Field(ge=0, le=1, description="before the batch is full"), Unit("share of the examples")
+    ] = 0.3
+    scaling: Annotated[Scaling, Field(description="what the learning rate does: with the square root, or held")] = (
+        "sqrt"
+    )
+
+    def pace(self, *, batch_size: int, examples: int) -> Pace:
+        return planned_stages(
+            batch_size=batch_size,
+            examples=examples,
+            initial=self.initial,
+            stages=self.stages,
+            duration=self.duration,
+        )
+
+    def learning_rate(self, factor: float, moment: Moment) -> float:
+        if moment.pace is None:
+            return factor
+        return factor * rate_ratio(moment.pace.size(moment.step), full=moment.pace.largest, scaling=self.scaling)
+
+    def phase(self, moment: Moment) -> str:
+        if moment.pace is None or len(moment.pace.stages) == 1:
+            return ""
+        return f"batch {moment.pace.size(moment.step)}"
+
+    def neutral(self) -> Self:
+        return replace(self, initial=1.0)

@@ -1,0 +1,175 @@
+"""Muon: momentum whose matrices are made orthogonal, so that every direction of an update is about as long.
+
+Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024, kellerjordan.github.io/posts/muon; Liu
+et al., "Muon is Scalable for LLM Training", 2025, arXiv:2502.16982. It is for matrices inside the network. The filters
+of a convolution are one of them, `out x (in * height * width)`; of a transposed one, `in x (out * height * width)`.
+Embeddings, the last layer, and everything of one dimension (biases, gains) are left to the recipe's own optimiser,
+which has a peak learning rate of its own.
+
+Newton-Schulz runs in fp32 on every device, one matrix after the other: `torch.optim.Muon` takes bf16, which differs
+between devices in the second digit, not in the last; and on a processor a stack of matrices takes as long as they do.
+What a matrix becomes depends on no other matrix.
+
+Shapes: R rows, C columns of a matrix.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from explorer.data.dataset import Modality
+from explorer.engine.method import Kind, Method
+from explorer.engine.optimizer import OptimizerSpec, build_optimizer
+from explorer.engine.state import State
+from explorer.errors import RecipeError
+
+STEPS = 5
+A, B, C = 3.4445, -4.775, 2.0315  # singular values of 0.003 of the norm and more end between 0.68 and 1.21
+EPSILON = 1e-7
+POSITIONS = ("embed", "position")  # in the names of tables that are no nn.Embedding
+
+Scale = Literal["original", "match_rms_adamw"]
+
+
+def orthogonalise(matrix_RC: Tensor) -> Tensor:
+    """About the nearest matrix with orthonormal rows (or columns, if there are more rows): the quintic Newton-Schulz
+    iteration X <- A X + (B G + C G G) X, G = X X^T. A matrix of zeros stays one."""
+    rows, columns = matrix_RC.shape
+    x = matrix_RC.T if rows > columns else matrix_RC
+    x = x / x.norm().clamp(min=EPSILON)
+    for _ in range(STEPS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
+    return x.T if rows > columns else x
+
+
+def step_size(shape: torch.Size, *, scale: Scale) -> float:
+    """The factor on the learning rate of a matrix of this shape: sqrt(max(1, R / C)), or 0.2 sqrt(max(R, C)), with
+    which an update is as long as AdamW's usually are."""
+    rows, columns = shape
+    return max(1.0, rows / columns) ** 0.5 if scale == "original" else 0.2 * max(rows, columns) ** 0.5
+
+
+def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
+    """The names of the parameters that Muon is for: of two dimensions and more, with numbers in them, neither in the
+    head (names of parameters) nor a table of tokens or positions."""
+    embeddings = {
+        id(p)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+        for p in module.parameters(recurse=False)
+    }
+    return [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.ndim >= 2
+        and parameter.numel()
+        and name not in head
+        and id(parameter) not in embeddings
+        and not any(word in name.lower() for word in POSITIONS)
+    ]
+
+
+class MuonOptimizer(Optimizer):
+    """Muon alone: every parameter is taken as a matrix, the first dimension by all others.
+
+    Raises `RecipeError` for one of fewer dimensions. In a loop of one's own, beside another optimiser for the rest:
+
+        hidden = set(hidden_matrices(model, head={"head.weight"}))
+        muon = MuonOptimizer([p for name, p in model.named_parameters() if name in hidden])
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Any],
+        *,
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        weight_decay: float = 0.1,
+        scale: Scale = "original",
+    ) -> None:
+        super().__init__(
+            parameters,
+            {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay, "scale": scale},
+        )
+        for parameter in (p for group in self.param_groups for p in group["params"]):
+            if parameter.ndim < 2:
+                shape = tuple(parameter.shape)
+                raise RecipeError(f"muon: found a parameter of shape {shape}: expected two dimensions or more")
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and parameter.numel():
+                    self._update(parameter, parameter.grad, group)
+
+    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+        ahead = gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum
+        matrix_RC = ahead.flatten(1).float()
+        update = orthogonalise(matrix_RC).reshape(parameter.shape)
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        parameter.add_(update, alpha=-group["lr"] * step_size(matrix_RC.shape, scale=group["scale"]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Muon(Method):
+    """Step the matrices inside the network with Muon, and the rest with the recipe's optimiser."""
+
+    name: ClassVar[str] = "muon"
+    kind: ClassVar[Kind] = Kind.OPTIMIZER
+    summary: ClassVar[str] = "Steps the matrices inside the network along orthogonalised momentum."
+    source: ClassVar[str] = "Jordan et al. 2024; Liu et al. 2025, arXiv:2502.16982"
+    formula: ClassVar[str] = (
+        "m <- `momentum` m + (1 - `momentum`) g; X = (1 - `momentum`) g + `momentum` m with `nesterov`, else m;"
+        " X / |X|, then 5 times X <- 3.4445 X + (-4.775 A + 2.0315 A A) X, A = X X^T;"
+        " w <- w (1 - `lr` `weight_decay`) - `lr` r X, r = sqrt(max(1, rows / columns)) for original,"
+        " 0.2 sqrt(max(rows, columns)) for match_rms_adamw; `lr` follows the schedule"
+    )
+    changes: ClassVar[str] = "the update of matrices and filters inside the network"
+    needs: ClassVar[str] = "a model with matrices or filters between its embeddings and its last layer"
+    routing: ClassVar[str] = (
+        "Works: each region has optimisers of its own, and what a matrix becomes depends on its own gradients alone;"
+        " updates cannot be split exactly by class."
+    )
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+
+    lr: Annotated[float, Field(gt=0, le=100, description="peak learning rate of the matrices")] = 0.02
+    momentum: Annotated[float, Field(ge=0, lt=1, description="share of the old momentum that stays in a step")] = 0.95
+    nesterov: Annotated[bool, Field(description="step along the momentum as it will be after this gradient again")] = (
+        True
+    )
+    weight_decay: Annotated[float, Field(ge=0, le=10, description="decoupled decay of the matrices, times `lr`")] = 0.1
+    scale: Annotated[Scale, Field(description="how the shape of a matrix counts in the length of its update")] = (
+        "original"
+    )
+
+    def build_optimizers(
+        self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
+    ) -> tuple[Optimizer, ...]:
+        hidden = frozenset(hidden_matrices(state.model, head=state.layers[-1].parameters))
+        if not hidden:
+            raise RecipeError(f"muon: found nothing to step in {type(state.model).__name__}: expected {self.needs}")
+        mine = [parameter for name, parameter in parameters.items() if name in hidden]
+        rest = [parameter for name, parameter in parameters.items() if name not in hidden]
+        return (*([self._optimizer(mine)] if mine else []), *([build_optimizer(spec, rest)] if rest else []))
+
+    def _optimizer(self, matrices: list[nn.Parameter]) -> MuonOptimizer:
+        return MuonOptimizer(
+            [{"params": matrices, "peak": self.lr}],
+            lr=self.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+            scale=self.scale,
+        )

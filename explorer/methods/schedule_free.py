@@ -1,0 +1,212 @@
+"""Schedule-free training: an average of the weights takes the place of a decaying learning rate.
+
+Defazio et al., "The Road Less Scheduled", 2024, arXiv:2405.15682. There are three points. The gradient is taken at y,
+where the model stands while it trains; z takes the optimiser's steps; x is the average of z and is what is evaluated
+and kept:
+
+    z <- z - lr (d + weight_decay y)         d = g for SGD, g / (sqrt(v / (1 - beta2^t)) + eps) for AdamW
+    x <- (1 - c) x + c z                     c = L^2 / (sum of all L^2 so far), L the largest lr so far
+    y <- (1 - beta) z + beta x               beta: the momentum of SGD, the first beta of AdamW
+
+y and z are kept and x = y + (1 - 1 / beta) (z - y) follows from them, so it costs no memory more than momentum. The
+statistics of batch normalisation were collected at y: they are taken anew at x, on training data, before each
+evaluation (engine/statistics.py), and y's are put back. Good peaks are larger than with a schedule: 10 to 50 times with
+SGD, 1 to 10 times with AdamW.
+"""
+
+# pyright: reportPrivateImportUsage=false
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from explorer.data.batches import Batches
+from explorer.data.dataset import Modality
+from explorer.engine.averages import Held
+from explorer.engine.method import Kind, Method, Moment, Planned, Unit
+from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, decay_groups
+from explorer.engine.schedule import Constant
+from explorer.engine.state import State, progress
+from explorer.engine.statistics import refresh_on_training_data
+from explorer.errors import RecipeError
+
+COUNTS = 3  # steps, sum of weights, largest learning rate
+OPTIMIZERS = "sgd with a momentum above 0 and without nesterov, or adamw with a first beta above 0"
+
+
+class ScheduleFreeSGD(Optimizer):
+    """The rule for SGD. Parameters hold y between steps; `evaluation_point` makes them x.
+
+    Groups carry `decoupled`, their weight decay. In a loop of one's own, copy the parameters before an evaluation and
+    put them back afterwards.
+    """
+
+    def __init__(self, groups: Iterable[Any], *, lr: float, beta: float = 0.9, **more: float) -> None:
+        super().__init__(groups, {"lr": lr, "beta": beta, "decoupled": 0.0, **more})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        for group in self.param_groups:
+            for (steps, total, largest), parameters in self._alike(group).items():
+                largest = max(largest, group["lr"])
+                total += largest**2
+                counts = torch.tensor([steps + 1, total, largest], dtype=torch.float64)
+                for parameter in parameters:
+                    self.state[parameter]["counts"].copy_(counts)
+                share = largest**2 / total if total else 0.0
+                self._move(parameters, group, steps=int(steps) + 1, share=share)
+
+    @torch.no_grad()
+    def evaluation_point(self) -> None:
+        """Make the parameters x. What never had a gradient is its own average."""
+        for group in self.param_groups:
+            moved = [parameter for parameter in group["params"] if parameter in self.state]
+            if moved:
+                torch._foreach_lerp_(moved, [self.state[p]["z"] for p in moved], 1 - 1 / group["beta"])
+
+    def directions(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int) -> list[Tensor]:
+        """d of each parameter, which has its gradient, in its step number `steps`."""
+        return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+    def begin(self, parameter: Tensor) -> dict[str, Tensor]:
+        """The state before a parameter's first step."""
+        return {"z": parameter.clone(), "counts": torch.zeros(COUNTS, dtype=torch.float64)}
+
+    def _alike(self, group: dict[str, Any]) -> dict[tuple[float, ...], list[Tensor]]:
+        """The parameters with gradients, by their counts: those that had gradients in the same steps."""
+        found: dict[tuple[float, ...], list[Tensor]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            if parameter not in self.state:
+                self.state[parameter] = self.begin(parameter.detach())
+            state = self.state[parameter]
+            state["counts"] = state["counts"].cpu()  # stays there: reading it never waits for a device
+            found.setdefault(tuple(state["counts"].tolist()), []).append(parameter)
+        return found
+
+    def _move(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int, share: float) -> None:
+        """One step of these: z by its own rule; y by what that and the average make of it, with c = `share`."""
+        lr, beta = group["lr"], group["beta"]
+        z = [self.state[parameter]["z"] for parameter in parameters]
+        moves = self.directions(parameters, group, steps=steps)
+        if group["decoupled"]:
+            moves = torch._foreach_add(moves, parameters, alpha=group["decoupled"])
+        torch._foreach_lerp_(parameters, z, share)
+        torch._foreach_add_(parameters, moves, alpha=-lr * (1 - beta * (1 - share)))
+        torch._foreach_add_(z, moves, alpha=-lr)
+
+
+class ScheduleFreeAdamW(ScheduleFreeSGD):
+    """The rule for AdamW."""
+
+    def __init__(
+        self, groups: Iterable[Any], *, lr: float, beta: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
+    ) -> None:
+        super().__init__(groups, lr=lr, beta=beta, beta2=beta2, eps=eps)
+
+    def begin(self, parameter: Tensor) -> dict[str, Tensor]:
+        return {**super().begin(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+
+    def directions(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int) -> list[Tensor]:
+        gradients = super().directions(parameters, group, steps=steps)
+        second = [self.state[parameter]["exp_avg_sq"] for parameter in parameters]
+        torch._foreach_mul_(second, group["beta2"])
+        torch._foreach_addcmul_(second, gradients, gradients, value=1 - group["beta2"])
+        lengths = torch._foreach_div(second, 1 - group["beta2"] ** steps)
+        torch._foreach_sqrt_(lengths)
+        torch._foreach_add_(lengths, group["eps"])
+        return list(torch._foreach_div(gradients, lengths))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleFree(Method):
+    """Train without a schedule, and end with the average of the steps."""
+
+    name: ClassVar[str] = "schedule_free"
+    kind: ClassVar[Kind] = Kind.OPTIMIZER
+    summary: ClassVar[str] = "Averages the weights as it steps, in place of a decaying learning rate."
+    source: ClassVar[str] = "Defazio et al. 2024, arXiv:2405.15682"
+    formula: ClassVar[str] = (
+        "gradient g at y = (1 - beta) z + beta x; z <- z - lr (d + weight_decay y), d = g for sgd,"
+        " g / (sqrt(v / (1 - beta2^t)) + eps) for adamw; x <- (1 - c) x + c z, c = L^2 / sum of L^2, L the largest lr"
+        " so far; lr is `lr`, or the recipe's, after a straight line from 0 over `warmup`; beta is the optimiser's"
+        " momentum or first beta; x is evaluated and kept"
+    )
+    changes: ClassVar[str] = "the update; the weights that are evaluated and kept"
+    needs: ClassVar[str] = f"a constant schedule without warm-up; {OPTIMIZERS}"
+    routing: ClassVar[str] = ""
+    conflicts_with: ClassVar[dict[str, str]] = {
+        "ema": "it averages the weights itself",
+        "swa": "it averages the weights itself",
+        "sam": "nobody has shown what a perturbed gradient does to the average",
+        "routing": "the statistics of batch normalisation are taken anew on examples of every class,"
+        " whatever the policy admits them to",
+    }
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+
+    lr: Annotated[float | None, Field(gt=0, le=100, description="learning rate after warm-up; null: the recipe's")] = (
+        None
+    )
+    warmup: Annotated[
+        float, Field(ge=0, le=1, description="during which the learning rate rises"), Unit("share of training")
+    ] = 0.05
+
+    def check(self, planned: Planned) -> None:
+        if not isinstance(planned.schedule, Constant) or planned.schedule.warmup:
+            found = f"{planned.schedule.name} with warmup {planned.schedule.warmup:g}"
+            raise RecipeError(
+                f"schedule_free: found schedule {found}: expected `schedule: constant`, without warm-up: the average"
+                " takes the place of a decay, and `warmup` is a parameter of the method"
+            )
+        _beta(planned.optimizer)
+
+    def build_optimizers(
+        self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
+    ) -> tuple[Optimizer, ...]:
+        groups = decay_groups(parameters.values(), weight_decay=spec.weight_decay)
+        lr = self.lr or spec.lr
+        groups = [{**group, "peak": lr} for group in groups]
+        if isinstance(spec, AdamWSpec):
+            return (ScheduleFreeAdamW(groups, lr=lr, beta=_beta(spec), beta2=spec.betas[1], eps=spec.eps),)
+        return (ScheduleFreeSGD(groups, lr=lr, beta=_beta(spec)),)
+
+    def learning_rate(self, factor: float, moment: Moment) -> float:
+        after = progress(moment.pace, moment.step + 1, moment.total_steps)
+        return factor * min(1.0, after / self.warmup) if self.warmup else factor
+
+    def before_evaluation(self, state: State) -> None:
+        if state.step < state.total_steps:
+            state.resources[Held] = Held.of(state.model)
+            self._go_to_the_average(state)
+
+    def after_evaluation(self, state: State) -> None:
+        if Held in state.resources:
+            state.resources.pop(Held).put_back()
+
+    def after_fit(self, state: State) -> None:
+        self._go_to_the_average(state)
+
+    def _go_to_the_average(self, state: State) -> None:
+        for region in state.regions.values():
+            for optimizer in region.optimizers:
+                assert isinstance(optimizer, ScheduleFreeSGD)
+                optimizer.evaluation_point()
+        refresh_on_training_data(state.model, state.resource(Batches))
+
+
+def _beta(spec: OptimizerSpec) -> float:
+    """How far y is on the way from z to x. Raises `RecipeError` for an optimiser that does not say."""
+    beta, found = 0.0, spec.name
+    if isinstance(spec, AdamWSpec):
+        beta, found = spec.betas[0], f"adamw with betas {spec.betas[0]:g}, {spec.betas[1]:g}"
+    if isinstance(spec, SGDSpec):
+        beta, found = spec.momentum, f"sgd with momentum {spec.momentum:g}{', nesterov' if spec.nesterov else ''}"
+    if beta == 0 or (isinstance(spec, SGDSpec) and spec.nesterov):
+        raise RecipeError(f"schedule_free: found {found}: expected {OPTIMIZERS}")
+    return beta

@@ -1,0 +1,130 @@
+"""Stochastic weight averaging: end with the plain mean of the weights along the last part of training.
+
+Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018, arXiv:1803.05407. From
+`start` to `end` of training the weights of every `interval` enter the mean, the first at `start`, so that there is one
+in every run. Training itself goes on with its own weights and momentum and never sees the mean; at the end the mean
+becomes the model, integer buffers are the last ones, and the statistics of batch normalisation, which belong to no
+average, are taken anew on training data (engine/statistics.py). That pass is part of no step.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from explorer.data.batches import Batches
+from explorer.data.dataset import Modality
+from explorer.engine.averages import Held, model_tensors
+from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.state import State, progress
+from explorer.engine.statistics import refresh_on_training_data
+from explorer.errors import RecipeError
+
+ROUNDING = 1e-9  # of a share of training: the tenth of ten tenths is the last
+
+
+def due(done: float, *, start: float, end: float, interval: float) -> int:
+    """How many weights have entered the mean once the share `done` of training is behind."""
+    if done == 0 or done < start:
+        return 0
+    return 1 + int((min(done, end) - start) / interval + ROUNDING)
+
+
+@torch.no_grad()
+def add_to_mean(mean: dict[str, Tensor], current: dict[str, Tensor], *, taken: int) -> None:
+    """Take one more set of tensors into the mean of `taken` others, in place; integers are copied, not averaged."""
+    floating = [name for name, tensor in mean.items() if tensor.is_floating_point()]
+    torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
+        [mean[name] for name in floating], [current[name] for name in floating], 1 / (taken + 1)
+    )
+    for name in mean.keys() - floating:
+        mean[name].copy_(current[name])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SWA(Method):
+    """Average the weights of the last part of training, evaluate the mean, and end with it."""
+
+    name: ClassVar[str] = "swa"
+    kind: ClassVar[Kind] = Kind.AVERAGE
+    summary: ClassVar[str] = "Ends with the mean of the weights along the last part of training."
+    source: ClassVar[str] = "Izmailov et al. 2018, arXiv:1803.05407"
+    formula: ClassVar[str] = (
+        "a <- (n a + w) / (n + 1) every `interval` from `start` to `end`, w the weights and n how many a has;"
+        " `lr`: the learning rate from `start` on, as a share of its peak; at the end w = a, and batch normalisation"
+        " gets new statistics"
+    )
+    changes: ClassVar[str] = "the weights that are evaluated and kept; with `lr`, the learning rate"
+    routing: ClassVar[str] = ""
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    conflicts_with: ClassVar[dict[str, str]] = {
+        "routing": "the statistics of batch normalisation are taken anew on examples of every class,"
+        " whatever the policy admits them to",
+    }
+
+    start: Annotated[
+        float, Field(ge=0, le=1, description="when the first weights count"), Unit("share of training")
+    ] = 0.7
+    end: Annotated[float, Field(ge=0, le=1, description="when the last weights count"), Unit("share of training")] = (
+        0.97
+    )
+    interval: Annotated[
+        float, Field(gt=0, le=1, description="from one set of weights to the next"), Unit("share of training")
+    ] = 0.01
+    lr: Annotated[
+        float | None,
+        Field(ge=0, le=1, description="learning rate from `start` on; null: the schedule goes on"),
+        Unit("share of the peak"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.end < self.start:
+            raise RecipeError(f"found start {self.start:g} and end {self.end:g}: expected a start before the end")
+
+    def learning_rate(self, factor: float, moment: Moment) -> float:
+        return factor if self.lr is None or moment.progress < self.start else self.lr
+
+    def phase(self, moment: Moment) -> str:
+        before, after = (
+            self._due(progress(moment.pace, step, moment.total_steps)) for step in (moment.step, moment.step + 1)
+        )
+        return "averaging" if after > before else ""
+
+    def memory(self, state: State) -> dict[str, Tensor]:
+        mean = {f"mean/{name}": tensor.clone() for name, tensor in model_tensors(state.model).items()}
+        return mean | {"taken": torch.zeros((), dtype=torch.int64)}
+
+    def after_update(self, state: State) -> None:
+        if self._due(progress(state.pace, state.step + 1, state.total_steps)) == self._due(state.progress):
+            return
+        taken = state.memory[self.name]["taken"]
+        add_to_mean(self._mean(state), model_tensors(state.model), taken=int(taken))
+        taken += 1
+
+    def before_evaluation(self, state: State) -> None:
+        if state.step < state.total_steps and state.memory[self.name]["taken"]:
+            state.resources[Held] = Held.of(state.model)
+            self._become_the_mean(state)
+
+    def after_evaluation(self, state: State) -> None:
+        if Held in state.resources:
+            state.resources.pop(Held).put_back()
+
+    def after_fit(self, state: State) -> None:
+        self._become_the_mean(state)
+
+    @torch.no_grad()
+    def _become_the_mean(self, state: State) -> None:
+        mean = self._mean(state)
+        for name, tensor in model_tensors(state.model).items():
+            tensor.copy_(mean[name])
+        refresh_on_training_data(state.model, state.resource(Batches))
+
+    def _due(self, done: float) -> int:
+        return due(done, start=self.start, end=self.end, interval=self.interval)
+
+    def _mean(self, state: State) -> dict[str, Tensor]:
+        memory = state.memory[self.name]
+        return {name.removeprefix("mean/"): tensor for name, tensor in memory.items() if name.startswith("mean/")}

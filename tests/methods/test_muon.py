@@ -1,0 +1,193 @@
+"""Newton-Schulz in float64, torch's own Muon on matrices, and who steps what."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from explorer.engine.optimizer import AdamWSpec, SGDSpec
+from explorer.engine.schedule import Linear
+from explorer.errors import RecipeError
+from explorer.governance.exact import check_linear
+from explorer.methods.muon import Muon, MuonOptimizer, Scale, hidden_matrices, orthogonalise, step_size
+from explorer.models.gpt import AnySpec
+from explorer.models.resnet import ResNet
+from tests.loop_for_tests import noise_loop, small_net
+
+SHAPES = [(4, 9), (9, 4), (6, 6), (1, 5), (5, 1), (1, 1)]
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
+
+
+def quintic(matrix: Tensor) -> np.ndarray:
+    """The iteration as a function of the singular values, in float64: X = U S V^T gives U p(S) V^T."""
+    u, s, vt = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
+    s = s / np.linalg.norm(s)
+    for _ in range(5):
+        s = 3.4445 * s - 4.775 * s**3 + 2.0315 * s**5
+    return u @ np.diag(s) @ vt
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_newton_schulz_is_a_polynomial_of_the_singular_values(shape: tuple[int, int]) -> None:
+    matrix = drawn(*shape)
+    np.testing.assert_allclose(orthogonalise(matrix), quintic(matrix), atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (64, 16), (32, 32)])
+def test_the_result_is_about_orthogonal(shape: tuple[int, int]) -> None:
+    values = torch.linalg.svdvals(orthogonalise(drawn(*shape)))
+    assert values.min() > 0.6 and values.max() < 1.22
+    assert torch.linalg.svdvals(drawn(*shape)).max() > 1.22, "it was not before"
+
+
+def test_zeros_stay_zeros() -> None:
+    assert not orthogonalise(torch.zeros(3, 5)).any()
+
+
+def test_the_length_of_an_update() -> None:
+    assert (
+        step_size(torch.Size((64, 16)), scale="original") == 2.0
+        and step_size(torch.Size((16, 64)), scale="original") == 1.0
+    )
+    assert step_size(torch.Size((100, 16)), scale="match_rms_adamw") == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("scale", ["original", "match_rms_adamw"])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_matrices_move_as_with_torch(scale: Scale, nesterov: bool) -> None:
+    """Within what bf16, in which torch iterates, leaves of an update of about 0.1."""
+    ours, theirs = ([nn.Parameter(drawn(*shape)) for shape in SHAPES] for _ in range(2))
+    settings = {"lr": 0.1, "momentum": 0.9, "nesterov": nesterov, "weight_decay": 0.2}
+    mine = MuonOptimizer(ours, scale=scale, **settings)
+    other = torch.optim.Muon(theirs, adjust_lr_fn=scale, **settings)
+    for step in range(3):
+        for seed, (one, two) in enumerate(zip(ours, theirs, strict=True)):
+            one.grad = two.grad = drawn(*one.shape, seed=10 * step + seed + 1)
+        mine.step()
+        other.step()
+    for one, two, shape in zip(ours, theirs, SHAPES, strict=True):
+        assert not torch.equal(one, drawn(*shape))
+        np.testing.assert_allclose(one.detach(), two.detach(), atol=0.02)
+
+
+def test_one_step_by_hand_in_float64() -> None:
+    """A filter is the matrix of its outputs by everything else."""
+    filters, gradient = drawn(4, 3, 2, 2), drawn(4, 3, 2, 2, seed=1)
+    parameter = nn.Parameter(filters.clone())
+    parameter.grad = gradient
+    MuonOptimizer([parameter], lr=0.1, momentum=0.9, weight_decay=0.2).step()
+    momentum = 0.1 * gradient
+    update = quintic((0.1 * gradient + 0.9 * momentum).reshape(4, 12)).reshape(4, 3, 2, 2)
+    expected = filters.double().numpy() * (1 - 0.1 * 0.2) - 0.1 * update
+    np.testing.assert_allclose(parameter.detach(), expected, atol=5e-6)
+
+
+def test_memory_order_makes_no_difference() -> None:
+    found = []
+    for order in (torch.contiguous_format, torch.channels_last):
+        parameter = nn.Parameter(drawn(4, 3, 2, 2).to(memory_format=order))
+        parameter.grad = drawn(4, 3, 2, 2, seed=1).to(memory_format=order)
+        MuonOptimizer([parameter]).step()
+        assert parameter.is_contiguous(memory_format=order)
+        found.append(parameter.detach())
+    assert torch.equal(*found)
+
+
+def test_nothing_moves_without_a_gradient_or_without_numbers() -> None:
+    still, empty, moved = nn.Parameter(drawn(3, 3)), nn.Parameter(torch.zeros(0, 3)), nn.Parameter(drawn(3, 3))
+    empty.grad, moved.grad = torch.zeros(0, 3), drawn(3, 3, seed=1)
+    optimizer = MuonOptimizer([still, empty, moved])
+    optimizer.step()
+    assert torch.equal(still, drawn(3, 3)) and still not in optimizer.state
+    assert not torch.equal(moved, drawn(3, 3))
+
+
+def test_what_a_matrix_becomes_does_not_depend_on_the_others() -> None:
+    """To the bit, whether matrices of its shape have gradients beside it or not."""
+    found = []
+    for others in (0, 3):
+        parameters = [nn.Parameter(drawn(8, 16)) for _ in range(4)]
+        for seed, parameter in enumerate(parameters[: 1 + others]):
+            parameter.grad = drawn(8, 16, seed=seed + 1)
+        MuonOptimizer(parameters).step()
+        found.append(parameters[0].detach())
+    assert torch.equal(*found)
+
+
+def test_vectors_are_refused() -> None:
+    with pytest.raises(RecipeError, match=r"shape \(8,\): expected two dimensions"):
+        MuonOptimizer([nn.Parameter(torch.zeros(8))])
+
+
+class Tied(nn.Module):
+    """Tokens and places in, the tokens' matrix once more at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 4)
+        self.position = nn.Parameter(torch.zeros(5, 4))
+        self.mix = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 7, bias=False)
+        self.head.weight = self.embed.weight
+
+
+def test_tables_heads_and_vectors_are_not_for_muon() -> None:
+    resnet = hidden_matrices(ResNet(depth=8, width=0.5, norm="batch", channels=1, classes=3), head={"head.weight"})
+    assert "conv.weight" in resnet and "stages.2.0.shortcut.0.weight" in resnet
+    assert not [name for name in resnet if "norm" in name or "head" in name or "bias" in name]
+    gpt = AnySpec(depth=1, width=8, heads=2).build(example_shape=(4,), classes=256)
+    matrices = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
+    assert hidden_matrices(gpt, head=()) == [f"blocks.0.{name}.weight" for name in matrices]
+    assert hidden_matrices(Tied(), head=()) == ["mix.weight"]
+
+
+@pytest.mark.parametrize("spec", [SGDSpec(lr=0.5), AdamWSpec(lr=0.5)])
+def test_two_optimisers_with_a_peak_each_follow_one_schedule(spec: SGDSpec | AdamWSpec) -> None:
+    loop = noise_loop([Muon(lr=0.1)], optimizer=spec, schedule=Linear())
+    muon, rest = loop.state.regions["shared"].optimizers
+    names = {id(parameter): name for name, parameter in loop.setting.model.named_parameters()}
+    mine, theirs = (
+        [names[id(p)] for group in optimizer.param_groups for p in group["params"]] for optimizer in (muon, rest)
+    )
+    assert mine == ["0.weight", "3.weight"]
+    assert sorted(mine + theirs) == sorted(names.values())
+    for step in range(3):
+        loop.step()
+        assert muon.param_groups[0]["lr"] == pytest.approx(0.1 * (1 - step / 10))
+        assert all(group["lr"] == pytest.approx(0.5 * (1 - step / 10)) for group in rest.param_groups)
+
+
+def test_the_rest_moves_as_it_would_without_muon() -> None:
+    """In the first step, when every gradient is the same."""
+    ours, plain = noise_loop([Muon()]), noise_loop()
+    ours.step()
+    plain.step()
+    mine, others = ours.tensors(), plain.tensors()
+    for name in ("1.weight", "1.bias", "7.weight", "7.bias", "0.bias"):
+        assert torch.equal(mine[f"model/{name}"], others[f"model/{name}"])
+    assert not torch.equal(mine["model/0.weight"], others["model/0.weight"])
+
+
+def test_everything_that_steps_is_in_the_checkpoint() -> None:
+    loop = noise_loop([Muon()])
+    loop.step()
+    kept = {name for name in loop.tensors() if name.startswith("optimizer/")}
+    assert kept == {f"optimizer/shared/0/{n}.weight/momentum_buffer" for n in (0, 3)} | {
+        f"optimizer/shared/1/{name}/momentum_buffer"
+        for name in ("0.bias", "1.weight", "1.bias", "3.bias", "7.weight", "7.bias")
+    }
+
+
+def test_a_model_of_a_head_alone_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"muon: found nothing to step in Sequential: expected a model with matrices"):
+        noise_loop([Muon()], model=nn.Sequential(nn.Flatten(), nn.Linear(48, 3)))
+
+
+def test_its_updates_cannot_be_split_by_class() -> None:
+    muon, rest = noise_loop([Muon()], model=small_net()).state.regions["shared"].optimizers
+    check_linear(rest)
+    with pytest.raises(RecipeError, match="MuonOptimizer is not supported: not linear"):
+        check_linear(muon)
