@@ -12,6 +12,7 @@ from explorer.cli import (
     attest,
     authority,
     conform,
+    data,
     delete,
     grant,
     ledger,
@@ -65,6 +66,7 @@ def _version(asked: bool) -> None:
 
 quickstart.register(app)
 training.register(app)
+data.register(app)
 replay.register(app)
 sweep.register(app)
 notebooks.register(app)

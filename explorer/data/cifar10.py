@@ -26,7 +26,8 @@ from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
 
 SIDES = ("train", "test")
-CLASSES = 10
+NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CLASSES = len(NAMES)
 TRAIN = 50_000
 MEAN = (0.4914, 0.4822, 0.4465)  # by channel over all training images; an average of pixels leaves it as it is
 STD = {32: (0.2470, 0.2435, 0.2616), 16: (0.2366, 0.2341, 0.2526)}
@@ -64,6 +65,7 @@ class Cifar10(DataSource):
             train=train,
             test=test,
             classes=CLASSES,
+            names=NAMES,
             mean=MEAN,
             std=STD[self.size],
             crop=self.size // 8 if self.augment else 0,

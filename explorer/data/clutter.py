@@ -76,7 +76,9 @@ class Clutter3d(DataSource):
     """Volumes of `depth` slices of `size` pixels; what is not said here is as in `clutter`, slice by slice."""
 
     name: ClassVar[str] = "clutter3d"
-    summary: ClassVar[str] = "`clutter` in slices: digits go through half of them, pieces are in one"
+    summary: ClassVar[str] = (
+        "clutter in slices: digits go through half of them, pieces are in one; a class for each voxel"
+    )
     source: ClassVar[str] = Clutter.source
     licence: ClassVar[str] = Clutter.licence
     modality: ClassVar[Modality] = "volume"
@@ -116,6 +118,7 @@ def _made(source: Clutter | Clutter3d, *, depth: int | None) -> Scenes:
         train=_flat(train) if depth is None else train,
         test=_flat(test) if depth is None else test,
         classes=CLASSES,
+        names=("background", *"0123456789"),
         mean=(round(mean, 4),),
         std=(round(float(brightness @ (levels - mean) ** 2) ** 0.5, 4),),
         provenance=simulated(torch.from_numpy(first), classes=source.simulated_classes, name=source.name),

@@ -42,6 +42,15 @@ class Provenance:
     simulated: bool = False  # then every view says so
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
+    """Files, or rows of one, that were passed over for the same reason."""
+
+    reason: str
+    count: int
+    names: tuple[str, ...]  # of the first few
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Dataset(ABC):
     """A loaded dataset."""
@@ -53,6 +62,8 @@ class Dataset(ABC):
     test: Split
     classes: int  # labels, or the vocabulary
     provenance: Provenance | None = None
+    names: tuple[str, ...] = ()  # of the classes, where labels have names
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def example_shape(self) -> tuple[int, ...]:

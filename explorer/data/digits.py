@@ -55,6 +55,7 @@ class Digits(DataSource):
             train=Split(inputs=images[:TRAIN], labels=labels[:TRAIN]),
             test=Split(inputs=images[TRAIN:], labels=labels[TRAIN:]),
             classes=10,
+            names=tuple("0123456789"),
             mean=(round(train.mean().item(), 4),),
             std=(round(train.std().item(), 4),),
             provenance=simulated(labels[:TRAIN], classes=self.simulated_classes, name=self.name),

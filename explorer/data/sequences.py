@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from explorer.data.dataset import Dataset, Modality, Provenance, Split, TaskName
+from explorer.data.dataset import Dataset, Modality, Provenance, Skipped, Split, TaskName
 
 BYTES = 256  # the vocabulary
 
@@ -23,9 +23,16 @@ class Text(Dataset):
     task: ClassVar[TaskName] = "language"
 
     @classmethod
-    def of(cls, train: Tensor, test: Tensor, *, provenance: Provenance | None = None) -> Self:
+    def of(
+        cls,
+        train: Tensor,
+        test: Tensor,
+        *,
+        provenance: Provenance | None = None,
+        skipped: tuple[Skipped, ...] = (),
+    ) -> Self:
         """From blocks of T + 1 bytes, N x (T + 1) uint8: the first T are the input, the last T what to predict."""
-        return cls(train=_split(train), test=_split(test), classes=BYTES, provenance=provenance)
+        return cls(train=_split(train), test=_split(test), classes=BYTES, provenance=provenance, skipped=skipped)
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
         """To int64."""

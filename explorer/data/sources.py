@@ -7,11 +7,13 @@ from explorer.data.cifar10 import Cifar10
 from explorer.data.clutter import Clutter, Clutter3d
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.digits import Digits
+from explorer.data.imagefolder import ImageFolder
+from explorer.data.parquet import Parquet
 from explorer.data.source import Source
 from explorer.data.text import LocalText
 
 DATASETS: dict[str, type[DataSource]] = {
-    source.name: source for source in (Cifar10, Clutter, Clutter3d, Digits, Source, LocalText)
+    source.name: source for source in (Cifar10, Clutter, Clutter3d, Digits, ImageFolder, Parquet, Source, LocalText)
 }
 
 

@@ -1,15 +1,28 @@
-"""`text`: any file below the data directory, byte by byte. Nobody says where it comes from, so it has no provenance."""
+"""`text`: a file of one's own, or all files of a directory, byte by byte.
+
+A file is taken as it is. Of a directory all files that are UTF-8 are taken, in the order of their names, a zero byte
+between them; what cannot be read is passed over and listed in the dataset's card. The last tenth is the test side.
+
+`provenance` names a table of provenance classes (class_table.py). Then the files of each class make a stream of their
+own, of which the last tenth is the test side, so that every example has one class.
+"""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, ClassVar
 
+import numpy as np
+import torch
 from pydantic import Field
 
-from explorer import rundir
+from explorer import canonical, rundir
 from explorer.data.blocks import cut
-from explorer.data.dataset import Dataset, DataSource, Modality, TaskName
+from explorer.data.class_table import classes_of, read_class_table
+from explorer.data.dataset import Dataset, DataSource, Modality, Provenance, TaskName
+from explorer.data.families import SEPARATOR
+from explorer.data.local import Fault, LocalFile, below, listed, shown, skipped
 from explorer.data.sequences import Text
 from explorer.errors import DataError
 
@@ -19,37 +32,113 @@ TEST = 10  # the last tenth
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalText(DataSource):
-    """A file as it is; the last tenth of it is the test side."""
+    """A file as it is, or the text files of a directory, in blocks of `context` bytes.
+
+    `provenance` is a table below the data directory that gives every file a class.
+    """
 
     name: ClassVar[str] = "text"
-    summary: ClassVar[str] = "any local file, byte by byte; its last tenth is the test side"
-    source: ClassVar[str] = "a file of yours"
-    licence: ClassVar[str] = "whatever holds for the file"
+    summary: ClassVar[str] = "text of your own, a file or a directory, byte by byte; its last tenth is the test side"
+    source: ClassVar[str] = "a file or directory of yours"
+    licence: ClassVar[str] = "whatever holds for the text"
     modality: ClassVar[Modality] = "text"
     task: ClassVar[TaskName] = "language"
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
     path: Annotated[str, Field(min_length=1, max_length=1000)]
     context: Annotated[int, Field(ge=8, le=4096)] = 128
+    provenance: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
 
     def load(self, data: Path | None) -> Dataset:
-        content = self._content(data)
-        middle = len(content) - len(content) // TEST
-        train, test = (cut(side, context=self.context) for side in (content[:middle], content[middle:]))
-        if not len(train) or not len(test):
-            least = TEST * (self.context + 1)
-            raise DataError(f"dataset 'text': {self.path}: {len(content)} bytes, expected {least} or more")
-        return Text.of(train, test)
+        contents, faults = self._contents(data)
+        classes = self._classes(data, list(contents))
+        train, test, sources, codes = [], [], [], []
+        for code, path in enumerate(sorted(set(classes))):
+            names = [name for name, own in zip(contents, classes, strict=True) if own == path]
+            sides, origins = self._sides(names, [contents[name] for name in names], path)
+            train.append(sides[0])
+            test.append(sides[1])
+            sources += origins
+            codes += [code] * len(origins)
+        provenance = Provenance(
+            classes=tuple(sorted(set(classes))), codes=np.asarray(codes, dtype=np.int64), sources=tuple(sources)
+        )
+        return Text.of(
+            torch.cat(train),
+            torch.cat(test),
+            provenance=None if self.provenance is None else provenance,
+            skipped=skipped(faults),
+        )
 
     def digest(self, data: Path | None) -> str:
-        return hashlib.sha256(self._content(data)).hexdigest()
+        root = below(data, self.path, dataset=self.name)
+        rows = sorted(self._table(data).items())
+        if root.is_dir():
+            named = [[file.name, file.digest(max_bytes=MAX_BYTES)] for file in listed(root)]
+            return canonical.digest([named, [list(row) for row in rows]])
+        content = hashlib.sha256(_whole(root)).hexdigest()
+        return canonical.digest([content, [list(row) for row in rows]]) if rows else content
 
-    def _content(self, data: Path | None) -> bytes:
-        if data is None:
-            raise DataError("dataset 'text': give the directory that holds the file by --data or EXPLORER_DATA")
-        path = PurePosixPath(self.path)
-        if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"dataset 'text': {self.path!r} leaves the data directory: expected a path below it")
-        if not (data / path).is_file():  # a pipe would be waited for
-            raise DataError(f"dataset 'text': no file {data / path}: expected it below the directory of --data")
-        return rundir.read_bytes(data / path, max_bytes=MAX_BYTES, error=DataError)
+    def _contents(self, data: Path | None) -> tuple[dict[str, bytes], list[tuple[str, Fault]]]:
+        """The content of every file that can be read, by name, and why others cannot."""
+        root = below(data, self.path, dataset=self.name)
+        if not root.is_dir():
+            return {shown(root.name): _whole(root)}, []
+        table = None if self.provenance is None else below(data, self.provenance, dataset=self.name)
+        contents: dict[str, bytes] = {}
+        faults: list[tuple[str, Fault]] = []
+        left = MAX_BYTES
+        for file in listed(root):
+            if file.path == table:
+                continue
+            found = _text(file, max_bytes=MAX_BYTES)
+            if isinstance(found, Fault):
+                faults.append((file.name, found))
+            else:
+                contents[file.name] = found
+                left -= len(found) + len(SEPARATOR)
+            if left < 0:
+                raise DataError(f"{root}: too large: at most {MAX_BYTES} bytes are read")
+        if not contents:
+            example = f", such as {faults[0][0]}: {faults[0][1]}" if faults else ""
+            raise DataError(f"dataset {self.name!r}: no text in {root} ({len(faults)} files skipped{example})")
+        return contents, faults
+
+    def _table(self, data: Path | None) -> dict[str, str]:
+        return {} if self.provenance is None else read_class_table(below(data, self.provenance, dataset=self.name))
+
+    def _classes(self, data: Path | None, names: list[str]) -> list[str]:
+        """The provenance class of each file; the same for all where there are none."""
+        return classes_of(names, self._table(data), where=self.provenance) if self.provenance else [""] * len(names)
+
+    def _sides(self, names: list[str], contents: list[bytes], path: str) -> tuple[Sequence[torch.Tensor], list[str]]:
+        """Both sides of a stream in blocks, and the file in which each block of the training side begins."""
+        stream = SEPARATOR.join(contents)
+        middle = len(stream) - len(stream) // TEST
+        train, test = (cut(side, context=self.context) for side in (stream[:middle], stream[middle:]))
+        if not len(train) or not len(test):
+            what = f"class {path!r} of {self.path}" if path else self.path
+            least = TEST * (self.context + 1)
+            raise DataError(f"dataset {self.name!r}: {what}: {len(stream)} bytes, expected {least} or more")
+        starts = np.cumsum([0, *(len(content) + len(SEPARATOR) for content in contents[:-1])])
+        within = np.searchsorted(starts, np.arange(len(train)) * self.context, side="right") - 1
+        return (train, test), [names[index] for index in within]
+
+
+def _whole(path: Path) -> bytes:
+    """A file as it is."""
+    if not path.is_file():  # a pipe would be waited for
+        raise DataError(f"dataset 'text': no file {path}: expected it below the directory of --data")
+    return rundir.read_bytes(path, max_bytes=MAX_BYTES, error=DataError)
+
+
+def _text(file: LocalFile, *, max_bytes: int) -> bytes | Fault:
+    """The content of one file among others, which is to be text."""
+    content = file.read(max_bytes=max_bytes)
+    if isinstance(content, Fault):
+        return content
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return Fault.NO_TEXT
+    return content

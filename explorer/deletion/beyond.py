@@ -28,6 +28,8 @@ FITTED = {
     "digits": "mean and standard deviation over all training images of digits, the target's among them",
     "clutter": "mean and standard deviation over all training scenes of clutter, the target's among them",
     "clutter3d": "mean and standard deviation over all training scenes of clutter3d, the target's among them",
+    "imagefolder": "mean and standard deviation by channel over all training images, the target's among them",
+    "parquet": "mean and standard deviation by channel over all training images, the target's among them",
     "cifar10": "mean and standard deviation by channel over all 50,000 training images of CIFAR-10, fixed in the code",
 }
 BYTES = ("source", "text")  # datasets that models read byte by byte: nothing is fitted

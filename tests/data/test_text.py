@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from explorer.data.local import Fault
 from explorer.data.sources import DATASETS
 from explorer.data.text import LocalText
 from explorer.errors import DataError, RecipeError
@@ -55,7 +56,7 @@ def test_what_cannot_be_read_is_said(data: Path) -> None:
     with pytest.raises(DataError, match="by --data or EXPLORER_DATA"):
         LocalText(path="book/one.txt").load(None)
     os.mkfifo(data / "pipe")
-    for path in ("book", "none.txt", "pipe"):
+    for path in ("none.txt", "pipe"):
         with pytest.raises(DataError, match=f"no file .*{path}: expected it below the directory of --data"):
             LocalText(path=path).digest(data)
     with pytest.raises(DataError, match=r"book/one\.txt: 1024 bytes, expected 1290 or more"):
@@ -66,6 +67,86 @@ def test_a_large_file_is_not_read_whole(data: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("explorer.data.text.MAX_BYTES", 1000)
     with pytest.raises(DataError, match="too large: at most 1000 bytes"):
         LocalText(path="book/one.txt").load(data)
+
+
+@pytest.fixture
+def shelf(data: Path) -> Path:
+    """A directory of texts, and what else lies about."""
+    (data / "shelf" / "deep").mkdir(parents=True)
+    for name, letter, count in (("b.txt", b"b", 200), ("a.txt", b"a", 300), ("deep/c.txt", b"c", 400)):
+        (data / "shelf" / name).write_bytes(letter * count)
+    (data / "shelf" / "image.png").write_bytes(b"\x89PNG\xff")
+    (data / "shelf" / "out.txt").symlink_to(data.parent / "secret.txt")
+    os.mkfifo(data / "shelf" / "pipe")
+    return data
+
+
+def test_a_directory_is_one_stream_of_its_texts(shelf: Path) -> None:
+    found = LocalText(path="shelf", context=8).load(shelf)
+    stream = b"\0".join([b"a" * 300, b"b" * 200, b"c" * 400])
+    middle = len(stream) - len(stream) // 10
+    for split, side in ((found.train, stream[:middle]), (found.test, stream[middle:])):
+        assert split.inputs.numpy().tobytes() == side[: len(split) * 8]
+        assert split.labels.numpy().tobytes() == side[1 : len(split) * 8 + 1]
+    assert found.provenance is None
+    assert {skip.reason: skip.names for skip in found.skipped} == {
+        Fault.OUTSIDE: ("out.txt",),
+        Fault.SPECIAL: ("pipe",),
+        Fault.NO_TEXT: ("image.png",),
+    }
+
+
+def test_the_digest_of_a_directory_is_that_of_names_and_contents(shelf: Path) -> None:
+    source = LocalText(path="shelf")
+    digests = [source.digest(shelf)]
+    (shelf / "shelf" / "a.txt").write_bytes(b"A" * 300)
+    digests.append(source.digest(shelf))
+    (shelf / "shelf" / "a.txt").rename(shelf / "shelf" / "d.txt")
+    digests.append(source.digest(shelf))
+    assert len(set(digests)) == 3
+    assert digests[-1] == source.digest(shelf)
+
+
+def test_every_class_has_a_stream_of_its_own(shelf: Path) -> None:
+    (shelf / "shelf" / "classes.csv").write_text("path,class\n.,open/mit\ndeep,licensed/news\n")
+    source = LocalText(path="shelf", context=8, provenance="shelf/classes.csv")
+    found = source.load(shelf)
+    own = found.provenance
+    assert own is not None and not own.simulated and own.classes == ("licensed/news", "open/mit")
+    assert set(found.train.inputs[own.codes == 0].flatten().tolist()) == {ord("c")}
+    assert set(found.train.inputs[own.codes == 1].flatten().tolist()) == {0, ord("a"), ord("b")}
+    for slot, name in enumerate(own.sources):
+        assert name in ("a.txt", "b.txt", "deep/c.txt")
+        assert int(found.train.inputs[slot][0]) in (0, ord(name.removeprefix("deep/")[0]))
+    assert set(own.sources) == {"a.txt", "b.txt", "deep/c.txt"}
+    assert all("classes.csv" not in skip.names for skip in found.skipped)
+    before = source.digest(shelf)
+    (shelf / "shelf" / "classes.csv").write_text("path,class\n.,open/bsd\ndeep,licensed/news\n")
+    assert source.digest(shelf) != before
+    (shelf / "shelf" / "deep" / "c.txt").write_bytes(b"c" * 20)
+    with pytest.raises(DataError, match="class 'licensed/news' of shelf: 20 bytes, expected 90 or more"):
+        source.load(shelf)
+
+
+def test_a_single_file_can_have_a_class(data: Path) -> None:
+    (data / "classes.csv").write_text("path,class\n.,open/mit\n")
+    source = LocalText(path="book/one.txt", context=8, provenance="classes.csv")
+    found = source.load(data).provenance
+    assert found is not None and found.classes == ("open/mit",) and set(found.sources) == {"one.txt"}
+    assert source.digest(data) != LocalText(path="book/one.txt").digest(data)
+
+
+def test_a_directory_without_text(shelf: Path) -> None:
+    (shelf / "bin").mkdir()
+    (shelf / "bin" / "x").write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"no text in .*bin \(1 files skipped, such as x: not UTF-8 text\)"):
+        LocalText(path="bin").load(shelf)
+
+
+def test_all_files_together_are_bounded(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.data.text.MAX_BYTES", 600)
+    with pytest.raises(DataError, match="shelf: too large: at most 600 bytes"):
+        LocalText(path="shelf").load(shelf)
 
 
 def test_a_recipe_names_the_file() -> None:

@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from explorer import document, note, schema
 from explorer.canonical import canonical
+from explorer.data.class_table import parse_class_table
+from explorer.data.pictures import decode
 from explorer.entries import fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
 from explorer.ledger import checkpoint, proof, tiles, tlog_policy
@@ -42,6 +44,7 @@ from explorer.provenance import (
     trust,
 )
 from explorer.provenance.roles import Role
+from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
 from tests.provenance import people
@@ -79,7 +82,7 @@ def in_a_file(read: Callable[[Path], object], place: Path, mode: int = 0o600) ->
 
 def parsers(place: Path) -> dict[str, Parser]:
     """All of them, by name. Those that read files use a file at `place`."""
-    return {**_plain(), **_bulk(), **_signed(), **_statements(), **_files(place)}
+    return {**_plain(), **_bulk(), **_signed(), **_statements(), **_files(place), **_data()}
 
 
 def _plain() -> dict[str, Parser]:
@@ -391,6 +394,20 @@ def _files(place: Path) -> dict[str, Parser]:
             read=in_a_file(table, place),
             seeds=tag_tables(),
             reads=("provenance.tags.read_tags", "provenance.tags.read_authorities"),
+        ),
+    }
+
+
+def _data() -> dict[str, Parser]:
+    return {
+        "class table": Parser(
+            read=lambda raw: parse_class_table(raw, where="t"),
+            seeds=(b"path,class\n.,open\na/b.txt,licensed/news\n",),
+            reads=("data.class_table.parse_class_table",),
+        ),
+        "image": Parser(
+            read=lambda raw: decode(raw, size=8, channels=3),  # a fault is no error
+            seeds=tuple(encoded(picture(0), kind) for kind in ("PNG", "JPEG", "WEBP")),
         ),
     }
 

@@ -1,0 +1,119 @@
+"""`explorer data`: the datasets, and the card of one."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.settings import Data, Json
+from explorer.errors import RecipeError
+
+if TYPE_CHECKING:
+    from explorer.data.cards import Card
+    from explorer.data.dataset import DataSource
+
+MOST_CLASSES = 20  # that are shown; --json has all
+
+
+def register(app: typer.Typer) -> None:
+    app.command("data")(data_)
+
+
+def data_(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME|FILE]", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param", metavar="KEY=VALUE", help="A parameter of the dataset, as a recipe has it; repeatable."
+        ),
+    ] = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over."""
+    if name is None:
+        if param:
+            raise RecipeError("--param is for one dataset: name it too")
+        _print_all(json)
+        return
+    from explorer.data.cards import card
+
+    found = card(_chosen(name, param or []), data)
+    if json:
+        print_json(asdict(found))
+    else:
+        _print_card(found)
+
+
+def _chosen(name: str, written: list[str]) -> "DataSource":
+    """The dataset of a name and parameters, or that of a file."""
+    from explorer.data.sources import DATASETS
+    from explorer.document import parse_document
+    from explorer.recipes.choice import choose
+    from explorer.recipes.tagging import FILES, dataset_of
+
+    if name.endswith(FILES):
+        if written:
+            raise RecipeError(f"--param is for a dataset by name; {name} has its parameters")
+        return dataset_of(name)
+    parameters: dict[str, Any] = {}
+    for each in written:
+        key, sign, value = each.partition("=")
+        if not sign or not key:
+            raise RecipeError(f"--param: found {each!r:.80}, expected KEY=VALUE, such as size=32")
+        if key in parameters:
+            raise RecipeError(f"--param: {key!r:.80} stands twice")
+        parameters[key] = parse_document(value, where=f"--param {key}").value
+    return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset")
+
+
+def _print_all(json: bool) -> None:
+    from explorer.data.sources import DATASETS
+
+    kinds = [DATASETS[name] for name in sorted(DATASETS)]
+    if json:
+        keys = ("name", "summary", "modality", "task", "metrics", "licence", "source")
+        print_json([{key: getattr(kind, key) for key in keys} for kind in kinds])
+    else:
+        rows = [(kind.name, kind.summary, f"{kind.modality}, {kind.task}", kind.licence) for kind in kinds]
+        print_table(("dataset", "what it is", "kind", "licence"), rows)
+
+
+def _print_card(card: "Card") -> None:
+    print(f"{card.name}: {card.summary}\n")
+    parameters = ", ".join(f"{key}={value}" for key, value in card.parameters.items())
+    shape = "x".join(map(str, card.shape))
+    rows = [
+        ("parameters", parameters or "none"),
+        ("kind", f"{card.modality}, {card.task}; measured by {', '.join(card.metrics)}"),
+        ("examples", f"{card.train:,} train, {card.test:,} test, each {shape}, {card.bytes:,} bytes in memory"),
+    ]
+    if card.tokens is not None:
+        train, test = card.tokens
+        rows.append(("tokens", f"{train:,} train, {test:,} test, of {card.vocabulary} kinds"))
+    rows += [("source", card.source), ("licence", card.licence), ("digest", card.digest)]
+    if not card.provenance:
+        rows.append(("provenance", "none: nobody says where the examples come from"))
+    for key, value in rows:
+        print(f"{key:<11} {visible(value)}")
+    print()
+    if card.classes:
+        shown = card.classes[:MOST_CLASSES]
+        print_table(
+            ("class", f"train {card.counted}", f"test {card.counted}"),
+            [(visible(each.name), f"{each.train:,}", f"{each.test:,}") for each in shown],
+            right=(f"train {card.counted}", f"test {card.counted}"),
+        )
+        if len(card.classes) > len(shown):
+            print(f"and {len(card.classes) - len(shown)} classes more: --json has all\n")
+    if card.provenance:
+        kind = "simulated provenance" if card.simulated else "provenance class"
+        rows_ = [(visible(each.path), f"{each.examples:,}") for each in card.provenance]
+        print_table((kind, "train examples"), rows_, right=("train examples",))
+    if card.skipped:
+        rows_ = [(each.reason, f"{each.count:,}", ", ".join(each.names)) for each in card.skipped]
+        print_table(("skipped because", "number", "such as"), rows_, right=("number",))

@@ -1,0 +1,109 @@
+"""The card of a dataset: what it is, how large, whose, of which classes, from where, and what was passed over."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from explorer.data.dataset import Dataset, DataSource, Provenance, Skipped, Split
+from explorer.data.sources import load
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Class:
+    """A class of labels, and how often it is one: examples, or pixels where every pixel has a label."""
+
+    name: str
+    train: int
+    test: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Branch:
+    """A provenance class, and how many training examples have it."""
+
+    path: str
+    examples: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """A dataset with its parameters, loaded and counted. Shapes are those of one input; bytes those in memory."""
+
+    name: str
+    summary: str
+    source: str
+    licence: str
+    modality: str
+    task: str
+    metrics: tuple[str, ...]
+    parameters: Mapping[str, Any]
+    digest: str
+    train: int  # examples
+    test: int
+    shape: tuple[int, ...]
+    bytes: int  # inputs and labels of both sides
+    tokens: tuple[int, int] | None  # training and test side, of text
+    vocabulary: int | None  # of text
+    counted: str | None  # what `classes` counts: "examples", "pixels" or "voxels"
+    classes: tuple[Class, ...]  # none for text
+    provenance: tuple[Branch, ...]
+    simulated: bool  # whether the provenance is
+    skipped: tuple[Skipped, ...]
+
+
+def card(source: DataSource, data: Path | None) -> Card:
+    """The card. Raises `DataError` if the dataset cannot be loaded."""
+    dataset = load(source, data)
+    text = dataset.task == "language"
+    return Card(
+        name=source.name,
+        summary=source.summary,
+        source=source.source,
+        licence=source.licence,
+        modality=source.modality,
+        task=source.task,
+        metrics=source.metrics,
+        parameters=asdict(source),
+        digest=source.digest(data),
+        train=len(dataset.train),
+        test=len(dataset.test),
+        shape=dataset.example_shape,
+        bytes=_bytes(dataset.train) + _bytes(dataset.test),
+        tokens=(dataset.train.labels.numel(), dataset.test.labels.numel()) if text else None,
+        vocabulary=dataset.classes if text else None,
+        counted=None if text else _counted(dataset),
+        classes=() if text else _classes(dataset),
+        provenance=_branches(dataset.provenance),
+        simulated=dataset.provenance is not None and dataset.provenance.simulated,
+        skipped=dataset.skipped,
+    )
+
+
+def _bytes(split: Split) -> int:
+    return split.inputs.numel() * split.inputs.element_size() + split.labels.numel() * split.labels.element_size()
+
+
+def _counted(dataset: Dataset) -> str:
+    if dataset.task == "classification":
+        return "examples"
+    return "voxels" if dataset.modality == "volume" else "pixels"
+
+
+def _classes(dataset: Dataset) -> tuple[Class, ...]:
+    names = dataset.names or tuple(map(str, range(dataset.classes)))
+    train, test = (
+        torch.bincount(split.labels.flatten(), minlength=dataset.classes).tolist()
+        for split in (dataset.train, dataset.test)
+    )
+    return tuple(Class(name=name, train=a, test=b) for name, a, b in zip(names, train, test, strict=True))
+
+
+def _branches(provenance: Provenance | None) -> tuple[Branch, ...]:
+    if provenance is None:
+        return ()
+    counts = np.bincount(provenance.codes, minlength=len(provenance.classes)).tolist()
+    return tuple(Branch(path=path, examples=count) for path, count in zip(provenance.classes, counts, strict=True))

@@ -1,0 +1,123 @@
+"""`imagefolder`: images of one's own, in a directory for each class.
+
+    photos/train/cat/1.jpg    photos/cat/1.jpg
+    photos/train/dog/2.jpg    photos/dog/2.jpg
+    photos/test/cat/3.jpg     with `test: 0.1`: a tenth of each class is the test side
+
+PNG, JPEG and WebP, at any depth below the directory of their class. What cannot be read is passed over and listed in
+the dataset's card; a class that is left without an image is an error. `provenance` names a table of provenance classes
+(class_table.py).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from explorer import canonical
+from explorer.data.class_table import classes_of, read_class_table
+from explorer.data.dataset import DataSource, Modality, TaskName
+from explorer.data.images import Images
+from explorer.data.labelled import Entry, Side, labelled
+from explorer.data.local import Fault, LocalFile, below, listed, shown
+from explorer.data.pictures import MAX_ENCODED_BYTES, decoded
+from explorer.errors import DataError
+
+SIDES: tuple[Side, Side] = ("train", "test")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageFolder(DataSource):
+    """Images in a directory for each class, below `path`.
+
+    Each is cut to the square in its middle and brought to `size`. `test` divides what has no `train` and `test`
+    directories. `augment` crops (an eighth of the size) and mirrors the training images at random. `provenance` is a
+    table below the data directory that gives every image a class.
+    """
+
+    name: ClassVar[str] = "imagefolder"
+    summary: ClassVar[str] = "images of your own, in a directory for each class"
+    source: ClassVar[str] = "a directory of yours"
+    licence: ClassVar[str] = "whatever holds for the images"
+    modality: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "classification"
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
+
+    path: Annotated[str, Field(min_length=1, max_length=1000)]
+    size: Annotated[int, Field(ge=8, le=512)] = 32
+    channels: Literal[1, 3] = 3
+    test: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    augment: bool = True
+    provenance: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+
+    def load(self, data: Path | None) -> Images:
+        root, table = self._root(data), self._table(data)
+        files = [file for file in listed(root) if file.path != table]
+        placed = {file.name: place for file in files if (place := self._place(file.name))}
+        images = [file for file in files if file.name in placed]
+        tags: list[str] | list[None] = [None] * len(images)
+        if table is not None:
+            tags = classes_of([file.name for file in images], read_class_table(table), where=str(table))
+        entries = [
+            Entry(name=file.name, side=placed[file.name][0], label=placed[file.name][1], tag=tag)
+            for file, tag in zip(images, tags, strict=True)
+        ]
+        pixels, faults = decoded(
+            f"imagefolder-{canonical.digest([list(Fault), self.size, self.channels, _contents(images)])[:16]}",
+            (file.read(max_bytes=MAX_ENCODED_BYTES) for file in images),
+            count=len(images),
+            size=self.size,
+            channels=self.channels,
+        )
+        return labelled(
+            self.name,
+            entries,
+            pixels,
+            faults,
+            labels=self._labels(root),
+            misplaced=[(file.name, file.fault or Fault.MISPLACED) for file in files if file.name not in placed],
+            test=self.test,
+            augment=self.augment,
+        )
+
+    def digest(self, data: Path | None) -> str:
+        table = self._table(data)
+        rows = [] if table is None else sorted(read_class_table(table).items())
+        return canonical.digest([_contents(listed(self._root(data))), [list(row) for row in rows]])
+
+    def _root(self, data: Path | None) -> Path:
+        """The directory. Raises `DataError` if it is none, or not divided as the parameters say."""
+        root = below(data, self.path, dataset=self.name)
+        if not root.is_dir():
+            raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
+        divided = all((root / side).is_dir() for side in SIDES)
+        if self.test is None and not divided:
+            raise DataError(
+                f"dataset {self.name!r}: {root} has no directories 'train' and 'test': expected both, or a share of the"
+                " images for the test side, such as test: 0.1"
+            )
+        if self.test is not None and divided:
+            raise DataError(f"dataset {self.name!r}: {root} is divided into 'train' and 'test': leave 'test' out")
+        return root
+
+    def _table(self, data: Path | None) -> Path | None:
+        return None if self.provenance is None else below(data, self.provenance, dataset=self.name)
+
+    def _place(self, name: str) -> tuple[Side | None, str] | None:
+        """The side and class of a file; None if it lies in no class's directory."""
+        parts = name.split("/")
+        if self.test is not None:
+            return (None, parts[0]) if len(parts) > 1 else None
+        return next(((side, parts[1]) for side in SIDES if len(parts) > 2 and parts[0] == side), None)
+
+    def _labels(self, root: Path) -> list[str]:
+        """The names of the classes' directories, of either side, empty ones too."""
+        above = [root] if self.test is not None else [root / side for side in SIDES]
+        found = [path for each in above for path in each.iterdir() if path.is_dir() and not path.is_symlink()]
+        return sorted({shown(path.name) for path in found})
+
+
+def _contents(files: list[LocalFile]) -> list[list[str]]:
+    """Names and contents."""
+    return [[file.name, file.digest(max_bytes=MAX_ENCODED_BYTES)] for file in files]

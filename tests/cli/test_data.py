@@ -1,0 +1,64 @@
+"""`explorer data`: the list and the cards, for people and for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from explorer.data.sources import DATASETS
+from tests.cli.command import explorer, refused
+from tests.data.photos import photo
+from tests.data.test_imagefolder import put
+
+
+def test_the_list() -> None:
+    listed = json.loads(explorer("data", "--json").stdout)
+    assert [each["name"] for each in listed] == sorted(DATASETS)
+    shown = explorer("data").stdout
+    assert all(name in shown for name in DATASETS)
+
+
+def test_a_card_for_people() -> None:
+    shown = explorer("data", "digits", "--param", "size=16", "--param", "simulated_classes=3").stdout
+    assert shown.startswith("digits: 1,797 handwritten digits")
+    for part in ("size=16", "899 train, 898 test, each 1x16x16", "CC BY 4.0", "simulated provenance", "class-02"):
+        assert part in shown
+
+
+def test_a_card_for_programs_and_from_a_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("task: {dataset: {clutter: {size: 16, examples: 8}}, model: x}\n")
+    cards = [
+        json.loads(explorer("data", *how, "--json").stdout)
+        for how in (("clutter", "--param", "size=16", "--param", "examples=8"), (recipe,))
+    ]
+    assert cards[0] == cards[1]
+    assert (cards[0]["train"], cards[0]["counted"], len(cards[0]["digest"])) == (8, "pixels", 64)
+
+
+def test_what_was_skipped_is_shown_and_steers_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
+    put(tmp_path, {f"p/{side}/{kind}/1": photo(1) for side in ("train", "test") for kind in ("x\x1b[31m", "y")})
+    put(tmp_path, {"p/train/y/bad\x1b[2J": b"no"})
+    shown = explorer("data", "imagefolder", "--param", "path=p", "--data", tmp_path).stdout
+    assert "not a PNG, JPEG or WebP image" in shown and r"train/y/bad\x1b[2J" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("digitz",), "unknown dataset 'digitz'; did you mean 'digits'?"),
+        (("digits", "--param", "size"), "--param: found 'size', expected KEY=VALUE"),
+        (("digits", "--param", "size=9"), "dataset.digits: size: found int 9"),
+        (("digits", "--param", "sise=8"), "unknown parameter 'sise'; did you mean 'size'?"),
+        (("digits", "--param", "size=8", "--param", "size=8"), "--param: 'size' stands twice"),
+        (("digits", "--param", "size=*a"), "--param size:1: anchors and aliases"),
+        (("--param", "size=8"), "--param is for one dataset: name it too"),
+        (("none.yaml",), "cannot read none.yaml"),
+        (("x.yaml", "--param", "size=8"), "x.yaml has its parameters"),
+        (("cifar10",), "by --data or EXPLORER_DATA"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused("data", *arguments)
