@@ -31,7 +31,8 @@ def run_record(
 ) -> RunRecord:
     """What a run of `recipe` at one budget and seed says of itself. All steps are of the phase "all" by default."""
     steps = round(full_steps * ssr) if phases is None else sum(phases.values())
-    curve = {"methods": list(methods), "hardware": records.to_json(hardware), "full_steps": full_steps}
+    made = {"methods": [{method: {}} for method in methods], "train": {"full_steps": full_steps}}
+    curve = {"recipe": made, "hardware": records.to_json(hardware)}
     identity = {**curve, "ssr": ssr, "seed": seed}
     return RunRecord(
         run_id=f"resnet8-digits-{recipe}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
@@ -86,17 +87,30 @@ def write_failure(runs: Path, record: RunRecord, *, kind: str = "exception", mes
 
 
 def write_profile(
-    runs: Path, record: RunRecord, *, seconds: float | Mapping[str, float] = 0.01, inference: float = 0.001
+    runs: Path,
+    record: RunRecord,
+    *,
+    seconds: float | Mapping[str, float] = 0.01,
+    split: Mapping[str, float] | None = None,
+    inference: float = 0.001,
 ) -> Path:
-    """Write the profile of the run's recipe on its hardware: `seconds` a step, of all phases or by phase."""
+    """Write the profile of the run's recipe on its hardware: `seconds` a step, of all phases or by phase, spent on the
+    shares in `split`."""
     times = seconds if isinstance(seconds, Mapping) else {phase: seconds for phase in record.phases}
+    shares = split or {"forward": 0.4}
     profile = ProfileRecord(
         recipe_digest=record.recipe_digest,
         recipe=record.recipe,
         hardware=record.hardware,
         torch="2.11.0",
         phases={
-            phase: PhaseProfile(seconds=time, low=0.9 * time, high=1.2 * time, windows=5, split={"forward": 0.4 * time})
+            phase: PhaseProfile(
+                seconds=time,
+                low=0.9 * time,
+                high=1.2 * time,
+                windows=5,
+                split={part: share * time for part, share in shares.items()},
+            )
             for phase, time in times.items()
         },
         inference_seconds=inference,

@@ -46,6 +46,12 @@ def profiles(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     return _frame(database, queries.table_question(database, "profiles", sweep=sweep))
 
 
+def schedules(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
+    """One row for each recipe, hardware, budget and phase: identity, steps, and the profiled time of a step with its
+    quartiles and what it is spent on. Unknown times are NaN."""
+    return _frame(database, queries.schedules_question(database, sweep=sweep))
+
+
 def contributions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
     """Sums over each segment of a governed run, by layer and class: numerators and denominators, to be added up before
     they are divided."""

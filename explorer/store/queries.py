@@ -24,6 +24,20 @@ SELECT * FROM (
 )
 """
 
+_SCHEDULES = """
+SELECT s.sweep, s.recipe, s.recipe_digest, s.device, s.hardware, s.threads, s.world_size, s.ssr, s.identity, s.phase,
+       s.steps, p.seconds, p.low, p.high, p.windows, p.split
+FROM (
+    SELECT r.*, unnest(map_keys(phases)) AS phase, unnest(map_values(phases)) AS steps
+    FROM (SELECT * EXCLUDE (steps) FROM runs WHERE state = 'finished' QUALIFY row_number() OVER (
+        PARTITION BY sweep, recipe_digest, device, hardware, threads, world_size, ssr ORDER BY seed, run_id
+    ) = 1) r
+) s
+LEFT JOIN run_profiles c USING (directory)
+LEFT JOIN profiles p ON p.sweep = c.sweep AND p.key = c.key AND p.phase = s.phase
+WHERE s.steps > 0
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
@@ -116,6 +130,13 @@ def results_question(database: Path, *, sweep: str | None = None, metric: str | 
 def table_question(database: Path, table: str, *, sweep: str | None = None) -> Question:
     """All rows of a table, or those of one sweep."""
     return _of_sweep(database, Question(sql=f"SELECT * FROM {table}"), sweep)
+
+
+def schedules_question(database: Path, *, sweep: str | None = None) -> Question:
+    """The phases of each recipe at each budget, with the steps and the profiled step time of each: of one of its runs,
+    for the others have the same. Unknown step times are null."""
+    chosen = _of_sweep(database, Question(sql=_SCHEDULES), sweep)
+    return Question(sql=f"{chosen.sql} ORDER BY sweep, recipe, ssr, phase", parameters=chosen.parameters)
 
 
 def _of_sweep(database: Path, asked: Question, sweep: str | None) -> Question:
