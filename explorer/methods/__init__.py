@@ -1,6 +1,7 @@
 """The training methods. A new one is its file and a line in this table."""
 
 from explorer.engine.method import Method
+from explorer.methods.alibi import Alibi
 from explorer.methods.augmix import AugMix
 from explorer.methods.batch_size_warmup import BatchSizeWarmup
 from explorer.methods.blurpool import BlurPool
@@ -9,10 +10,15 @@ from explorer.methods.colout import ColOut
 from explorer.methods.cutmix import CutMix
 from explorer.methods.cutout import Cutout
 from explorer.methods.ema import EMA
+from explorer.methods.factorize import Factorize
+from explorer.methods.gated_linear_units import GatedLinearUnits
 from explorer.methods.ghost_batchnorm import GhostBatchNorm
 from explorer.methods.gradient_clipping import GradientClipping
+from explorer.methods.gyro_dropout import GyroDropout
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.layer_freezing import LayerFreezing
+from explorer.methods.low_precision_groupnorm import LowPrecisionGroupNorm
+from explorer.methods.low_precision_layernorm import LowPrecisionLayerNorm
 from explorer.methods.mixup import MixUp
 from explorer.methods.muon import Muon
 from explorer.methods.progressive_resizing import ProgressiveResizing
@@ -22,12 +28,15 @@ from explorer.methods.sam import SAM
 from explorer.methods.schedule_free import ScheduleFree
 from explorer.methods.selective_backprop import SelectiveBackprop
 from explorer.methods.seq_length_warmup import SeqLengthWarmup
+from explorer.methods.squeeze_excite import SqueezeExcite
+from explorer.methods.stochastic_depth import StochasticDepth
 from explorer.methods.swa import SWA
 from explorer.methods.weight_standardization import WeightStandardization
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
+        Alibi,
         AugMix,
         BatchSizeWarmup,
         BlurPool,
@@ -36,10 +45,15 @@ METHODS: dict[str, type[Method]] = {
         CutMix,
         Cutout,
         EMA,
+        Factorize,
+        GatedLinearUnits,
         GhostBatchNorm,
         GradientClipping,
+        GyroDropout,
         LabelSmoothing,
         LayerFreezing,
+        LowPrecisionGroupNorm,
+        LowPrecisionLayerNorm,
         MixUp,
         Muon,
         ProgressiveResizing,
@@ -49,6 +63,8 @@ METHODS: dict[str, type[Method]] = {
         ScheduleFree,
         SelectiveBackprop,
         SeqLengthWarmup,
+        SqueezeExcite,
+        StochasticDepth,
         SWA,
         WeightStandardization,
     )

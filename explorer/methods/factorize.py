@@ -1,0 +1,165 @@
+"""Factorise: a large layer as two small ones.
+
+Jaderberg, Vedaldi, Zisserman, "Speeding up Convolutional Neural Networks with Low Rank Expansions", 2014,
+arXiv:1405.3866; Zhang et al., "Accelerating Very Deep Convolutional Networks for Classification and Detection", 2016,
+arXiv:1505.06798. The weight, as drawn, becomes the best product of two matrices of that rank: a truncated singular
+value decomposition, which no other product of the rank beats for white input. A convolution becomes one of fewer
+filters and one of size 1x1. Its authors' successors never found it helpful in training; it is here to be measured.
+
+Shapes: M outputs, N inputs of a place, K the rank.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+from explorer.data.dataset import Modality
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+from explorer.engine.surgery import replace_modules
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+Factorise = Callable[..., nn.Sequential]
+
+
+def factors(weight_MN: Tensor, *, rank: int) -> tuple[Tensor, Tensor]:
+    """M K and K N whose product is the closest of that rank; they share the singular values equally."""
+    exact = weight_MN.detach().to(torch.promote_types(weight_MN.dtype, torch.float32))
+    left_MK, values_K, right_KN = torch.linalg.svd(exact, full_matrices=False)
+    root_K = values_K[:rank].sqrt()
+    left, right = left_MK[:, :rank] * root_K, root_K[:, None] * right_KN[:rank]
+    return left.to(weight_MN.dtype), right.to(weight_MN.dtype)
+
+
+def saves(weight: Tensor, *, rank: int) -> bool:
+    """Whether two factors take fewer multiply-adds than the weight: K (M + N) < M N."""
+    outputs, inputs = len(weight), weight[0].numel()
+    return rank * (outputs + inputs) < outputs * inputs
+
+
+def factorised_linear(layer: nn.Linear, *, rank: int) -> nn.Sequential:
+    """The layer as one to `rank` features and one from there."""
+    place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
+    down = _empty(nn.Linear, layer.in_features, rank, bias=False, **place)
+    up = _empty(nn.Linear, rank, layer.out_features, bias=layer.bias is not None, **place)
+    return _filled(layer, down, up, rank=rank)
+
+
+def factorised_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, *, rank: int) -> nn.Sequential:
+    """The convolution as one of `rank` filters and one of size 1. It has one group."""
+    place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
+    kind = next(kind for kind in CONVOLUTIONS if isinstance(layer, kind))
+    down = _empty(
+        kind,
+        layer.in_channels,
+        rank,
+        layer.kernel_size,
+        stride=layer.stride,
+        padding=layer.padding,
+        dilation=layer.dilation,
+        padding_mode=layer.padding_mode,
+        bias=False,
+        **place,
+    )
+    up = _empty(kind, rank, layer.out_channels, 1, bias=layer.bias is not None, **place)
+    return _filled(layer, down, up, rank=rank)
+
+
+def _empty(kind: type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
+    """A layer without values: nothing is drawn for it."""
+    return torch.nn.utils.skip_init(kind, *sizes, **options)
+
+
+@torch.no_grad()
+def _filled(layer: Any, down: Any, up: Any, *, rank: int) -> nn.Sequential:
+    """The two, with what the layer's weight and shift are."""
+    left, right = factors(layer.weight.flatten(1), rank=rank)
+    down.weight.copy_(right.view_as(down.weight))
+    up.weight.copy_(left.view_as(up.weight))
+    if layer.bias is not None:
+        up.bias.copy_(layer.bias)
+    return nn.Sequential(down, up)
+
+
+def apply_factorize(
+    model: nn.Module,
+    *,
+    convolution_rank: float = 0.25,
+    min_channels: int = 256,
+    linear_rank: int = 128,
+    min_features: int = 256,
+) -> list[str]:
+    """Factorise every large layer of a model where that saves multiply-adds, in place; return their names.
+
+    Left alone: grouped convolutions, weights that several layers share, layers that compute something else than their
+    class does. Raises `RecipeError` if nothing is left.
+    """
+    uses = Counter(id(weight) for module in model.modules() for weight in module.parameters(recurse=False))
+
+    def replace(module: nn.Module, name: str) -> nn.Module | None:
+        if isinstance(module, CONVOLUTIONS) and module.groups == 1:
+            narrow = min(module.in_channels, module.out_channels)
+            rank, large = max(1, round(convolution_rank * narrow)), narrow >= min_channels
+            make: Factorise = factorised_convolution
+        elif isinstance(module, nn.Linear) and not isinstance(module, NonDynamicallyQuantizableLinear):
+            rank, large = linear_rank, min(module.in_features, module.out_features) >= min_features
+            make = factorised_linear
+        else:
+            return None
+        own = _is_plain(module) and uses[id(module.weight)] == 1
+        return make(module, rank=rank) if large and own and saves(module.weight, rank=rank) else None
+
+    target = (
+        f"convolutions of {min_channels} or more channels or linear layers of {min_features} or more features, in and"
+        " out, that take fewer multiply-adds as two"
+    )
+    return replace_modules(model, replace, method=Factorize.name, target=target)
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether a layer computes what layers of its kind do."""
+    kind = next(kind for kind in (*CONVOLUTIONS, nn.Linear) if isinstance(layer, kind))
+    methods = ("forward", "_conv_forward") if kind in CONVOLUTIONS else ("forward",)
+    return all(getattr(type(layer), method) is getattr(kind, method) for method in methods)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Factorize(Method):
+    """Two small layers for a large one. Changes the model for good, inference included."""
+
+    name: ClassVar[str] = "factorize"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Replaces large layers by two small ones, where that takes fewer multiply-adds."
+    source: ClassVar[str] = "Jaderberg et al. 2014, arXiv:1405.3866; Zhang et al. 2016, arXiv:1505.06798"
+    formula: ClassVar[str] = (
+        "W (M x N) becomes U V, its truncated singular value decomposition of rank K, where K (M + N) < M N;"
+        " K = `convolution_rank` x min(channels in, out) for convolutions, `linear_rank` for linear layers"
+    )
+    changes: ClassVar[str] = "the model"
+    needs: ClassVar[str] = "convolutions of `min_channels` or linear layers of `min_features`, in and out"
+    routing: ClassVar[str] = "Works: both factors are layers of their own, below the name of the one that they replace."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+
+    convolution_rank: Annotated[
+        float, Field(gt=0, le=1, description="rank of a convolution's factors"), Unit("share of channels")
+    ] = 0.25
+    min_channels: Annotated[
+        int, Field(ge=1, le=65536, description="convolutions of fewer are left alone"), Unit("channels")
+    ] = 256
+    linear_rank: Annotated[int, Field(ge=1, le=65536, description="rank of a linear layer's factors")] = 128
+    min_features: Annotated[int, Field(ge=1, le=65536, description="linear layers of fewer are left alone")] = 256
+
+    def change_model(self, state: State) -> None:
+        apply_factorize(
+            state.model,
+            convolution_rank=self.convolution_rank,
+            min_channels=self.min_channels,
+            linear_rank=self.linear_rank,
+            min_features=self.min_features,
+        )

@@ -1,0 +1,61 @@
+"""Gated linear units: in a transformer's feed-forward, one map decides how much of another passes.
+
+Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017, arXiv:1612.08083; Shazeer, "GLU Variants
+Improve Transformer", 2020, arXiv:2002.05202. The hidden width becomes two thirds of what it was, so that three matrices
+hold what two did, and there are no biases. All weights are new: for training from the start alone.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from explorer.data.dataset import Modality
+from explorer.engine.initialise import initialised
+from explorer.engine.method import Kind, Method
+from explorer.engine.state import State
+from explorer.engine.surgery import replace_modules
+from explorer.models.perceptron import GatedPerceptron, Perceptron, gated_hidden
+
+
+def gated(perceptron: Perceptron, *, seed: int, name: str) -> GatedPerceptron:
+    """A gated perceptron of about as many parameters, its weights drawn by (seed, name)."""
+    hidden = gated_hidden(perceptron.hidden)
+    return initialised(
+        lambda: GatedPerceptron(perceptron.width, hidden=hidden, branches=perceptron.branches),
+        seed=seed,
+        name=name,
+        like=perceptron.up.weight,
+    )
+
+
+def apply_gated_linear_units(model: nn.Module, *, seed: int = 0) -> list[str]:
+    """Put a gated perceptron in the place of every perceptron of a transformer, in place; return their names.
+
+    Raises `RecipeError` if there is none.
+    """
+    return replace_modules(
+        model,
+        lambda module, name: gated(module, seed=seed, name=name) if isinstance(module, Perceptron) else None,
+        method=GatedLinearUnits.name,
+        target="a known feed-forward (explorer.models.perceptron.Perceptron), as in a GPT that has no gates yet",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatedLinearUnits(Method):
+    """Gate the feed-forward. Changes the model for good, inference included."""
+
+    name: ClassVar[str] = "gated_linear_units"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Gates the hidden units of a transformer's feed-forward, at equal size."
+    source: ClassVar[str] = "Dauphin et al. 2017, arXiv:1612.08083; Shazeer 2020, arXiv:2002.05202"
+    formula: ClassVar[str] = "y = W2 (gelu(W x) * V x), no biases, 2/3 as many hidden units as before"
+    changes: ClassVar[str] = "the model"
+    needs: ClassVar[str] = "a transformer's feed-forward, as in a GPT"
+    routing: ClassVar[str] = "Works: the three matrices are layers of their own, in the place of the two."
+    after: ClassVar[tuple[str, ...]] = ("factorize",)
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})
+
+    def change_model(self, state: State) -> None:
+        apply_gated_linear_units(state.model, seed=state.seed)

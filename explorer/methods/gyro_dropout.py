@@ -1,0 +1,157 @@
+"""Gyro dropout: dropout by few masks that stay, a few of them at a time.
+
+Lee et al., "GyroDropout: Maximizing Ensemble Effect in Neural Network Training", 2022, MLSys. Of `masks` masks that
+are drawn once, `together` are chosen every floor(steps / masks) x together steps, at least every `together` steps, and
+each acts on its part of the batch, by slot. It stands in for every dropout of a model, with its own rate, not theirs;
+a model without dropout has it before its last linear layer. Masks and choices belong to (run seed, layer) and (run
+seed, step): nothing needs to be saved.
+
+Shapes: B examples, C features, M masks.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer.data.dataset import Modality
+from explorer.data.streams import stream
+from explorer.engine.behaviour import mix_in
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+from explorer.engine.surgery import replace_modules
+from explorer.errors import RecipeError
+
+
+def drop(x_BC: Tensor, *, kept_BC: Tensor, rate: float) -> Tensor:
+    """What the masks keep, divided by 1 - rate; zero elsewhere."""
+    return x_BC * kept_BC.to(x_BC.dtype) / (1 - rate)
+
+
+def period_of(step: int, *, total_steps: int, masks: int, together: int) -> int:
+    """The number of the choice that holds at a step."""
+    return step // (max(1, total_steps // masks) * together)
+
+
+def masks_of_slots(draws: np.random.Generator, *, masks: int, together: int, batch_size: int) -> np.ndarray:
+    """The mask of each slot of the nominal batch, B int64: `together` of the masks, each for about as many slots."""
+    chosen = draws.choice(masks, together, replace=False)
+    return chosen[np.arange(batch_size) * together // batch_size]
+
+
+class MaskDropout(nn.Module):
+    """Dropout by masks that stay. It acts in training passes that have been told which mask each row has.
+
+    `rate` is the probability that a mask drops a feature; masks are drawn by (seed, name) when the first rows come.
+    """
+
+    def __init__(self, *, rate: float, masks: int, seed: int, name: str) -> None:
+        super().__init__()
+        self.rate, self.masks, self.seed, self.name = rate, masks, seed, name
+        self.mask_of_rows: Tensor | None = None  # B, int64; None: nothing is dropped
+        self._kept_MC: Tensor | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 2:
+            raise RecipeError(
+                f"{GyroDropout.name}: found {input.ndim} dimensions in {self.name or 'the model'}: expected 2, rows of"
+                " features, as a classifier takes them"
+            )
+        if not self.training or self.mask_of_rows is None or self.rate == 0:
+            return input
+        if self._kept_MC is None or self._kept_MC.device != input.device:
+            draws = stream(self.seed, GyroDropout.name, "masks", self.name)
+            kept = draws.random((self.masks, input.shape[1]), dtype=np.float32) >= self.rate
+            self._kept_MC = torch.from_numpy(kept).to(input.device)
+        return drop(input, kept_BC=self._kept_MC[self.mask_of_rows], rate=self.rate)
+
+
+class Dropping(nn.Linear if TYPE_CHECKING else object):
+    """A linear layer with dropout before it."""
+
+    dropout: MaskDropout
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(self.dropout(input))
+
+
+def apply_gyro_dropout(model: nn.Module, *, rate: float = 0.5, masks: int = 256, seed: int = 0) -> list[str]:
+    """Put gyro dropout in the place of every dropout, or before the last linear layer if there is none; in place.
+
+    Returns the names of the layers changed. Whoever trains sets `mask_of_rows` of every `MaskDropout` before a pass.
+    Raises `RecipeError` for a model with neither dropout nor a linear layer.
+    """
+
+    def new(name: str) -> MaskDropout:
+        return MaskDropout(rate=rate, masks=masks, seed=seed, name=name)
+
+    if any(isinstance(module, nn.Dropout) for module in model.modules()):
+        return replace_modules(
+            model,
+            lambda module, name: new(name) if isinstance(module, nn.Dropout) else None,
+            method=GyroDropout.name,
+            target="dropout within it",
+        )
+    linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    if not linear or isinstance(linear[-1][1], Dropping):
+        raise RecipeError(
+            f"{GyroDropout.name}: found nothing to change in {type(model).__name__}: expected dropout, or else a linear"
+            " layer"
+        )
+    name, last = linear[-1]
+    last.add_module("dropout", new(name).train(last.training))
+    mix_in(Dropping, last)
+    return [name]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GyroDropout(Method):
+    """Dropout by few masks that stay. It replaces the model's own dropout, whose rate then counts no more."""
+
+    name: ClassVar[str] = "gyro_dropout"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Drops features by few masks that stay for many steps, instead of by new ones."
+    source: ClassVar[str] = "Lee et al. 2022, MLSys"
+    formula: ClassVar[str] = (
+        "y = x m / (1 - `rate`), m one of `masks` masks drawn once; every max(1, floor(steps / `masks`)) x `together`"
+        " steps `together` of them are chosen, each for batch size / `together` slots"
+    )
+    changes: ClassVar[str] = "the forward pass"
+    needs: ClassVar[str] = "dropout of rows of features (two dimensions), or else a linear layer at the end"
+    routing: ClassVar[str] = "Works: masks go by slot, so a class has its own whoever else takes part."
+    after: ClassVar[tuple[str, ...]] = ("factorize", "stochastic_depth")
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    rate: Annotated[float, Field(ge=0, lt=1, description="how often a mask drops a feature"), Unit("probability")] = 0.5
+    masks: Annotated[int, Field(ge=1, le=65536, description="masks there are")] = 256
+    together: Annotated[int, Field(ge=1, le=65536, description="masks that act in a step")] = 16
+
+    def __post_init__(self) -> None:
+        if self.together > self.masks:
+            raise RecipeError(f"found together {self.together} and masks {self.masks}: expected no more than there are")
+
+    def change_model(self, state: State) -> None:
+        apply_gyro_dropout(state.model, rate=self.rate, masks=self.masks, seed=state.seed)
+
+    def before_forward(self, state: State) -> None:
+        assert state.rows is not None
+        period = period_of(state.step, total_steps=state.total_steps, masks=self.masks, together=self.together)
+        draws = stream(state.seed, self.name, "choice", period)
+        of_slots = masks_of_slots(draws, masks=self.masks, together=self.together, batch_size=state.batch_size)
+        slots = state.rows.slots
+        _tell(state.model, torch.from_numpy(of_slots).to(slots.device)[slots])
+
+    def after_forward(self, state: State) -> None:
+        _tell(state.model, None)
+
+    def neutral(self) -> Self:
+        return replace(self, rate=0.0)
+
+
+def _tell(model: nn.Module, mask_of_rows: Tensor | None) -> None:
+    for module in model.modules():
+        if isinstance(module, MaskDropout):
+            module.mask_of_rows = mask_of_rows

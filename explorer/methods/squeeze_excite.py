@@ -1,0 +1,126 @@
+"""Squeeze-and-excitation: a gain for each channel, from the means of all channels.
+
+Hu, Shen, Sun, "Squeeze-and-Excitation Networks", 2018, arXiv:1709.01507. As in the paper it acts once in each residual
+block, on what the branch adds. A model without residual blocks has it after every convolution with channels enough.
+The gains start near one half, because the new weights are small; they are part of the model for good.
+
+Shapes: B examples, C channels, L hidden units; any number of dimensions in space.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer.data.dataset import Modality
+from explorer.engine.behaviour import change_modules, mix_in
+from explorer.engine.initialise import initialised
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+from explorer.models.residual import Gate, Way
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def excite(x: Tensor, *, reduce_LC: Tensor, expand_CL: Tensor) -> Tensor:
+    """x * sigmoid(expand @ relu(reduce @ mean of x over space)), for x of shape B C and any dimensions in space."""
+    means_BC = x.mean(dim=tuple(range(2, x.ndim)))
+    gains_BC = torch.sigmoid(F.linear(F.relu(F.linear(means_BC, reduce_LC)), expand_CL))
+    return x * gains_BC.view(*gains_BC.shape, *[1] * (x.ndim - 2))
+
+
+class Excitation(nn.Module):
+    """A gain for each channel, by two linear layers without biases; `channels / reduction` hidden units, at least 1."""
+
+    def __init__(self, channels: int, *, reduction: int) -> None:
+        super().__init__()
+        hidden = max(1, round(channels / reduction))
+        self.reduce = nn.Linear(channels, hidden, bias=False)
+        self.expand = nn.Linear(hidden, channels, bias=False)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return excite(input, reduce_LC=self.reduce.weight, expand_CL=self.expand.weight)
+
+
+class ExcitedBranch(Gate if TYPE_CHECKING else object):
+    """A gate whose branch is excited before it joins."""
+
+    excite: Excitation
+
+    def forward(self, around: Tensor | Way, branch: Way) -> Tensor:
+        return super().forward(around, lambda: self.excite(branch()))
+
+
+class Excited(nn.Conv2d if TYPE_CHECKING else object):
+    """A convolution whose output is excited."""
+
+    excite: Excitation
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.excite(super().forward(input))
+
+
+def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels: int = 16, seed: int = 0) -> list[str]:
+    """Excite the branch of every residual block, or, in a model without any, the output of every convolution.
+
+    In place; returns the names of the gates or convolutions changed. Those of fewer than `min_channels` channels are
+    left alone. New weights are called `excite` and drawn by (seed, name). Raises `RecipeError` if nothing is left.
+    """
+    like = next(model.parameters())
+    residual = any(isinstance(module, Gate) for module in model.modules())
+
+    def change(module: nn.Module, name: str) -> bool:
+        channels = _width(module, residual=residual)
+        if channels < min_channels or isinstance(module, ExcitedBranch | Excited):
+            return False
+        added = initialised(
+            lambda: Excitation(channels, reduction=reduction),
+            seed=seed,
+            name=f"{name}.excite".lstrip("."),
+            like=like,
+        )
+        module.add_module("excite", added.train(module.training))
+        mix_in(ExcitedBranch if residual else Excited, module)
+        return True
+
+    target = f"residual blocks, or else convolutions, of {min_channels} or more channels"
+    return change_modules(model, change, method=SqueezeExcite.name, target=target)
+
+
+def _width(module: nn.Module, *, residual: bool) -> int:
+    """How many channels can be excited here; 0: this is no place for it."""
+    if residual:
+        return module.width if isinstance(module, Gate) else 0
+    return module.out_channels if isinstance(module, CONVOLUTIONS) else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SqueezeExcite(Method):
+    """A gain for each channel. Changes the model for good, inference included."""
+
+    name: ClassVar[str] = "squeeze_excite"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Scales each channel by a gain that is made of the means of all channels."
+    source: ClassVar[str] = "Hu, Shen, Sun 2018, arXiv:1709.01507"
+    formula: ClassVar[str] = (
+        "x' = x * sigmoid(W2 relu(W1 mean(x))), the mean over space, with channels / `reduction` hidden units, at least"
+        " 1; once in each residual block, before the addition; without residual blocks, after each convolution"
+    )
+    changes: ClassVar[str] = "the model"
+    needs: ClassVar[str] = "residual blocks that add through a gate, as the ResNets here do, or else convolutions"
+    routing: ClassVar[str] = "Works: its weights are layers of their own (`excite`), which a policy can name."
+    after: ClassVar[tuple[str, ...]] = ("factorize",)
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    reduction: Annotated[int, Field(ge=1, le=1024, description="channels for each hidden unit"), Unit("channels")] = 16
+    min_channels: Annotated[
+        int,
+        Field(ge=1, le=65536, description="blocks and convolutions of fewer channels are left alone"),
+        Unit("channels"),
+    ] = 16
+
+    def change_model(self, state: State) -> None:
+        apply_squeeze_excite(state.model, reduction=self.reduction, min_channels=self.min_channels, seed=state.seed)

@@ -1,0 +1,136 @@
+"""Stochastic depth: in training, leave residual branches out at random.
+
+Huang et al., "Deep Networks with Stochastic Depth", 2016, arXiv:1603.09382. A branch takes part with probability
+1 - p_l, and in evaluation it is multiplied by that. Draws belong to (run seed, step): every pass of a step, over
+whichever rows, has the same ones. In `block` mode a branch that is left out is not computed, and what only it
+reaches gets no gradient; how long a step takes then depends on the step's draws, which a profile of few steps sees
+few of. In `sample` mode each example has its own draws, by its slot, and everything is computed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer.data.dataset import Modality
+from explorer.data.streams import stream
+from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.state import State
+from explorer.errors import RecipeError
+from explorer.models.residual import Gate
+
+
+def gates_of(model: nn.Module) -> list[Gate]:
+    """The gates of a model's residual branches, first to last. Raises `RecipeError` if there are none."""
+    found = [module for module in model.modules() if isinstance(module, Gate)]
+    if not found:
+        raise RecipeError(
+            f"{StochasticDepth.name}: found nothing to change in {type(model).__name__}: expected residual blocks that"
+            " add through a gate (explorer.models.residual.Gate)"
+        )
+    return found
+
+
+def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -> list[float]:
+    """The probability p_l that branch l = 1..count is left out: `rate` x l / count, or `rate` for each.
+
+    >>> drop_rates(4, rate=0.5, rule="linear")
+    [0.125, 0.25, 0.375, 0.5]
+    """
+    return [rate * (number / count if rule == "linear" else 1.0) for number in range(1, count + 1)]
+
+
+def set_rates(gates: Sequence[Gate], rates: Sequence[float]) -> None:
+    """Have evaluation multiply each branch by its probability to take part."""
+    for gate, rate in zip(gates, rates, strict=True):
+        gate.survival = 1.0 - rate
+
+
+def keep(gates: Sequence[Gate], kept: Sequence[bool | Tensor | None]) -> None:
+    """Say for the training passes to come which branches take part: see `Gate.kept`."""
+    for gate, this in zip(gates, kept, strict=True):
+        gate.kept = this
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StochasticDepth(Method):
+    """Leave residual branches out at random, for the step or for each example."""
+
+    name: ClassVar[str] = "stochastic_depth"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = "Leaves residual branches out of training steps at random."
+    source: ClassVar[str] = "Huang et al. 2016, arXiv:1603.09382"
+    formula: ClassVar[str] = (
+        "y = x + b f(x), b = 1 with probability 1 - p_l, else 0; p_l = `rate` l / L (linear) or `rate` (uniform) for"
+        " branch l of L, growing from 0 during `warmup`; in evaluation y = x + (1 - p_l) f(x)"
+    )
+    changes: ClassVar[str] = "the forward pass"
+    needs: ClassVar[str] = "residual blocks that add through a gate, as the ResNets and GPTs here do"
+    routing: ClassVar[str] = "Works: draws are those of the step, or of an example's slot, whoever else takes part."
+    after: ClassVar[tuple[str, ...]] = (
+        "alibi",
+        "blurpool",
+        "factorize",
+        "gated_linear_units",
+        "ghost_batchnorm",
+        "low_precision_groupnorm",
+        "low_precision_layernorm",
+        "squeeze_excite",
+        "weight_standardization",
+    )
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+
+    rate: Annotated[
+        float, Field(ge=0, lt=1, description="how often the last branch is left out"), Unit("probability")
+    ] = 0.2
+    mode: Annotated[Literal["block", "sample"], Field(description="one draw for the step, or one for each example")] = (
+        "block"
+    )
+    rule: Annotated[
+        Literal["linear", "uniform"], Field(description="rate by depth: from near 0 to `rate`, or equal")
+    ] = "linear"
+    warmup: Annotated[
+        float, Field(ge=0, le=1, description="share of training in which rates grow from 0"), Unit("share of training")
+    ] = 0.0
+
+    def change_model(self, state: State) -> None:
+        gates = gates_of(state.model)
+        set_rates(gates, drop_rates(len(gates), rate=self.rate, rule=self.rule))
+
+    def before_step(self, state: State) -> None:
+        self._follow(state)
+
+    def before_forward(self, state: State) -> None:
+        assert state.rows is not None
+        if self.rate == 0:
+            return
+        gates = gates_of(state.model)
+        draws = stream(state.seed, self.name, state.step)
+        dropped = np.array([1.0 - gate.survival for gate in gates])
+        if self.mode == "block":
+            keep(gates, (draws.random(len(gates)) >= dropped).tolist())
+        else:
+            kept = draws.random((len(gates), state.batch_size)) >= dropped[:, None]
+            slots = state.rows.slots
+            keep(gates, list(torch.from_numpy(kept).to(slots.device)[:, slots]))
+
+    def after_forward(self, state: State) -> None:
+        gates = gates_of(state.model)
+        keep(gates, [None] * len(gates))  # passes other than the training pass run every branch
+
+    def before_evaluation(self, state: State) -> None:
+        self._follow(state)
+
+    def neutral(self) -> Self:
+        return replace(self, rate=0.0)
+
+    def _follow(self, state: State) -> None:
+        """Have the rates of this moment of the warm-up; without one they stay as they are."""
+        if self.warmup:
+            gates = gates_of(state.model)
+            now = self.rate * min(1.0, state.progress / self.warmup)
+            set_rates(gates, drop_rates(len(gates), rate=now, rule=self.rule))
