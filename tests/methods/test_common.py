@@ -75,24 +75,43 @@ def test_changes_the_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_resumes_bit_identically_after_every_step(name: str, tmp_path: Path) -> None:
+def test_resumes_bit_identically_after_every_step(name: str) -> None:
+    """What a checkpoint holds is enough, whenever it is written: the rest of the run is the same to the last bit."""
+    whole = make_loop(name)
+    total = whole.setting.total_steps
+    checkpoints, losses = {}, []
+    for step in range(total):
+        checkpoints[step] = everything(whole)
+        losses.append(float(whole.step()))
+    whole.call("after_fit")
+    for step in range(1, total):
+        resumed = make_loop(name)
+        resumed.restore(checkpoints[step], step=step)
+        resumed.call("before_fit")
+        assert [float(resumed.step()) for _ in range(step, total)] == losses[step:]
+        resumed.call("after_fit")
+        assert_same(everything(resumed), everything(whole))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_resumes_from_the_disk_with_the_same_metrics(name: str, tmp_path: Path) -> None:
+    """A whole run with evaluations in between, stopped and taken up again, beside one that nobody disturbed."""
     whole = make_loop(name)
     expected = run_to_end(whole, tmp_path / "whole", evaluations=3)
     metrics = (tmp_path / "whole" / rundir.METRICS).read_bytes()
-    for at in range(1, whole.setting.total_steps + 1):
-        directory = tmp_path / str(at)
-        first = make_loop(name)
-        with pytest.raises(KeyboardInterrupt):
-            run_to_end(first, directory, evaluations=3, stop=lambda loop=first, at=at: loop.state.step >= at)
-        with (directory / rundir.METRICS).open("ab") as file:
-            file.write(b'{"step": 99, "metric": "written after the checkpoint"')
-        loop = make_loop(name)
-        result = run_to_end(loop, directory, evaluations=3)
-        assert_same(everything(loop), everything(whole))
-        assert result.metrics == expected.metrics
-        assert result.state_digest == expected.state_digest
-        assert result.resumed == 1
-        assert (directory / rundir.METRICS).read_bytes() == metrics
+    first = make_loop(name)
+    at = first.setting.total_steps // 2
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end(first, tmp_path / "run", evaluations=3, stop=lambda: first.state.step >= at)
+    with (tmp_path / "run" / rundir.METRICS).open("ab") as file:
+        file.write(b'{"step": 99, "metric": "written after the checkpoint"')
+    loop = make_loop(name)
+    result = run_to_end(loop, tmp_path / "run", evaluations=3)
+    assert_same(everything(loop), everything(whole))
+    assert result.metrics == expected.metrics
+    assert result.state_digest == expected.state_digest
+    assert result.resumed == 1
+    assert (tmp_path / "run" / rundir.METRICS).read_bytes() == metrics
 
 
 @pytest.mark.parametrize("name", NAMES)
