@@ -73,8 +73,8 @@ class AugMix(Method):
     summary: ClassVar[str] = "Mixes each image with versions of itself that went through chains of random operations."
     source: ClassVar[str] = "Hendrycks et al. 2020, arXiv:1912.02781 (AugmentAndMix; without its Jensen-Shannon loss)"
     formula: ClassVar[str] = (
-        "x' = m x + (1 - m) sum_k v_k chain_k(x), k = 1..width; m ~ Beta(alpha, alpha), v ~ Dirichlet(alpha);"
-        " a chain is depth random operations, each at level U(0.1, severity) of 10"
+        "x' = m x + (1 - m) sum_k v_k chain_k(x), k = 1..width; m ~ Beta(alpha, alpha), v ~ Dirichlet(alpha)\n"
+        "chain: depth operations drawn at random, each at level U(0.1, severity) of 10"
     )
     changes: ClassVar[str] = "the images, one by one, before they are normalised"
     needs: ClassVar[str] = "images of one or three channels with one label each; any model"

@@ -40,8 +40,8 @@ class ColOut(Method):
     summary: ClassVar[str] = "Leaves random rows and columns out of the images."
     source: ClassVar[str] = "MosaicML, no paper"
     formula: ClassVar[str] = (
-        "x' = x[rows, columns]: floor((1 - p_row) H) rows and floor((1 - p_col) W) columns, drawn anew each step, in"
-        " order; x' = x in the last `finetune` of training"
+        "x' = x[rows, columns]; x' = x in the last `finetune` of training\n"
+        "rows: floor((1 - p_row) H) of them, drawn for each step, in order; columns likewise by p_col"
     )
     changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
     needs: ClassVar[str] = "a model that takes any image size"

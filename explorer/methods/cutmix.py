@@ -60,8 +60,8 @@ class CutMix(Method):
     summary: ClassVar[str] = "Pastes a box of another example into each image and mixes the targets by its area."
     source: ClassVar[str] = "Yun et al. 2019, arXiv:1905.04899"
     formula: ClassVar[str] = (
-        "x' = x[partner] inside a box, x outside; t' = w t + (1 - w) t[partner], w = 1 - (area of the box) / (H W)."
-        " Sides H sqrt(1 - z) and W sqrt(1 - z), z ~ Beta(alpha, alpha), or length H and length W; clipped at the edge"
+        "x' = x[partner] in a box, x elsewhere; t' = w t + (1 - w) t[partner], w = 1 - (area of the box) / (H W)\n"
+        "box: H sqrt(1 - z) by W sqrt(1 - z), z ~ Beta(alpha, alpha), or length H by length W; clipped at the border"
     )
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"

@@ -43,8 +43,8 @@ class Cutout(Method):
     summary: ClassVar[str] = "Blanks out squares of every image."
     source: ClassVar[str] = "DeVries, Taylor 2017, arXiv:1708.04552"
     formula: ClassVar[str] = (
-        "x' = 0 in each of `holes` squares of side length * min(H, W), rounded, their centres uniform over the pixels,"
-        " clipped at the border"
+        "x' = 0 in each of `holes` squares, x elsewhere\n"
+        "square: of side length min(H, W), rounded; its centre uniform over the pixels; clipped at the border"
     )
     changes: ClassVar[str] = "the images"
     routing: ClassVar[str] = "Every image has holes of its own, drawn for its slot."

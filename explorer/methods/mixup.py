@@ -42,7 +42,7 @@ class MixUp(Method):
     summary: ClassVar[str] = "Trains on weighted averages of two examples and of their targets."
     source: ClassVar[str] = "Zhang et al. 2018, arXiv:1710.09412"
     formula: ClassVar[str] = (
-        "x' = w x + (1 - w) x[partner], targets likewise; w = max(z, 1 - z), z ~ Beta(alpha, alpha)"
+        "x' = w x + (1 - w) x[partner], t' = w t + (1 - w) t[partner]\nw: max(z, 1 - z), z ~ Beta(alpha, alpha)"
     )
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"

@@ -47,8 +47,9 @@ class ProgressiveResizing(Method):
     summary: ClassVar[str] = "Begins with small images and grows them to full size."
     source: ClassVar[str] = "Howard 2018; Touvron et al. 2019, arXiv:1906.06423; Tan, Le 2021, arXiv:2104.00298"
     formula: ClassVar[str] = (
-        "side = scale * full side, to the nearest multiple of increment; scale = initial_scale up to delay, then in a"
-        " straight line to 1 at 1 - finetune; images bilinear and antialiased, classes of pixels by the nearest"
+        "side = scale * full side, to the nearest multiple of increment\n"
+        "scale: initial_scale up to delay, then a straight line to 1 at 1 - finetune\n"
+        "images bilinear and antialiased; classes of pixels by the nearest"
     )
     changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
     needs: ClassVar[str] = "a model that takes any image size"

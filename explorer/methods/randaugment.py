@@ -35,7 +35,7 @@ class RandAugment(Method):
     summary: ClassVar[str] = "Changes each image by a few operations drawn at random."
     source: ClassVar[str] = "Cubuk et al. 2020, arXiv:1909.13719"
     formula: ClassVar[str] = (
-        "x' = o_depth(... o_1(x)); each o uniform over the operations, at level U(0.1, severity) of 10"
+        "x' = o_depth(... o_1(x))\no: an operation drawn at random, at level U(0.1, severity) of 10"
     )
     changes: ClassVar[str] = "the images, one by one, before they are normalised"
     needs: ClassVar[str] = "images of one or three channels with one label each; any model"

@@ -2,16 +2,17 @@
 
 Li, Zhang, He, "The Stability-Efficiency Dilemma: Investigating Sequence Length Warmup for Training GPT Models", 2021,
 arXiv:2108.06084.
-Shapes: B sequences of T tokens, K classes of a token.
+Shapes: rows are B T, for B sequences of T tokens.
 """
 
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
-from torch import Tensor
 
+from explorer.data.batches import Batch, Batches
 from explorer.data.dataset import Modality
+from explorer.data.pieces import cut_rows
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
@@ -28,10 +29,14 @@ def length_at(progress: float, *, shortest: int, longest: int, increment: int, d
     return min(longest, shortest + increment * increments)
 
 
-def cut_rows(values: Tensor, *, length: int) -> Tensor:
-    """Each row, B T ..., as pieces of `length`, one after the other: B (T / length) rows. A rest is left out."""
-    pieces = values.shape[1] // length
-    return values[:, : pieces * length].unflatten(1, (pieces, length)).flatten(0, 1)
+def truncate_rows(batch: Batch, *, length: int) -> Batch:
+    """The batch with the first `length` tokens of each row; nothing is copied."""
+    return replace(
+        batch,
+        inputs=batch.inputs[:, :length],
+        targets=batch.targets[:, :length],
+        labels=batch.labels[:, :length],
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,8 +52,8 @@ class SeqLengthWarmup(Method):
     summary: ClassVar[str] = "Begins with short sequences and lengthens them."
     source: ClassVar[str] = "Li, Zhang, He 2021, arXiv:2108.06084"
     formula: ClassVar[str] = (
-        "length = min(max_length, min_length + increment * floor(progress / duration * (max_length - min_length)"
-        " / increment)); max_length from `duration` on"
+        "length = min(max_length, min_length + increment floor(u (max_length - min_length) / increment))\n"
+        "u: progress / duration; from `duration` on the length is max_length"
     )
     changes: ClassVar[str] = "the sequences and their targets"
     needs: ClassVar[str] = "a model that takes sequences of any length up to the dataset's"
@@ -94,30 +99,16 @@ class SeqLengthWarmup(Method):
 
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
-        batch = state.batch
-        context = batch.inputs.shape[1]
-        moment = Moment(step=state.step, total_steps=state.total_steps, example_shape=(context,), pace=state.pace)
-        length = self.length(moment)
-        if length == context:
-            return
-        if self.mode == "truncate":
-            state.batch = replace(
-                batch,
-                inputs=batch.inputs[:, :length],
-                targets=batch.targets[:, :length],
-                labels=batch.labels[:, :length],
-            )
-            return
-        pieces = context // length
-        state.batch = replace(
-            batch,
-            inputs=cut_rows(batch.inputs, length=length),
-            targets=cut_rows(batch.targets, length=length),
-            labels=cut_rows(batch.labels, length=length),
-            slots=batch.slots.repeat_interleave(pieces),
-            codes=batch.codes.repeat_interleave(pieces),
-            weight=batch.weight / pieces,
+        moment = Moment(
+            step=state.step,
+            total_steps=state.total_steps,
+            example_shape=state.resource(Batches).dataset.example_shape,
+            pace=state.pace,
         )
+        length = self.length(moment)
+        if length < state.batch.inputs.shape[1]:  # which may be shorter already
+            shorten = truncate_rows if self.mode == "truncate" else cut_rows
+            state.batch = shorten(state.batch, length=length)
 
     def neutral(self) -> Self:
         return replace(self, duration=0.0, max_length=None)
