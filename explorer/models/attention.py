@@ -47,7 +47,7 @@ class AlibiBias(nn.Module):
             self._kept = self._made(query_BHTd)
         return self._kept[..., :places, :places]
 
-    @torch.no_grad()
+    @torch.inference_mode(False)  # what is kept serves training too
     def _made(self, query_BHTd: Tensor) -> Tensor:
         """Rounded once: a type as short as bfloat16 has no whole numbers beyond 256."""
         exact = torch.promote_types(query_BHTd.dtype, torch.float32)

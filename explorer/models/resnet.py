@@ -49,12 +49,19 @@ class ResNetSpec(ModelSpec):
         return ResNet(depth=self.depth, width=self.width, norm=self.norm, channels=example_shape[0], classes=classes)
 
 
-def _family(depth: int) -> type[ResNetSpec]:
+def _family(depth: int, parameters: int) -> type[ResNetSpec]:
     return type(
         f"ResNet{depth}Spec",
         (ResNetSpec,),
-        {"__slots__": (), "__module__": __name__, "name": f"resnet{depth}", "depth": depth},
+        {
+            "__doc__": f"{depth} layers: {parameters:,} parameters for ten classes of colour images. He et al. 2016.",
+            "__slots__": (),
+            "__module__": __name__,
+            "name": f"resnet{depth}",
+            "depth": depth,
+        },
     )
 
 
-FAMILY = tuple(_family(depth) for depth in (8, 14, 20, 32, 44, 56, 110))
+PARAMETERS = {8: 78_042, 14: 175_258, 20: 272_474, 32: 466_906, 44: 661_338, 56: 855_770, 110: 1_730_714}
+FAMILY = tuple(_family(depth, parameters) for depth, parameters in PARAMETERS.items())

@@ -85,7 +85,7 @@ class DeepResNetSpec(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResNet18Spec(DeepResNetSpec):
-    """11,689,512 parameters for a thousand classes of colour images."""
+    """18 layers: 11,689,512 parameters for a thousand classes of colour images. He et al. 2016."""
 
     name: ClassVar[str] = "resnet18"
     plan: ClassVar[Plan] = Plan(Block, (2, 2, 2, 2))
@@ -93,7 +93,7 @@ class ResNet18Spec(DeepResNetSpec):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResNet34Spec(DeepResNetSpec):
-    """21,797,672 parameters for a thousand classes of colour images."""
+    """34 layers: 21,797,672 parameters for a thousand classes of colour images. He et al. 2016."""
 
     name: ClassVar[str] = "resnet34"
     plan: ClassVar[Plan] = Plan(Block, (3, 4, 6, 3))
@@ -101,7 +101,7 @@ class ResNet34Spec(DeepResNetSpec):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResNet50Spec(DeepResNetSpec):
-    """25,557,032 parameters for a thousand classes of colour images."""
+    """50 layers: 25,557,032 parameters for a thousand classes of colour images. He et al. 2016."""
 
     name: ClassVar[str] = "resnet50"
     plan: ClassVar[Plan] = Plan(Bottleneck, (3, 4, 6, 3))
@@ -109,7 +109,7 @@ class ResNet50Spec(DeepResNetSpec):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResNet101Spec(DeepResNetSpec):
-    """44,549,160 parameters for a thousand classes of colour images."""
+    """101 layers: 44,549,160 parameters for a thousand classes of colour images. He et al. 2016."""
 
     name: ClassVar[str] = "resnet101"
     plan: ClassVar[Plan] = Plan(Bottleneck, (3, 4, 23, 3))

@@ -103,7 +103,8 @@ class UNet(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UNetSpec(ModelSpec):
-    """A U-Net for images; as it stands, the published one: 31,036,738 parameters for 3 channels and 2 classes.
+    """A U-Net for images; as it stands, the published one (Ronneberger et al. 2015): 31,036,738 parameters for 3
+    channels and 2 classes.
 
     Channels double from level to level, from `width`. Dropout acts at the lowest level.
     """
@@ -126,8 +127,8 @@ class UNetSpec(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UNet3dSpec(ModelSpec):
-    """A U-Net for volumes; as it stands, the published one: 19,072,291 parameters for 3 channels and 3 classes, which
-    are the 19,069,955 of the paper and a gain for each of 2,336 channels that are normalised.
+    """A U-Net for volumes; as it stands, the published one (Çiçek et al. 2016): 19,072,291 parameters for 3
+    channels and 3 classes, which are the 19,069,955 of the paper and a gain for each of 2,336 normalised channels.
 
     Channels double within each level, from `width`. Dropout acts at the lowest level.
     """

@@ -85,6 +85,15 @@ def test_the_bias_is_made_once_and_again_for_longer_rows() -> None:
     assert not list(bias.parameters()) and not list(bias.buffers())
 
 
+def test_what_was_made_in_inference_mode_serves_training() -> None:
+    made = attention(alibi=True)
+    x = torch.randn(1, 5, WIDTH, dtype=torch.float64)
+    with torch.inference_mode():
+        made(x)
+    made(x).sum().backward()
+    assert made.qkv.weight.grad is not None
+
+
 def test_in_bfloat16_every_number_is_the_nearest_to_the_exact_one() -> None:
     """Where distances or slopes themselves are rounded first, it is not."""
     found = AlibiBias(12)(torch.zeros(1, 12, 400, 4, dtype=torch.bfloat16))

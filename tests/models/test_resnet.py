@@ -30,6 +30,7 @@ def test_the_depth_in_the_name_is_the_depth(kind: type[ResNetSpec]) -> None:
     assert MODELS[kind.name] is kind
     model = built(kind.name)
     assert sum(parameter.numel() for parameter in model.parameters()) == weights(kind.depth)
+    assert f"{weights(kind.depth):,} parameters" in str(kind.__doc__)
     on_the_way = [m for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear) and "shortcut" not in n]
     assert len(on_the_way) == kind.depth
 

@@ -32,6 +32,7 @@ def test_parameters_operations_and_depth_are_the_published_ones(name: str) -> No
         model, image = built(name), torch.zeros(1, 3, 224, 224)
     parameters, operations = PUBLISHED[name]
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+    assert f"{parameters:,} parameters" in str(MODELS[name].__doc__)
     found = leaves(model, image)
     assert {name for leaf in found for name in leaf.parameters} == {name for name, _ in model.named_parameters()}
     weights = [leaf for leaf in found if isinstance(leaf.module, nn.Conv2d | nn.Linear)]
