@@ -39,6 +39,7 @@ class Judged:
 def matches(frame: pd.DataFrame, *, x: str, baseline: str | None) -> Iterator[Match]:
     """Every recipe of the table beside the baseline of its setting: `baseline`, or else the one that its sweep names.
 
+    Recipes that are controls of others are no candidates, and are left out.
     Raises `AnalysisError` for a baseline that is no recipe of the table.
     """
     found = ladders(frame, x=x, empty=True)
@@ -50,7 +51,7 @@ def matches(frame: pd.DataFrame, *, x: str, baseline: str | None) -> Iterator[Ma
         by_name[ladder.setting, ladder.recipe].append(ladder)
     for recipe in found:
         name = baseline if baseline is not None else recipe.baseline
-        if recipe.recipe != name:
+        if recipe.recipe != name and recipe.control is None:
             bases = by_name[recipe.setting, name]
             reason = _reason(recipe, name, bases, x)
             yield Match(

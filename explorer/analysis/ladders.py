@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.errors import AnalysisError, unknown
+from explorer.records import Control
 
 AXES = {
     "train_seconds": "time",
@@ -57,6 +58,8 @@ class Ladder:
     recipe_digest: str
     label: str  # the recipe's name; with its digest where several recipes in the setting have that name
     is_baseline: bool
+    control: Control | None  # of a recipe that is there to be compared with others; None for the baseline
+    control_of: tuple[str, ...]  # the recipes that it is the control of
     baseline: str
     tuning: str | None
     inference_ratio: float | None
@@ -75,7 +78,17 @@ class Ladder:
 SETTING = tuple(field.name for field in fields(Setting))
 COLUMNS = (
     *SETTING,
-    *("recipe", "recipe_digest", "is_baseline", "baseline", "tuning", "inference_ratio", "time_source"),
+    *(
+        "recipe",
+        "recipe_digest",
+        "is_baseline",
+        "control",
+        "control_of",
+        "baseline",
+        "tuning",
+        "inference_ratio",
+        "time_source",
+    ),
     *("ssr", "seed", "quality"),
 )
 
@@ -115,6 +128,7 @@ def _check(frame: pd.DataFrame, x: str) -> None:
 
 def _ladder(rows: pd.DataFrame, x: str) -> Ladder:
     first: dict[str, Any] = {str(name): value for name, value in rows.iloc[0].items()}
+    controlled = _controlled(rows.loc[rows["control"] == "random-subset", "control_of"])
     rows = rows.loc[np.asarray(rows[x].notna() & rows["quality"].notna())]
     ssr_B, budget = np.unique(np.asarray(rows["ssr"], dtype=float), return_inverse=True)
     seeds_S, seed = np.unique(np.asarray(rows["seed"]), return_inverse=True)
@@ -128,6 +142,8 @@ def _ladder(rows: pd.DataFrame, x: str) -> Ladder:
         recipe_digest=first["recipe_digest"],
         label=first["recipe"],
         is_baseline=bool(first["is_baseline"]),
+        control="random-subset" if controlled else None,
+        control_of=controlled,
         baseline=first["baseline"],
         tuning=first["tuning"] if isinstance(first["tuning"], str) else None,
         inference_ratio=float(np.median(known)) if known.size else None,
@@ -137,6 +153,11 @@ def _ladder(rows: pd.DataFrame, x: str) -> Ladder:
         x_BS=_grid(np.asarray(rows[x], dtype=float), budget, seed, shape),
         quality_BS=_grid(np.asarray(rows["quality"], dtype=float), budget, seed, shape),
     )
+
+
+def _controlled(column: pd.Series) -> tuple[str, ...]:
+    """The recipes that any of the runs was made the control of, in order."""
+    return tuple(dict.fromkeys(name for names in column if isinstance(names, str) for name in names.split("+")))
 
 
 def _grid(values: np.ndarray, budget: np.ndarray, seed: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

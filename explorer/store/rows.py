@@ -86,6 +86,7 @@ def _run_columns(run: Examined) -> Row:
         *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
+        *(record.control, "+".join(record.control_of) or None),
     )
 
 

@@ -10,7 +10,7 @@ described at `SNAPSHOT`. A change of the schema is a new `VERSION` and a rebuild
 
 from explorer.recorded.replay_time import DRIFT
 
-VERSION = 3
+VERSION = 4
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
@@ -23,7 +23,7 @@ CREATE TABLE runs (
     steps BIGINT, batch_size BIGINT, precision VARCHAR, device VARCHAR, hardware VARCHAR, threads BIGINT,
     world_size BIGINT, metric VARCHAR, phases MAP(VARCHAR, BIGINT), examples BIGINT, timed_steps BIGINT,
     contended BOOLEAN, resumed BIGINT, state_digest VARCHAR, finished_at VARCHAR, failure VARCHAR,
-    failure_message VARCHAR, attempts BIGINT
+    failure_message VARCHAR, attempts BIGINT, control VARCHAR, control_of VARCHAR
 );
 CREATE TABLE finals (path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE);
 CREATE TABLE metrics (path VARCHAR, version VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
@@ -239,8 +239,8 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        e.level AS deletion_level, e.class AS deletion_class, e.seconds AS deletion_seconds,
        e.low AS deletion_seconds_low, e.high AS deletion_seconds_high,
        e.seconds / 3600 * u.usd_per_accelerator_hour * r.world_size AS deletion_usd,
-       r.baseline, r.is_baseline, r.tuning, r.contended, m.wall AS wall_seconds, r.state_digest, r.directory,
-       r.recipe_digest
+       r.baseline, r.is_baseline, r.tuning, r.control, r.control_of, r.contended, m.wall AS wall_seconds,
+       r.state_digest, r.directory, r.recipe_digest
 FROM runs r
 JOIN qualities q USING (sweep, run_id, metric)
 LEFT JOIN run_profiles c USING (directory)

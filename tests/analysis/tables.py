@@ -37,6 +37,8 @@ def rows(
         "is_baseline": recipe == "baseline",
         "baseline": "baseline",
         "tuning": "lr over 5 values",
+        "control": None,
+        "control_of": None,
         "inference_ratio": 1.0,
         "time_source": "profiled",
     }

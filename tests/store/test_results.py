@@ -1,8 +1,10 @@
 """The view `results`: times, costs and inference as they follow from runs, profiles and prices."""
 
+import dataclasses
+
 import pytest
 
-from explorer import costing, records
+from explorer import costing, records, rundir
 from explorer.costing import default_price, load_prices
 from explorer.errors import PriceError, StoreError
 from explorer.records import ProfileRecord
@@ -18,7 +20,7 @@ COLUMNS = [
     *("inference_ratio", "device", "hardware", "threads", "world_size"),
     *("usd_per_hour", "price_source", "price_as_of", "cost_usd"),
     *("deletion_level", "deletion_class", "deletion_seconds", "deletion_seconds_low", "deletion_seconds_high"),
-    *("deletion_usd", "baseline", "is_baseline", "tuning", "contended"),
+    *("deletion_usd", "baseline", "is_baseline", "tuning", "control", "control_of", "contended"),
     *("wall_seconds", "state_digest", "directory", "recipe_digest"),
 ]
 
@@ -56,6 +58,32 @@ def test_what_the_run_says_is_there(tmp_path):
     assert (row["metric"], row["quality"], row["unit"], row["higher_is_better"]) == ("accuracy", 0.9, "fraction", True)
     assert (row["steps"], row["examples"], row["ssr"], row["seed"]) == (40, 40 * 64, 0.5, 3)
     assert row["wall_seconds"] == pytest.approx(36 * 0.01 + 1.5)
+
+
+def test_what_a_run_is_the_control_of_is_there(tmp_path):
+    """A rescaled baseline is a run of the baseline; older records, which say nothing of controls, are none."""
+    plain, rescaled = run_record(ssr=0.5), run_record(ssr=1.5)
+    write_run(tmp_path, plain)
+    write_run(tmp_path, dataclasses.replace(rescaled, control="rescaled-baseline", control_of=("fast", "slow")))
+    twin = run_record(recipe="fast-random", methods=("random_subset",))
+    write_run(tmp_path, dataclasses.replace(twin, control="random-subset", control_of=("fast",)))
+    older = run_record(seed=1)
+    directory = write_run(tmp_path, older, finished=False)
+    said = rundir.read_json(directory / rundir.RUN)
+    del said["control"], said["control_of"]
+    rundir.write_json(directory / rundir.RUN, said)
+    ingest(tmp_path)
+    found = {
+        (row["recipe"], row["ssr"]): (row["control"], row["control_of"], row["is_baseline"]) for row in rows(tmp_path)
+    }
+    assert found == {
+        ("baseline", 0.5): (None, None, True),
+        ("baseline", 1.5): ("rescaled-baseline", "fast+slow", True),
+        ("fast-random", 1.0): ("random-subset", "fast", False),
+    }
+    runs = queries.runs(database(tmp_path))
+    states = {row[runs.columns.index("run_id")]: row[runs.columns.index("state")] for row in runs.rows}
+    assert states[older.run_id] == "interrupted"
 
 
 def test_profiled_time_is_what_costing_says(tmp_path):

@@ -1,0 +1,92 @@
+"""What comparing recipes with their controls says, in words."""
+
+from explorer.analysis.controls import Controlled, Difference, verdict
+
+FULL = 1.0
+
+
+def control_sentences(found: list[Controlled]) -> list[str]:
+    """One sentence for each recipe and kind of control, at its full budget, or the largest at which they compare."""
+    chosen: dict[tuple[object, ...], Controlled] = {}
+    for each in sorted(found, key=lambda each: (each.against.difference is not None, each.ssr == FULL, each.ssr)):
+        chosen[each.setting, each.label, each.control] = each  # the last one stays
+    order = dict.fromkeys((each.setting, each.label, each.control) for each in found)
+    return [control_sentence(chosen[place]) for place in order]
+
+
+def control_sentence(found: Controlled) -> str:
+    """One recipe beside one control.
+
+    "fast is better than baseline at the same budget (+1.20 points, 3 seeds), but is not shown to be better than
+    baseline trained for as long (95% interval -0.30 to +0.60 points, 3 seeds): its gain vanishes against the control"
+    """
+    against = found.against
+    if against.difference is None:
+        return f"{found.label} has nothing to compare with {_control(found)}: {against.reason}"
+    if found.gain_vanishes:
+        return (
+            f"{found.label} is better than {found.baseline} at the same budget ({_by(found.plain, found)}), but"
+            f" {_but(found)}: its gain vanishes against the control"
+        )
+    words = found.verdict
+    if words == "the same":
+        return f"{found.label} is the same as {_control(found)}, seed for seed ({_seeds(against)})"
+    if words in ("better", "worse"):
+        return f"{found.label} is {words} than {_control(found)} ({_by(against, found)})"
+    return f"no difference between {found.label} and {_control(found)} is shown ({_by(against, found)})"
+
+
+def by_how_much(found: Difference, unit: str) -> str:
+    """A difference with its sign.
+
+    >>> by_how_much(Difference(difference=0.012), "fraction"), by_how_much(Difference(difference=-0.5), "bits")
+    ('+1.20 points', '-0.5000 bits')
+    """
+    return "-" if found.difference is None else _signed(found.difference, unit)
+
+
+def interval(found: Difference, unit: str) -> str:
+    """The interval of a difference, or why there is none."""
+    if found.low is None or found.high is None:
+        return found.reason or "none"
+    scale, digits = _scale(unit)
+    return f"{found.low * scale:+.{digits}f} to {_signed(found.high, unit)}"
+
+
+def _but(found: Controlled) -> str:
+    if found.verdict == "the same":
+        return f"is the same as {_control(found)}, seed for seed"
+    if found.verdict == "worse":
+        return f"is worse than {_control(found)} ({_by(found.against, found)})"
+    return f"is not shown to be better than {_control(found)} ({_by(found.against, found)})"
+
+
+def _control(found: Controlled) -> str:
+    if found.control == "rescaled-baseline":
+        return f"{found.baseline} trained for as long"
+    return f"{found.name}, which chooses as many examples at random"
+
+
+def _by(difference: Difference, found: Controlled) -> str:
+    unit = found.setting.unit
+    words = by_how_much(difference, unit)
+    if difference.low is None:
+        return f"{words}, no interval: {difference.reason}, {_seeds(difference)}"
+    of_all = ""
+    if verdict(difference, found) == "cannot tell" and not difference.low <= 0 <= (difference.high or 0.0):
+        of_all = f"; no difference once all {difference.family} comparisons are taken into account"
+    return f"{words}, {found.confidence:.0%} interval {interval(difference, unit)}, {_seeds(difference)}{of_all}"
+
+
+def _signed(value: float, unit: str) -> str:
+    scale, digits = _scale(unit)
+    return f"{value * scale:+.{digits}f} {'points' if unit == 'fraction' else unit}".rstrip()
+
+
+def _scale(unit: str) -> tuple[int, int]:
+    """Factor and decimals: fractions are shown in percentage points."""
+    return (100, 2) if unit == "fraction" else (1, 4)
+
+
+def _seeds(found: Difference) -> str:
+    return f"{found.n} seed{'s' * (found.n != 1)}"

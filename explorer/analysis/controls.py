@@ -1,0 +1,223 @@
+"""Recipes beside their controls: what is left of a gain over the baseline when the baseline is given as much.
+
+Two controls, each at every budget of a recipe where it was run, seed by seed:
+
+rescaled-baseline   the baseline's run that takes as much uncontended time as the recipe's, with a schedule of that
+                    length: quality at equal time, without a curve between budgets
+random-subset       of a recipe that chooses examples, the recipe that chooses as many at random, at the same budget
+
+A difference counts when its interval leaves 0 out and still does when all recipes at that budget are taken into
+account (Holm).
+
+Shapes: B budgets, S seeds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from explorer.analysis.comparison import RESAMPLES, Match, judge, matches
+from explorer.analysis.inference import draws, holm
+from explorer.analysis.ladders import Ladder, Setting, ladders
+from explorer.costing import SAME_TIME
+from explorer.records import Control
+
+Verdict = Literal["better", "worse", "the same", "cannot tell", "not compared"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """A recipe's quality less another's, seed by seed. None where there is no such number; `reason` says why."""
+
+    quality: float | None = None  # the recipe's mean over the seeds that both have
+    other: float | None = None
+    difference: float | None = None  # in the metric's unit
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    p_value: float | None = None
+    p_holm: float | None = None  # adjusted for all recipes with this control at this budget
+    family: int = 0
+    identical: bool = False  # not one seed differs
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Controlled:
+    """A recipe at one budget beside one of its controls, and beside the plain baseline at the same budget."""
+
+    setting: Setting
+    recipe: str
+    label: str
+    baseline: str
+    control: Control
+    name: str  # the recipe whose runs are the control
+    ssr: float  # the recipe's budget
+    control_ssr: float | None  # the control's; None: there is none
+    seconds: float | None  # the recipe's training time
+    control_seconds: float | None
+    against: Difference  # to the control
+    plain: Difference  # to the baseline at the recipe's budget
+    confidence: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the recipe compares with its control."""
+        return verdict(self.against, self)
+
+    @property
+    def gain_vanishes(self) -> bool:
+        """Whether the recipe is better than the plain baseline, and not shown to be better than its control."""
+        compared = self.verdict not in ("better", "not compared")
+        return compared and verdict(self.plain, self) == "better"
+
+
+def verdict(found: Difference, at: Controlled) -> Verdict:
+    """A difference in a word."""
+    if found.difference is None:
+        return "not compared"
+    if found.identical:
+        return "the same"
+    adjusted = found.p_value if found.p_holm is None else found.p_holm
+    if found.low is None or found.high is None or found.low <= 0 <= found.high or adjusted is None:
+        return "cannot tell"
+    if adjusted >= 1 - at.confidence:
+        return "cannot tell"
+    return "better" if (found.low > 0) == at.setting.higher_is_better else "worse"
+
+
+def controlled(frame: pd.DataFrame, *, confidence: float = 0.95, resamples: int = RESAMPLES) -> list[Controlled]:
+    """Every recipe of a table with the columns of `results` beside those controls that were run, budget by budget.
+
+    A recipe for which no run of the baseline takes as long is there only if the table has rescaled baselines at all.
+    Raises `AnalysisError` for a column that is not there.
+    """
+    found = ladders(frame, x="steps")
+    look = _Look(
+        times={_key(ladder): _medians(ladder) for ladder in ladders(frame, x="train_seconds")},
+        twins={(twin.setting, name): twin for twin in found if twin.control for name in twin.control_of},
+        asked=bool((frame["control"] == "rescaled-baseline").any()),
+        confidence=confidence,
+        resamples=resamples,
+    )
+    return _adjusted([each for match in matches(frame, x="steps", baseline=None) for each in look.at(match)])
+
+
+def _key(ladder: Ladder) -> tuple[Setting, str]:
+    """What tells the recipes of a table apart."""
+    return ladder.setting, ladder.recipe_digest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Look:
+    """What a recipe is compared with. Ladders are along the steps."""
+
+    times: dict[tuple[Setting, str], dict[float, float]]  # seconds by budget, of recipes whose time is known
+    twins: dict[tuple[Setting, str], Ladder]  # by the name of the recipe that they are the control of
+    asked: bool  # for rescaled baselines
+    confidence: float
+    resamples: int
+
+    def at(self, match: Match) -> Iterator[Controlled]:
+        """The recipe of the match at each of its budgets beside each of its controls."""
+        if match.baseline is None:
+            return
+        for ssr in match.recipe.ssr_B:
+            rescaled = self._rescaled(match, match.baseline, float(ssr))
+            if rescaled is not None:
+                yield rescaled
+        twin = self.twins.get((match.setting, match.recipe.recipe))
+        if twin is not None:
+            for ssr in match.recipe.ssr_B:
+                yield self._beside(match, match.baseline, twin, float(ssr), float(ssr), "random-subset")
+
+    def _rescaled(self, match: Match, baseline: Ladder, ssr: float) -> Controlled | None:
+        seconds = self.times.get(_key(match.recipe), {}).get(ssr)
+        budgets = self.times.get(_key(baseline), {})
+        if seconds is None or not budgets:
+            return None
+        nearest = min(budgets, key=lambda budget: abs(budgets[budget] - seconds))
+        step = budgets[nearest] / _medians(baseline)[nearest]
+        if abs(budgets[nearest] - seconds) <= SAME_TIME * seconds + step:
+            return self._beside(match, baseline, baseline, ssr, nearest, "rescaled-baseline")
+        if not self.asked:
+            return None
+        missing = self._beside(match, baseline, baseline, ssr, nearest, "rescaled-baseline")
+        words = (
+            f"no run of {baseline.recipe} takes as long: the nearest takes {budgets[nearest] / seconds:.2f} of its time"
+        )
+        return replace(missing, control_ssr=None, control_seconds=None, against=Difference(reason=words))
+
+    def _beside(
+        self, match: Match, baseline: Ladder, other: Ladder, ssr: float, other_ssr: float, control: Control
+    ) -> Controlled:
+        recipe = match.recipe
+        return Controlled(
+            setting=match.setting,
+            recipe=recipe.recipe,
+            label=recipe.label,
+            baseline=baseline.recipe,
+            control=control,
+            name=other.recipe,
+            ssr=ssr,
+            control_ssr=other_ssr,
+            seconds=self.times.get(_key(recipe), {}).get(ssr),
+            control_seconds=self.times.get(_key(other), {}).get(other_ssr),
+            against=self._difference(recipe, ssr, other, other_ssr),
+            plain=self._difference(recipe, ssr, baseline, ssr),
+            confidence=self.confidence,
+        )
+
+    def _difference(self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float) -> Difference:
+        mine, others = _by_seed(recipe, ssr), _by_seed(other, other_ssr)
+        seeds = sorted(mine.keys() & others.keys())
+        if not seeds:
+            words = f"{other.recipe} was not run at budget {other_ssr:g}" if not others else "they share no seed"
+            return Difference(reason=words)
+        mine_S, other_S = np.array([mine[s] for s in seeds]), np.array([others[s] for s in seeds])
+        less_S, n = mine_S - other_S, len(seeds)
+        rows_RS = draws(n, resamples=self.resamples, key="seeds")
+        judged = judge(np.r_[less_S.mean(), less_S[rows_RS].mean(axis=1)], n=n, df=n - 1, confidence=self.confidence)
+        found = Difference(
+            quality=float(mine_S.mean()),
+            other=float(other_S.mean()),
+            difference=float(less_S.mean()),
+            n=n,
+            identical=not less_S.any(),
+            reason=judged.reason,
+        )
+        if judged.interval is None:
+            return found
+        return replace(found, low=judged.interval.low, high=judged.interval.high, p_value=judged.interval.p_value)
+
+
+def _medians(ladder: Ladder) -> dict[float, float]:
+    """x by budget."""
+    return {float(ssr): float(np.nanmedian(row)) for ssr, row in zip(ladder.ssr_B, ladder.x_BS, strict=True)}
+
+
+def _by_seed(ladder: Ladder, ssr: float) -> dict[int, float]:
+    """The qualities at a budget."""
+    rows = ladder.quality_BS[ladder.ssr_B == ssr]
+    return (
+        {int(s): float(q) for s, q in zip(ladder.seeds_S, rows[0], strict=True) if np.isfinite(q)} if len(rows) else {}
+    )
+
+
+def _adjusted(found: list[Controlled]) -> list[Controlled]:
+    """With `p_holm`: a family is all recipes with the same kind of control at the same budget."""
+    families: dict[tuple[Setting, str, float], list[int]] = {}
+    for index, each in enumerate(found):
+        families.setdefault((each.setting, each.control, each.ssr), []).append(index)
+    done = list(found)
+    for members in families.values():
+        for field in ("against", "plain"):
+            known = [index for index in members if getattr(done[index], field).p_value is not None]
+            p_values = holm([getattr(done[index], field).p_value for index in known]) if known else []
+            for index, p_value in zip(known, p_values, strict=True):
+                difference = replace(getattr(done[index], field), p_holm=p_value, family=len(known))
+                done[index] = replace(done[index], **{field: difference})
+    return done
