@@ -7,6 +7,7 @@ from explorer.methods.batch_size_warmup import BatchSizeWarmup
 from explorer.methods.blurpool import BlurPool
 from explorer.methods.channels_last import ChannelsLast
 from explorer.methods.colout import ColOut
+from explorer.methods.compile import Compile
 from explorer.methods.cutmix import CutMix
 from explorer.methods.cutout import Cutout
 from explorer.methods.ema import EMA
@@ -42,6 +43,7 @@ METHODS: dict[str, type[Method]] = {
         BlurPool,
         ChannelsLast,
         ColOut,
+        Compile,
         CutMix,
         Cutout,
         EMA,

@@ -35,6 +35,7 @@ class Sample:
     model: Any = None  # instead of the task's
     train: dict[str, Any] = field(default_factory=dict)  # beside the usual settings
     neutral: bool = True  # whether there is a zero strength that is bit-identical to leaving it out
+    changes: bool = True  # whether the bits differ from the plain run's, under these parameters
 
 
 SAMPLES: dict[str, Sample] = {
@@ -44,6 +45,7 @@ SAMPLES: dict[str, Sample] = {
     "blurpool": Sample(neutral=False),
     "channels_last": Sample(neutral=False),
     "colout": Sample(parameters={"finetune": 0.3}),
+    "compile": Sample(parameters={"backend": "aot_eager"}, neutral=False, changes=False),
     "cutmix": Sample(),
     "cutout": Sample(),
     "ema": Sample(parameters={"half_life": 0.2, "every": 2}),

@@ -1,0 +1,139 @@
+"""Compile: the plain model's numbers, nobody else's passes, and time apart."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from explorer.engine.loop import Loop
+from explorer.errors import RecipeError, TrainingError
+from explorer.methods import compile as module
+from explorer.methods.compile import Compile, Compiled, require_compiler
+from explorer.methods.progressive_resizing import ProgressiveResizing
+from explorer.records import Timings
+from tests.loop_for_tests import noise_loop, small_net
+
+CAPTURED = Compile(backend="aot_eager")
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Dropping(nn.Sequential):
+    """Statistics, and dropout before the head."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        self.append(nn.Dropout(0.5)).append(nn.Linear(32, 3))
+
+
+def timed(loop: Loop, steps: int) -> list[float]:
+    losses = []
+    for _ in range(steps):
+        loop.clock.start_step(loop.state.step)
+        losses.append(float(loop.step()))
+        loop.clock.end_step()
+    return losses
+
+
+def test_captured_steps_are_the_plain_ones_dropout_included() -> None:
+    """To the bit: capturing alone changes no operation, and draws come from the stream that they always come from."""
+    captured, plain = noise_loop([CAPTURED], model=Dropping()), noise_loop(model=Dropping())
+    assert timed(captured, 3) == timed(plain, 3)
+    ours, theirs = captured.tensors(), plain.tensors()
+    assert ours.keys() == theirs.keys(), "no prefix in the names"
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_step_that_compiles_is_apart_from_the_training_time() -> None:
+    """One step for each size of the images, and no other."""
+    resizing = ProgressiveResizing(delay=0.5, finetune=0.5, increment=1)
+    loop = noise_loop([CAPTURED, resizing], total_steps=6)
+    timed(loop, 6)
+    assert isinstance(loop.state.forward, Compiled) and loop.state.forward.graphs == 2
+    assert loop.clock.timed_steps == 4
+    timings = loop.clock.timings(Timings())
+    assert timings.compile > timings.training() > 0
+
+
+def test_only_training_passes_are_compiled() -> None:
+    loop = noise_loop([CAPTURED])
+    assert isinstance(loop.state.forward, Compiled)
+    loop.evaluate()
+    assert loop.state.forward.graphs == 0
+    loop.step()
+    assert loop.state.forward.graphs == 1
+    loop.evaluate()
+    assert loop.state.forward.graphs == 1
+
+
+def test_a_hook_that_comes_later_is_not_forgotten() -> None:
+    """What was compiled for a model without hooks does not serve one of the same structure that has some."""
+    doubled = small_net()
+    handle = doubled[0].register_forward_hook(lambda _module, _inputs, output: output.mul(2))
+    inputs = torch.randn(2, 2, 6, 4)
+    plain = small_net()
+    Compiled(plain, backend="aot_eager")(inputs)
+    with_hook = Compiled(doubled, backend="aot_eager")(inputs)
+    torch.testing.assert_close(with_hook, doubled(inputs))
+    handle.remove()
+    assert not torch.allclose(with_hook, doubled(inputs))
+
+
+def test_too_many_graphs_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_GRAPHS", 1)
+    resizing = ProgressiveResizing(delay=0.5, finetune=0.5, increment=1)
+    loop = noise_loop([CAPTURED, resizing], total_steps=4)
+    loop.step()
+    loop.step()
+    with pytest.raises(TrainingError, match="step 3 is the first to need more than 1 graphs"):
+        loop.step()
+
+
+class Breaking(nn.Linear):
+    """A model that looks at its own numbers."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.flatten(1)) * (1 if float(input.sum()) > 0 else 2)
+
+
+def test_what_cannot_be_captured_whole_is_an_error() -> None:
+    loop = noise_loop([CAPTURED], model=Breaking(48, 3))
+    with pytest.raises(TrainingError, match="compile: the model cannot be compiled whole: "):
+        loop.step()
+
+
+def test_without_a_compiler_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import cpp_builder, exc
+
+    def none() -> str:
+        raise exc.InvalidCxxCompiler
+
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", none)
+    with pytest.raises(RecipeError, match=r"found no C\+\+ compiler that works: expected g\+\+"):
+        require_compiler()
+    with pytest.raises(RecipeError, match="aot_eager needs none"):
+        noise_loop([Compile()])
+    noise_loop([CAPTURED])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own
+def test_kernels_are_close_to_the_plain_steps_and_resume_to_the_bit() -> None:
+    def made(*methods: Compile) -> Loop:
+        return noise_loop(methods, model=Dropping())
+
+    whole, plain, resumed = made(Compile()), made(), made(Compile())
+    assert timed(whole, 2) == pytest.approx(timed(plain, 2), rel=1e-4)
+    before = {name: tensor.clone() for name, tensor in whole.tensors().items()}
+    assert isinstance(whole.state.forward, Compiled) and whole.state.forward.graphs == 1
+    torch._dynamo.reset()
+    resumed.restore(before, step=2)
+    assert timed(whole, 2) == timed(resumed, 2)
+    ours, theirs = whole.tensors(), resumed.tensors()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
