@@ -28,8 +28,8 @@ def _cause(state: State, modes: AbstractContextManager[object]) -> str:
     assert state.rows is not None
     if not _finite(state.rows.inputs):
         return "its inputs are not finite already"
-    for name, tensor in _tensors(state.model).items():
-        if not _finite(tensor):
+    for name, parameter in state.model.named_parameters():  # buffers this very pass has written
+        if not _finite(parameter):
             return f"{name!r} is not finite already"
     layer = first_not_finite(state.model, state.rows.inputs, modes)
     if layer is None:
@@ -66,10 +66,6 @@ def check_finite(tensors: Mapping[str, Tensor], *, step: int) -> None:
     for name, tensor in tensors.items():
         if name.startswith("model/") and not _finite(tensor):
             raise TrainingError(f"training diverged: {name.removeprefix('model/')!r} is not finite after step {step}")
-
-
-def _tensors(model: nn.Module) -> Mapping[str, Tensor]:
-    return dict(model.named_parameters()) | dict(model.named_buffers())
 
 
 def _finite(tensor: Tensor) -> bool:
