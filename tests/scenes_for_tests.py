@@ -21,7 +21,7 @@ MEAN, STD = 0.5, 0.25
 
 def classes_of(inputs: Tensor) -> Tensor:
     """The class of each pixel of normalised inputs (B 1 ...), B ...: dark, middling, bright."""
-    return torch.bucketize(inputs[:, 0], torch.tensor([-0.8, 0.8]))
+    return torch.bucketize(inputs[:, 0].contiguous(), torch.tensor([-0.8, 0.8]))
 
 
 def scenes(shape: tuple[int, ...], *, count: int = 12) -> Scenes:

@@ -5,12 +5,14 @@ that takes any image size, as those with global pooling do.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
+from torch import Tensor
 
 from explorer.data.dataset import Modality
 from explorer.data.interpolate import resize, resize_classes
+from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
@@ -38,6 +40,11 @@ def size_at(full: int, *, scale: float, increment: int) -> int:
     return min(full, max(increment, int(full * scale / increment + 0.5) * increment))
 
 
+def crop(values: Tensor, *, corner: tuple[int, int], size: tuple[int, int], axis: int) -> Tensor:
+    """The window of `size` at `corner` (rows, columns); `axis` is that of the rows. Nothing is copied."""
+    return values.narrow(axis, corner[0], size[0]).narrow(axis + 1, corner[1], size[1])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgressiveResizing(Method):
     """Train on small images first. Every duration is a share of training, so it scales with the budget."""
@@ -49,21 +56,26 @@ class ProgressiveResizing(Method):
     formula: ClassVar[str] = (
         "side = scale * full side, to the nearest multiple of increment\n"
         "scale: initial_scale up to delay, then a straight line to 1 at 1 - finetune\n"
-        "images bilinear and antialiased; classes of pixels by the nearest"
+        "resize: images bilinear and antialiased, pixels' classes by the nearest; crop: a random window, one for a step"
     )
     changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
     needs: ClassVar[str] = "a model that takes any image size"
-    routing: ClassVar[str] = "Every image is resized by itself, to a size that follows from the step alone."
+    routing: ClassVar[str] = (
+        "Every image is resized by itself, to a size that follows from the step alone; a window is drawn for the step."
+    )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     initial_scale: Annotated[
         float, Field(gt=0, le=1, description="of the sides, at the start"), Unit("share of the full side")
     ] = 0.5
     delay: Annotated[float, Field(ge=0, le=1, description="at the initial size"), Unit("share of training")] = 0.5
-    finetune: Annotated[float, Field(ge=0, le=1, description="at full size, at the end"), Unit("share of training")] = (
+    finetune: Annotated[float, Field(ge=0, le=1, description="at full size in the end"), Unit("share of training")] = (
         0.2
     )
     increment: Annotated[int, Field(ge=1, le=1024, description="sides are multiples of it"), Unit("pixels")] = 4
+    mode: Annotated[
+        Literal["resize", "crop"], Field(description="shrink the images, or cut the same random window out of all")
+    ] = "resize"
 
     def __post_init__(self) -> None:
         if self.delay + self.finetune > 1 + 1e-9:
@@ -95,9 +107,19 @@ class ProgressiveResizing(Method):
             example_shape=tuple(state.batch.inputs.shape[1:]),
             pace=state.pace,
         )
-        batch, size = state.batch, self.size(moment)
-        targets = resize_classes(batch.targets, size=size) if batch.pixelwise else batch.targets
-        state.batch = replace(batch, inputs=resize(batch.inputs, size=size), targets=targets)
+        batch, sides, size = state.batch, moment.example_shape[-2:], self.size(moment)
+        if size == sides:
+            return
+        inputs, targets = batch.inputs, batch.targets
+        if self.mode == "resize":
+            inputs = resize(inputs, size=size)
+            targets = resize_classes(targets, size=size) if batch.pixelwise else targets
+        else:
+            draws = stream(state.seed, self.name, state.step)
+            row, column = (int(draws.integers(full - new + 1)) for full, new in zip(sides, size, strict=True))
+            inputs = crop(inputs, corner=(row, column), size=size, axis=2)
+            targets = crop(targets, corner=(row, column), size=size, axis=1) if batch.pixelwise else targets
+        state.batch = replace(batch, inputs=inputs, targets=targets)
 
     def neutral(self) -> Self:
         return replace(self, initial_scale=1.0)

@@ -11,7 +11,7 @@ from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing, scale_at, size_at
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop
-from tests.scenes_for_tests import read, scene_loop
+from tests.scenes_for_tests import classes_of, read, scene_loop
 
 
 def exact_scale(step: int, total: int, *, initial: Fraction, delay: Fraction, finetune: Fraction) -> Fraction:
@@ -121,3 +121,21 @@ def test_classes_of_pixels_have_exactly_the_size_of_the_images() -> None:
         assert torch.equal(small.labels, whole.labels)
         loop.step()
     assert sizes[0] == (7, 4) and sizes[-1] == (13, 7)
+
+
+def test_a_crop_is_one_window_of_every_image_and_of_its_classes() -> None:
+    """Not resized: the window is found in the whole picture, at a place that differs from step to step."""
+    method = ProgressiveResizing(increment=1, delay=1.0, finetune=0.0, mode="crop")
+    loop, plain = scene_loop([method], shape=(12, 8)), scene_loop(shape=(12, 8))
+    corners = set()
+    for step in range(8):
+        small, whole = read(loop, step=step), read(plain, step=step)
+        assert small.inputs.shape == (4, 1, 6, 4)
+        windows = whole.inputs.unfold(2, 6, 1).unfold(3, 4, 1)  # 4 1, corners, 6 4
+        same = (windows == small.inputs[:, :, None, None]).flatten(4).all(4)
+        assert same.sum((2, 3)).tolist() == [[1]] * 4 and bool(same.all(0).any()), "the same corner for all"
+        corners.add(int(same[0, 0].flatten().int().argmax()))
+        assert torch.equal(small.targets, classes_of(small.inputs))
+        loop.step()
+    assert len(corners) > 3
+    assert corners <= set(range(7 * 5))
