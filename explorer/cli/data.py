@@ -72,15 +72,18 @@ def _chosen(name: str, written: list[str]) -> "DataSource":
 
 
 def _print_all(json: bool) -> None:
-    from explorer.data.sources import DATASETS
+    from explorer.data.cards import describe_all
 
-    kinds = [DATASETS[name] for name in sorted(DATASETS)]
+    found = describe_all()
     if json:
-        keys = ("name", "summary", "modality", "task", "metrics", "licence", "source")
-        print_json([{key: getattr(kind, key) for key in keys} for kind in kinds])
+        print_json(found)
     else:
-        rows = [(kind.name, kind.summary, f"{kind.modality}, {kind.task}", kind.licence) for kind in kinds]
-        print_table(("dataset", "what it is", "kind", "licence"), rows)
+        rows = [(each["name"], each["summary"], _defaults(each["parameters"]), each["licence"]) for each in found]
+        print_table(("dataset", "what it is", "parameters", "licence"), rows)
+
+
+def _defaults(parameters: list[dict[str, Any]]) -> str:
+    return ", ".join(p["name"] if p["required"] else f"{p['name']}={p['default']}" for p in parameters)
 
 
 def _print_card(card: "Card") -> None:

@@ -1,7 +1,7 @@
 """The card of a dataset: what it is, how large, whose, of which classes, from where, and what was passed over."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from explorer.data.dataset import Dataset, DataSource, Provenance, Skipped, Split
-from explorer.data.sources import load
+from explorer.data.sources import DATASETS, load
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +55,11 @@ class Card:
     skipped: tuple[Skipped, ...]
 
 
+def describe_all() -> list[dict[str, Any]]:
+    """What every dataset is and takes, by name, as JSON: what can be said without loading it."""
+    return [_described(DATASETS[name]) for name in sorted(DATASETS)]
+
+
 def card(source: DataSource, data: Path | None) -> Card:
     """The card. Raises `DataError` if the dataset cannot be loaded."""
     dataset = load(source, data)
@@ -81,6 +86,27 @@ def card(source: DataSource, data: Path | None) -> Card:
         simulated=dataset.provenance is not None and dataset.provenance.simulated,
         skipped=dataset.skipped,
     )
+
+
+def _described(kind: type[DataSource]) -> dict[str, Any]:
+    return {
+        "name": kind.name,
+        "summary": kind.summary,
+        "description": " ".join((kind.__doc__ or "").split()),
+        "source": kind.source,
+        "licence": kind.licence,
+        "modality": kind.modality,
+        "task": kind.task,
+        "metrics": list(kind.metrics),
+        "parameters": [
+            {
+                "name": field.name,
+                "required": field.default is MISSING,
+                "default": None if field.default is MISSING else field.default,
+            }
+            for field in fields(kind)
+        ],
+    }
 
 
 def _bytes(split: Split) -> int:

@@ -33,7 +33,8 @@ def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iter
     if found is None:
         raise DataError(
             f"dataset {source.name!r} does not know where its examples come from, so nothing can be said about them;"
-            " digits and cifar10 have a simulated division: {digits: {simulated_classes: 4}}"
+            " imagefolder, parquet and text take a table or column of yours; digits, cifar10 and clutter have a"
+            " simulated division: {digits: {simulated_classes: 4}}"
         )
     paths = [found.classes[code] for code in found.codes.tolist()]
     return (

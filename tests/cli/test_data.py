@@ -15,7 +15,7 @@ def test_the_list() -> None:
     listed = json.loads(explorer("data", "--json").stdout)
     assert [each["name"] for each in listed] == sorted(DATASETS)
     shown = explorer("data").stdout
-    assert all(name in shown for name in DATASETS)
+    assert all(name in shown for name in DATASETS) and "simulated_classes=0" in " ".join(shown.split())
 
 
 def test_a_card_for_people() -> None:

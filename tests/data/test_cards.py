@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from explorer.data.cards import card
+from explorer.data.cards import card, describe_all
 from explorer.data.clutter import Clutter, Clutter3d
 from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder
@@ -63,7 +63,10 @@ def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(skip.count, skip.names) for skip in found.skipped] == [(1, ("train/x/bad",))]
 
 
-def test_every_dataset_says_what_a_card_needs() -> None:
-    for name, source in DATASETS.items():
-        assert name == source.name and source.__doc__
-        assert all((source.summary, source.source, source.licence, source.modality, source.task, source.metrics))
+def test_every_dataset_says_what_it_is_and_takes() -> None:
+    described = {each["name"]: each for each in describe_all()}
+    assert list(described) == sorted(DATASETS)
+    assert all(value for each in described.values() for value in each.values())
+    by_name = {each["name"]: each for each in described["imagefolder"]["parameters"]}
+    assert by_name["path"] == {"name": "path", "required": True, "default": None}
+    assert by_name["size"] == {"name": "size", "required": False, "default": 32}

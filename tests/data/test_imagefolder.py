@@ -13,6 +13,7 @@ from explorer.data.pictures import decode
 from explorer.data.sources import DATASETS
 from explorer.errors import DataError, RecipeError
 from explorer.recipes.choice import choose
+from explorer.recipes.tagging import records_of
 from tests.data.photos import bomb, broken_checksum, encoded, photo, picture
 
 UNDIVIDED = ImageFolder(path="photos", size=8, test=0.25)
@@ -123,6 +124,9 @@ def test_provenance_from_a_table(data: Path) -> None:
     assert found.provenance.classes == ("licensed/news", "open/mit")
     assert found.provenance.codes.tolist() == [1, 1, 0, 1, 1]
     assert found.provenance.sources[2] == "train/cat/deep/c.png"
+    records = list(records_of(source, data=data, authority="example.com/dg"))
+    assert [record.class_path for record in records] == ["open/mit"] * 2 + ["licensed/news"] + ["open/mit"] * 2
+    assert records[2].content == found.train.content(2) and records[2].source == "train/cat/deep/c.png"
     before = source.digest(data)
     put(data, {"photos/classes.csv": b"path,class\n.,open/bsd\ntrain/cat/deep,licensed/news\n"})
     assert source.digest(data) != before
