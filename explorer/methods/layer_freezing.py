@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
-from explorer.engine.method import Kind, Method, Moment
+from explorer.data.dataset import Modality
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
 from explorer.engine.surgery import Leaf
@@ -47,9 +48,21 @@ class LayerFreezing(Method):
     kind: ClassVar[Kind] = Kind.PLAN
     summary: ClassVar[str] = "Stops training the first layers part of the way through."
     source: ClassVar[str] = "Brock et al. 2017, arXiv:1706.04983; Raghu et al. 2017, arXiv:1706.05806"
+    formula: ClassVar[str] = (
+        "frozen share of the work = level (progress - start) / (1 - start) after start, 0 before; the first layers\n"
+        "in the order of execution, as many as fit into it, never the last"
+    )
+    changes: ClassVar[str] = "which parameters, statistics and optimiser states a step may change"
+    needs: ClassVar[str] = "any model"
+    routing: ClassVar[str] = "A frozen layer is denied to every class; the rest is as the policy says."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
-    start: Annotated[float, Field(ge=0, lt=1, description="share of training before the first layer freezes")] = 0.5
-    level: Annotated[float, Field(ge=0, le=1, description="share of the work that is frozen at the end")] = 1.0
+    start: Annotated[
+        float, Field(ge=0, lt=1, description="before the first layer freezes"), Unit("share of training")
+    ] = 0.5
+    level: Annotated[
+        float, Field(ge=0, le=1, description="what is frozen at the end; 0 is off"), Unit("share of the work")
+    ] = 1.0
 
     def phase(self, moment: Moment) -> str:
         if self.level == 0:

@@ -13,7 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.engine.method import Kind, Method, Moment
+from explorer.data.dataset import Modality
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 
 EPSILON = 1e-12
@@ -44,9 +45,16 @@ class SAM(Method):
     kind: ClassVar[Kind] = Kind.RECOMPUTE
     summary: ClassVar[str] = "Takes the gradient at the point nearby where the loss is highest."
     source: ClassVar[str] = "Foret et al. 2021, arXiv:2010.01412"
+    formula: ClassVar[str] = "g' = gradient at w + e, e = rho g / |g|; the step at w uses g'"
+    changes: ClassVar[str] = "the gradients; the weights are moved for the second pass alone"
+    needs: ClassVar[str] = "any model"
+    routing: ClassVar[str] = "Each class perturbs by its own gradient, in each sealed region by itself."
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
-    rho: Annotated[float, Field(ge=0, le=100, description="length of the perturbation")] = 0.05
-    interval: Annotated[int, Field(ge=1, description="steps from one perturbed step to the next")] = 1
+    rho: Annotated[
+        float, Field(ge=0, le=100, description="length of the perturbation; 0 is off"), Unit("norm of weights")
+    ] = 0.05
+    interval: Annotated[int, Field(ge=1, description="from one perturbed step to the next"), Unit("steps")] = 1
 
     def phase(self, moment: Moment) -> str:
         if self.interval == 1:
