@@ -23,6 +23,16 @@ TASKS: dict[str, dict[str, Any]] = {
     },
 }
 GROUPED = {"resnet8": {"width": 0.5, "norm": "group"}}
+OTHERS: dict[str, dict[str, Any]] = {  # what a method says it works on is tried as well
+    "clutter": {
+        "dataset": {"clutter": {"size": 16, "examples": 256}},
+        "model": {"unet": {"width": 8, "levels": 2, "norm": "batch"}},
+    },
+    "clutter3d": {
+        "dataset": {"clutter3d": {"size": 16, "depth": 8, "examples": 64}},
+        "model": {"unet3d": {"width": 8, "levels": 2, "norm": "batch"}},
+    },
+}
 MODALITY = {"digits": "image", "text": "text"}
 
 
@@ -86,14 +96,16 @@ def task_of(*names: str) -> str | None:
     return next((task for task in (*wanted, *TASKS) if MODALITY[task] in shared), None)
 
 
-def sample_recipe(methods: list[Any], *, like: tuple[str, ...], task: str | None = None, steps: int = STEPS) -> Recipe:
-    """A recipe with these methods, under what the methods `like` are tried with."""
+def sample_recipe(
+    methods: list[Any], *, like: tuple[str, ...], task: str | None = None, steps: int = STEPS, **settings: Any
+) -> Recipe:
+    """A recipe with these methods, under what the methods `like` are tried with; `settings` of training beside them."""
     task = task or task_of(*like)
     assert task is not None
-    chosen = dict(TASKS[task])
+    chosen = dict((TASKS | OTHERS)[task])
     train: dict[str, Any] = {"batch_size": BATCH, "optimizer": {"sgd": {"lr": 0.1, "weight_decay": 5e-3}}}
     for name in like:
-        train |= SAMPLES[name].train
+        train |= SAMPLES[name].train | settings
         if SAMPLES[name].model and SAMPLES[name].task == task:
             chosen["model"] = SAMPLES[name].model
     source: DataSource = choose(DATASETS, chosen["dataset"], kind="dataset", where="test")
@@ -101,8 +113,8 @@ def sample_recipe(methods: list[Any], *, like: tuple[str, ...], task: str | None
     return build_recipe("tiny", task=chosen, train=train, methods=methods, where="test")
 
 
-def sample_loop(methods: list[Any], *, like: tuple[str, ...], task: str | None = None, steps: int = STEPS) -> Loop:
+def sample_loop(methods: list[Any], **sample: Any) -> Loop:
     """The loop of that recipe."""
-    recipe = sample_recipe(methods, like=like, task=task, steps=steps)
+    recipe = sample_recipe(methods, **sample)
     run = plan_run(recipe, sweep="t", baseline="tiny", tuning=None, ssr=1.0, seed=0, threads=1, data=ROOT)
     return build_loop(run, data=ROOT)

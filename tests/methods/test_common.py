@@ -20,7 +20,12 @@ from explorer.recipes.plan import total_steps
 from tests.methods.samples import SAMPLES, STEPS, active, sample_loop, sample_recipe, task_of
 
 NAMES = sorted(METHODS)
-TEXT_TOO = [name for name in NAMES if SAMPLES[name].task == "digits" and "text" in METHODS[name].modalities]
+ELSEWHERE = [
+    (name, task)
+    for name in NAMES
+    for task, modality in (("text", "text"), ("clutter", "image"), ("clutter3d", "volume"))
+    if task != SAMPLES[name].task and modality in METHODS[name].modalities
+]
 PAIRS = [
     pytest.param(pair, marks=[pytest.mark.slow] if "compile" in pair else [], id="+".join(pair))
     for pair in combinations(NAMES, 2)
@@ -174,11 +179,17 @@ def refused(pair: tuple[str, str]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("name", TEXT_TOO)
-def test_what_works_on_text_too_trains_and_resumes_there(name: str) -> None:
-    whole, resumed = (sample_loop([active(name)], like=(name,), task="text") for _ in range(2))
-    trained(whole, 4)
-    resumed.restore(everything(whole), step=4)
+@pytest.mark.parametrize(("name", "task"), ELSEWHERE)
+def test_trains_and_resumes_on_whatever_else_it_says_it_works_on(name: str, task: str) -> None:
+    """Text, a class for each pixel, volumes; or the run is refused when it is planned, with the reason."""
+    train = {"batch_size": 8}
+    try:
+        whole, resumed = (sample_loop([active(name)], like=(name,), task=task, steps=4, **train) for _ in range(2))
+    except RecipeError as error:
+        assert name in str(error) and ("expected" in str(error) or "found nothing" in str(error))
+        return
+    trained(whole, 2)
+    resumed.restore(everything(whole), step=2)
     losses = [[float(loop.step()) for _ in range(2)] for loop in (whole, resumed)]
     assert losses[0] == losses[1]
     assert_same(everything(resumed), everything(whole))
