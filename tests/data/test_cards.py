@@ -7,7 +7,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from explorer.data.cards import card, describe_all
-from explorer.data.clutter import Clutter, Clutter3d
+from explorer.data.clutter import Clutter
+from explorer.data.clutter3d import Clutter3d
 from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.sources import DATASETS
