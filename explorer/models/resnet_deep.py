@@ -72,11 +72,12 @@ class DeepResNetSpec(ModelSpec):
 
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, height, width = example_shape
-        if min(height, width) < LEAST[self.stem]:
-            other = ", or stem cifar" if self.stem == "imagenet" else ", or one of resnet8 to resnet110"
+        smallest = min(height, width)
+        if smallest < LEAST[self.stem]:
+            other = "stem cifar" if smallest >= LEAST["cifar"] else "one of resnet8 to resnet110"
             raise RecipeError(
                 f"{self.name}: found images of {height} x {width} pixels: expected {LEAST[self.stem]} or more a side"
-                f" with stem {self.stem}{other}"
+                f" with stem {self.stem}, or {other}"
             )
         return DeepResNet(
             self.plan, stem=self.stem, width=self.width, norm=self.norm, channels=channels, classes=classes
