@@ -6,12 +6,15 @@ of a convolution are one of them, `out x (in * height * width)`; of a transposed
 Embeddings, the last layer, and everything of one dimension (biases, gains) are left to the recipe's own optimiser,
 which has a peak learning rate of its own.
 
-Newton-Schulz runs in fp32 on every device, one matrix after the other: `torch.optim.Muon` takes bf16, which differs
-between devices in the second digit, not in the last; and on a processor a stack of matrices takes as long as they do.
-What a matrix becomes depends on no other matrix.
+Newton-Schulz runs in fp32 on every device, where `torch.optim.Muon` takes bf16: a result should differ between devices
+in its last digits and not in the second. It runs for one matrix after the other: what a matrix becomes depends on no
+other, and on a processor a stack of matrices takes as long as they do. Where a matrix is wide it runs on the small
+matrix of its rows' products.
 
 Shapes: R rows, C columns of a matrix.
 """
+
+# pyright: reportPrivateImportUsage=false
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -38,14 +41,36 @@ Scale = Literal["original", "match_rms_adamw"]
 
 def orthogonalise(matrix_RC: Tensor) -> Tensor:
     """About the nearest matrix with orthonormal rows (or columns, if there are more rows): the quintic Newton-Schulz
-    iteration X <- A X + (B G + C G G) X, G = X X^T. A matrix of zeros stays one."""
+    iteration X <- (A + S) X, S = B G + C G G, G = X X^T. A matrix of zeros stays one."""
     rows, columns = matrix_RC.shape
     x = matrix_RC.T if rows > columns else matrix_RC
     x = x / x.norm().clamp(min=EPSILON)
-    for _ in range(STEPS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
+    x = _factor(x @ x.T) @ x if 2 * len(x) <= x.size(1) else _iterated(x)
     return x.T if rows > columns else x
+
+
+def _iterated(x: Tensor) -> Tensor:
+    """The iteration on the matrix itself."""
+    for _ in range(STEPS):
+        x = torch.addmm(x, _polynomial(x @ x.T), x, beta=A)
+    return x
+
+
+def _factor(gram: Tensor) -> Tensor:
+    """What the iteration multiplies X by, from G = X X^T alone, which becomes (A + S) G (A + S): less to do where X is
+    wide, and the same to some 1e-5."""
+    factor = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    for _ in range(STEPS):
+        polynomial = _polynomial(gram)
+        factor = torch.addmm(factor, polynomial, factor, beta=A)
+        half = torch.addmm(gram, polynomial, gram, beta=A)
+        gram = torch.addmm(half, polynomial, half, beta=A)
+    return factor
+
+
+def _polynomial(gram: Tensor) -> Tensor:
+    """S = B G + C G G."""
+    return torch.addmm(gram, gram, gram, beta=B, alpha=C)
 
 
 def step_size(shape: torch.Size, *, scale: Scale) -> float:
@@ -106,20 +131,25 @@ class MuonOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None and parameter.numel():
-                    self._update(parameter, parameter.grad, group)
+            moved = [p for p in group["params"] if p.grad is not None and p.numel()]
+            if moved:
+                self._move(moved, [p.grad for p in moved], group)
 
-    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+    def _move(self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+        momenta = [self._momentum(parameter) for parameter in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        ahead = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        for parameter, direction in zip(parameters, ahead, strict=True):
+            matrix_RC = direction.flatten(1).float()
+            update = orthogonalise(matrix_RC).reshape(parameter.shape)
+            parameter.add_(update, alpha=-group["lr"] * step_size(matrix_RC.shape, scale=group["scale"]))
+
+    def _momentum(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
-        momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-        ahead = gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum
-        matrix_RC = ahead.flatten(1).float()
-        update = orthogonalise(matrix_RC).reshape(parameter.shape)
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.add_(update, alpha=-group["lr"] * step_size(matrix_RC.shape, scale=group["scale"]))
+        return state["momentum_buffer"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

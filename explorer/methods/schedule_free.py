@@ -10,8 +10,8 @@ and kept:
 
 y and z are kept and x = y + (1 - 1 / beta) (z - y) follows from them, so it costs no memory more than momentum. The
 statistics of batch normalisation were collected at y: they are taken anew at x, on training data, before each
-evaluation (engine/statistics.py), and y's are put back. Good peaks are larger than with a schedule: 10 to 50 times with
-SGD, 1 to 10 times with AdamW.
+evaluation (engine/statistics.py), and y's are put back. Good learning rates are larger than with a schedule: 10 to 50
+times with SGD, 1 to 10 times with AdamW; so the method has its own, and the recipe's is not used.
 """
 
 # pyright: reportPrivateImportUsage=false
@@ -36,6 +36,7 @@ from explorer.engine.statistics import refresh_on_training_data
 from explorer.errors import RecipeError
 
 COUNTS = 3  # steps, sum of weights, largest learning rate
+RATES = {"sgd": 1.0, "adamw": 0.0025}  # what the paper's authors advise
 OPTIMIZERS = "sgd with a momentum above 0 and without nesterov, or adamw with a first beta above 0"
 
 
@@ -135,7 +136,7 @@ class ScheduleFree(Method):
     formula: ClassVar[str] = (
         "gradient g at y = (1 - beta) z + beta x; z <- z - lr (d + weight_decay y), d = g for sgd,"
         " g / (sqrt(v / (1 - beta2^t)) + eps) for adamw; x <- (1 - c) x + c z, c = L^2 / sum of L^2, L the largest lr"
-        " so far; lr is `lr`, or the recipe's, after a straight line from 0 over `warmup`; beta is the optimiser's"
+        " so far; lr is `lr` after a straight line from 0 over `warmup`; beta is the optimiser's"
         " momentum or first beta; x is evaluated and kept"
     )
     changes: ClassVar[str] = "the update; the weights that are evaluated and kept"
@@ -150,9 +151,10 @@ class ScheduleFree(Method):
     }
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
-    lr: Annotated[float | None, Field(gt=0, le=100, description="learning rate after warm-up; null: the recipe's")] = (
-        None
-    )
+    lr: Annotated[
+        float | None,
+        Field(gt=0, le=100, description="learning rate after warm-up; null: 1 for sgd, 0.0025 for adamw"),
+    ] = None
     warmup: Annotated[
         float, Field(ge=0, le=1, description="during which the learning rate rises"), Unit("share of training")
     ] = 0.05
@@ -170,7 +172,7 @@ class ScheduleFree(Method):
         self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
     ) -> tuple[Optimizer, ...]:
         groups = decay_groups(parameters.values(), weight_decay=spec.weight_decay)
-        lr = self.lr or spec.lr
+        lr = self.lr or RATES[spec.name]
         groups = [{**group, "peak": lr} for group in groups]
         if isinstance(spec, AdamWSpec):
             return (ScheduleFreeAdamW(groups, lr=lr, beta=_beta(spec), beta2=spec.betas[1], eps=spec.eps),)

@@ -1,15 +1,25 @@
 """Planned stages against closed forms, and a run that takes them."""
 
+from pathlib import Path
+
 import pytest
 
 from explorer.data.batches import Batches
 from explorer.data.pace import Pace
 from explorer.engine.method import Moment
+from explorer.entries.envelope import read_head
+from explorer.entries.kinds import decode
+from explorer.entries.run import Step
+from explorer.entries.sequence import check_sequence
 from explorer.errors import RecipeError
+from explorer.governance.contributions import Contributions
+from explorer.governance.recorder import Recorder
 from explorer.methods.batch_size_warmup import BatchSizeWarmup, planned_stages, rate_ratio
 from explorer.recipes.plan import plan_run
 from explorer.recipes.run import build_loop
 from tests.data_for_tests import CPU, noise
+from tests.governance.recorded import leaves_of, train
+from tests.governance.tagged import tagged_loop
 from tests.recipes_for_tests import tiny_recipe
 
 
@@ -102,3 +112,16 @@ def test_the_same_examples_in_the_same_order() -> None:
 def test_senseless_parameters_are_refused(parameters: dict) -> None:
     with pytest.raises(RecipeError, match="batch_size_warmup"):
         tiny_recipe([{"batch_size_warmup": parameters}])
+
+
+def test_a_recorded_run_says_how_many_examples_each_step_had(tmp_path: Path) -> None:
+    """Batches of 4 and 6 for half of 96 examples, then of 8: what is in the ledger is what the plan says."""
+    method = BatchSizeWarmup(initial=0.5, stages=2, duration=0.5)
+    pace = method.pace(batch_size=8, examples=96)
+    usual = tagged_loop([]).setting.batches
+    batches = Batches(usual.dataset, batch_size=8, seed=0, device=CPU, typing=usual.typing, pace=pace)
+    observers = (Contributions(), Recorder(every=5))
+    train(tmp_path, tagged_loop([method, *observers], total_steps=pace.steps(96), full_steps=12, batches=batches))
+    steps = [entry for leaf in leaves_of(tmp_path) if isinstance(entry := decode(leaf), Step)]
+    assert [sum(each.examples) for each in steps] == [4] * 6 + [6] * 4 + [8] * 6
+    assert check_sequence(map(read_head, leaves_of(tmp_path))).finished

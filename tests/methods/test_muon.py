@@ -36,6 +36,13 @@ def test_newton_schulz_is_a_polynomial_of_the_singular_values(shape: tuple[int, 
     np.testing.assert_allclose(orthogonalise(matrix), quintic(matrix), atol=2e-5)
 
 
+@pytest.mark.parametrize("shape", [(12, 12), (8, 40)])
+def test_directions_of_no_length_stay_out(shape: tuple[int, int]) -> None:
+    """Of rank 3: what is zero but for rounding does not grow to be an update."""
+    matrix = drawn(shape[0], 3) @ drawn(3, shape[1], seed=1)
+    np.testing.assert_allclose(orthogonalise(matrix), quintic(matrix), atol=2e-4)
+
+
 @pytest.mark.parametrize("shape", [(16, 64), (64, 16), (32, 32)])
 def test_the_result_is_about_orthogonal(shape: tuple[int, int]) -> None:
     values = torch.linalg.svdvals(orthogonalise(drawn(*shape)))

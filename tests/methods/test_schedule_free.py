@@ -139,6 +139,14 @@ def test_a_run_uses_the_optimiser_of_the_recipe(spec: OptimizerSpec) -> None:
         check_linear(optimizer)
 
 
+def test_the_rate_is_the_methods_own() -> None:
+    peaks = []
+    for spec in SPECS:
+        (optimizer,) = noise_loop([ScheduleFree()], optimizer=spec).state.regions["shared"].optimizers
+        peaks += [group["peak"] for group in optimizer.param_groups]
+    assert peaks == [1.0, 1.0, 0.0025, 0.0025]
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=["sgd", "adamw"])
 def test_an_evaluation_is_at_x_and_leaves_no_trace(spec: OptimizerSpec) -> None:
     evaluated, undisturbed = (noise_loop([ScheduleFree()], optimizer=spec) for _ in range(2))
