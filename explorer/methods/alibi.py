@@ -7,20 +7,20 @@ cuts every training row into shorter ones, which is cheaper. The authors advise 
 Shapes: B rows, T tokens.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
-from explorer.data.batches import Batch
 from explorer.data.dataset import Modality
+from explorer.data.pieces import cut_rows
 from explorer.engine.behaviour import change_modules
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.models.attention import AlibiBias, Attention
-from explorer.models.gpt import Embedding, NoPositions
+from explorer.models.embedding import Embedding, NoPositions
 
 
 def apply_alibi(model: nn.Module) -> list[str]:
@@ -46,23 +46,6 @@ def apply_alibi(model: nn.Module) -> list[str]:
     return names
 
 
-def cut_rows(batch: Batch, *, pieces: int) -> Batch:
-    """Each row as so many rows in its place: B T becomes B x pieces, T / pieces. A row weighs what it did."""
-
-    def cut(values_BT: Tensor) -> Tensor:
-        return values_BT.reshape(len(values_BT) * pieces, -1)
-
-    return replace(
-        batch,
-        inputs=cut(batch.inputs),
-        targets=cut(batch.targets),
-        labels=cut(batch.labels),
-        slots=batch.slots.repeat_interleave(pieces),
-        codes=batch.codes.repeat_interleave(pieces),
-        weight=batch.weight / pieces,
-    )
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alibi(Method):
     """Attention by distance. Changes the model for good, inference included."""
@@ -78,7 +61,6 @@ class Alibi(Method):
     changes: ClassVar[str] = "the model; below `train_length` 1 the rows of training too"
     needs: ClassVar[str] = "attention that takes a bias, as in a GPT without ALiBi of its own"
     routing: ClassVar[str] = "Works: the bias has no parameters, and pieces of a row stay in its slot."
-    after: ClassVar[tuple[str, ...]] = ("factorize",)
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})
 
     train_length: Annotated[
@@ -107,4 +89,4 @@ class Alibi(Method):
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
         if self.pieces > 1:
-            state.batch = cut_rows(state.batch, pieces=self.pieces)
+            state.batch = cut_rows(state.batch, length=state.batch.inputs.shape[1] // self.pieces)

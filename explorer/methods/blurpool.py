@@ -47,7 +47,8 @@ class Blurred(nn.Conv2d if TYPE_CHECKING else object):
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.blur_strides:
-            return F.conv2d(blur(input, self.blur_filter, stride=self.stride), weight, bias, groups=self.groups)
+            small = blur(input, self.blur_filter, stride=self.stride)  # pyright: ignore[reportArgumentType]
+            return F.conv2d(small, weight, bias, groups=self.groups)
         return super()._conv_forward(blur(input, self.blur_filter), weight, bias)
 
 

@@ -25,7 +25,7 @@ def gated(perceptron: Perceptron, *, seed: int, name: str) -> GatedPerceptron:
         lambda: GatedPerceptron(perceptron.width, hidden=hidden, branches=perceptron.branches),
         seed=seed,
         name=name,
-        like=perceptron.up.weight,
+        like=next(perceptron.parameters()),
     )
 
 
@@ -54,7 +54,7 @@ class GatedLinearUnits(Method):
     changes: ClassVar[str] = "the model"
     needs: ClassVar[str] = "a transformer's feed-forward, as in a GPT"
     routing: ClassVar[str] = "Works: the three matrices are layers of their own, in the place of the two."
-    after: ClassVar[tuple[str, ...]] = ("factorize",)
+    before: ClassVar[tuple[str, ...]] = ("factorize",)
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})
 
     def change_model(self, state: State) -> None:

@@ -61,7 +61,7 @@ class LowPrecisionLayerNorm(Method):
     changes: ClassVar[str] = "the model, in training"
     needs: ClassVar[str] = "layer normalisation, as in a GPT, and precision bf16; saves time on GPUs alone"
     routing: ClassVar[str] = "Works: each row is normalised by itself."
-    after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite", "blurpool", "alibi", "gated_linear_units")
+    after: ClassVar[tuple[str, ...]] = ("factorize", "alibi", "gated_linear_units")
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})  # of the models here, those normalise layers
 
     def check(self, planned: Planned) -> None:
