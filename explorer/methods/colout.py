@@ -21,7 +21,7 @@ from explorer.engine.state import State
 
 def draw_kept(draws: np.random.Generator, *, size: int, drop: float) -> Tensor:
     """Which of `size` lines stay: `(1 - drop) * size` of them, rounded down, at least one; ascending, int64."""
-    kept = max(1, int((1 - drop) * size + 1e-9))  # 0.3 * 10 is a little less than 3
+    kept = max(1, int((1 - drop) * size + 1e-9))  # 1 - 0.8 is a little less than 0.2
     return torch.from_numpy(np.sort(draws.permutation(size)[:kept]))
 
 

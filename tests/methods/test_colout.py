@@ -25,7 +25,7 @@ PLANE = torch.arange(9 * 14.0).reshape(1, 1, 9, 14)
 
 
 def test_as_many_lines_as_the_definition_says() -> None:
-    """Rounded down in exact arithmetic: 0.7 of 10 leaves 3, though 1 - 0.7 is a little less than 0.3."""
+    """Rounded down in exact arithmetic: 0.8 of 10 leaves 2, though 1 - 0.8 is a little less than 0.2."""
     draws = np.random.default_rng(0)
     for tenth in range(10):
         for size in (1, 7, 10, 20, 32):
