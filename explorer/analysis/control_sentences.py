@@ -1,11 +1,13 @@
 """What comparing recipes with their controls says, in words."""
 
+from collections.abc import Sequence
+
 from explorer.analysis.controls import Controlled, Difference, verdict
 
 FULL = 1.0
 
 
-def control_sentences(found: list[Controlled]) -> list[str]:
+def control_sentences(found: Sequence[Controlled]) -> list[str]:
     """One sentence for each recipe and kind of control, at its full budget, or the largest at which they compare."""
     chosen: dict[tuple[object, ...], Controlled] = {}
     for each in sorted(found, key=lambda each: (each.against.difference is not None, each.ssr == FULL, each.ssr)):

@@ -41,9 +41,10 @@ def front_table(frame: pd.DataFrame, *, x: str = "train_seconds", resamples: int
 
     Columns: the setting, recipe, label, is_baseline, ssr, x, quality, n, on_front, probability. The probability is the
     share of resamples of the seeds in which the point is on the front; NaN where a point of the setting has one seed
-    alone. Recipes share seeds, so they are resampled jointly.
+    alone. Recipes share seeds, so they are resampled jointly. Controls of other recipes are no candidates, and are left
+    out.
     """
-    found = ladders(frame, x=x)
+    found = [ladder for ladder in ladders(frame, x=x) if ladder.control is None]
     settings = list(dict.fromkeys(ladder.setting for ladder in found))
     parts = [_setting_table([ladder for ladder in found if ladder.setting == key], resamples) for key in settings]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

@@ -71,6 +71,8 @@ def results(
         print_json([dict(zip(found.columns, row, strict=True)) for row in found.rows])
     elif format is TableFormat.TABLE:
         _print_results(found)
+        if metric is None:
+            _print_controls(where, found)
     else:
         from explorer.store.export import csv_text, markdown_text
 
@@ -165,15 +167,32 @@ def _export(where: Path, out: Path | None, *, sweep: str | None, metric: str | N
 
 
 def _print_results(found: "Table") -> None:
-    index = {name: found.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit")}
+    index = {name: found.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit", "control")}
     rows = sorted(found.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
     quality = _one([row[index["metric"]] for row in rows]) or "quality"
     named = {"quality": quality, "train_seconds": "seconds", "time_source": "source", "cost_usd": "dollars"}
     several = len({row[index["sweep"]] for row in rows}) > 1
-    columns = (("sweep",) if several else ()) + SHOWN
+    controls = any(row[index["control"]] for row in rows)
+    columns = (("sweep",) if several else ()) + SHOWN[:1] + (("control",) if controls else ()) + SHOWN[1:]
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
     right = ("ssr", "seed", quality, "seconds", "dollars")
     print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
+
+
+def _print_controls(where: Path, found: "Table") -> None:
+    """What is left of gains beside the controls, if any were run: a sentence for each recipe."""
+    control, sweep = found.columns.index("control"), found.columns.index("sweep")
+    controlled_sweeps = sorted({row[sweep] for row in found.rows if row[control]})
+    if not controlled_sweeps:
+        return
+    from explorer.analysis.control_sentences import control_sentences
+    from explorer.analysis.controls import controlled
+    from explorer.store import frames
+
+    for name in controlled_sweeps:
+        print(f"\ncontrols of {name}:")
+        for words in control_sentences(controlled(frames.results(where, sweep=name))):
+            print(f"  {words}")
 
 
 def _one(names: list[str]) -> str | None:
@@ -183,8 +202,10 @@ def _one(names: list[str]) -> str | None:
 def _cell(name: str, value: object) -> object:
     if name == "cost_usd":
         return "no price" if value is None else f"{value:.4f}"
-    if name in ("time_source",):
+    if name == "time_source":
         return "unknown" if value is None else value
+    if name == "control":
+        return value or ""
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

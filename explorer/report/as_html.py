@@ -19,9 +19,11 @@ import yaml
 from markupsafe import Markup
 
 import explorer
+from explorer.analysis.control_sentences import control_sentences
 from explorer.report.content import Section, SweepContent
 from explorer.report.rows import recipe_columns, recipe_rows
 from explorer.views import theme
+from explorer.views.control_rows import control_table
 from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import VEGA_LITE
 from explorer.views.notes import facts, warnings
@@ -67,6 +69,8 @@ def _section(section: Section, number: int) -> dict[str, Any]:
             usd_per_hour=found.usd_per_hour,
         ),
         "recipes": _recipes(section),
+        "controls": control_table(section.controls),
+        "controls_said": control_sentences(section.controls),
         "chart": None if found.scene is None else _chart(partial(tradeoff, height=HEIGHT), found.scene, str(number)),
     }
 

@@ -27,6 +27,10 @@ def as_json(content: SweepContent) -> str:
                     for result in section.answer.comparisons
                 ],
                 "recipes": [asdict(line) for line in section.recipes],
+                "controls": [
+                    asdict(each) | {"verdict": each.verdict, "gain_vanishes": each.gain_vanishes}
+                    for each in section.controls
+                ],
             }
             for section in content.sections
         ],

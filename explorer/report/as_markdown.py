@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 import yaml
 
+from explorer.analysis.control_sentences import control_sentences
 from explorer.report.content import Section, SweepContent
 from explorer.report.rows import EQUAL_QUALITY, equal_quality_rows, recipe_columns, recipe_rows
+from explorer.views.control_rows import CONTROLS, control_rows
 from explorer.views.notes import facts, warnings
 
 
@@ -28,12 +30,17 @@ def as_markdown(content: SweepContent) -> str:
 
 def _section(section: Section) -> list[str]:
     said = [*warnings(section.answer), *facts(section.answer)]
-    return [
+    parts = [
         f"## {_plain(section.metric)} on {_plain(section.hardware)}",
         _table(EQUAL_QUALITY, equal_quality_rows(section)),
         "\n".join(f"- {_plain(words)}" for words in said),
         _table(recipe_columns(section), recipe_rows(section)),
     ]
+    if section.controls:
+        parts.append("### Controls")
+        parts.append(_table(CONTROLS, control_rows(section.controls)))
+        parts.append("\n".join(f"- {_plain(_sentence(words))}" for words in control_sentences(section.controls)))
+    return parts
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

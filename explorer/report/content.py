@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.audit.integrity import check_runs
 from explorer.errors import StoreError, SweepError
@@ -42,6 +43,7 @@ class Section:
     higher_is_better: bool
     answer: Answer
     recipes: tuple[RecipeLine, ...]
+    controls: tuple[Controlled, ...]  # recipes beside their controls; empty where no control was run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +114,7 @@ def _section(found: Answer) -> Section:
         recipes=tuple(
             _recipe(label, found, budgets.get(label)) for label in (found.scene.recipes if found.scene else ())
         ),
+        controls=tuple(controlled(rows)),
     )
 
 

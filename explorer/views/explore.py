@@ -14,6 +14,7 @@ from markupsafe import Markup
 from explorer.errors import ExplorerError
 from explorer.views import text
 from explorer.views.answer import Answer, answer
+from explorer.views.control_rows import controls_of
 from explorer.views.controls import Controls
 from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import FORMATS, Format, export
@@ -139,6 +140,7 @@ class Explorer(widgets.VBox):
                 usd_per_hour=found.usd_per_hour,
             )
             + notes(found)
+            + controls_of(found.rows)
         )
         self._list_runs(found)
 

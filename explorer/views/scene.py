@@ -46,6 +46,11 @@ class Scene:
         """The recipes in the order of the legend: as they come in the results."""
         return list(dict.fromkeys(self.means["recipe"]))
 
+    @property
+    def controls(self) -> list[str]:
+        """The recipes that are there for others to be compared with; they are never on the front."""
+        return list(dict.fromkeys(self.runs.loc[self.runs["control"] == "random-subset", "recipe"]))
+
 
 def build_scene(
     rows: pd.DataFrame, *, payment: Payment, baseline: str | None, target: float | None, log: bool = True
@@ -76,7 +81,7 @@ def build_scene(
 
 def _means(found: list[Curve], front: pd.DataFrame) -> pd.DataFrame:
     means = curves.table(found).merge(front[["label", "ssr", "on_front"]], on=["label", "ssr"], how="left")
-    means = means.assign(recipe=means["label"], y=means["mean"])
+    means = means.assign(recipe=means["label"], y=means["mean"], on_front=means["on_front"].eq(True))  # controls never
     return means[["recipe", "x", "y", "ssr", "n", "time_source", "on_front"]]
 
 

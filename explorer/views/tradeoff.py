@@ -1,8 +1,8 @@
 """The tradeoff chart: what every recipe reaches for what it is paid, the frontier bright and the rest dim.
 
-A small mark is a run, a large one the mean of a recipe at one budget; the line is the monotone curve through the means
-and the band its interval. A filled mark has a measured time, a hollow one a profiled or predicted time; a
-predicted one is crossed as well.
+A small mark is a run, a large one the mean of a recipe at one budget; the line is the monotone curve through the means,
+dashed for a control, and the band its interval. A filled mark has a measured time, a hollow one a profiled or
+predicted time; a predicted one is crossed as well.
 """
 
 from typing import Any
@@ -43,6 +43,8 @@ def describe(scene: Scene) -> str:
         f"{', '.join(recipes)}.",
         f"On the frontier: {', '.join(bright) or 'none'}.",
     ]
+    if scene.controls:
+        parts.append(f"Controls, dashed: {', '.join(scene.controls)}.")
     if scene.target is not None:
         parts.append(f"Target quality: {text.quality(scene.target, scene.unit)}.")
     return " ".join(parts)
@@ -85,6 +87,8 @@ def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
 def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
     frame = _placed(scene.lines, scene).assign(bright=_bright(scene.lines, scene))[["recipe", "x", "y", "bright"]]
     baseline = alt.datum.recipe == scene.baseline
+    control = alt.FieldOneOfPredicate(field="recipe", oneOf=scene.controls)
+    dashed = {"strokeDash": alt.condition(control, alt.value([5, 4]), alt.value([1, 0]))} if scene.controls else {}
     return (
         alt.Chart(frame, name="curves")
         .mark_line()
@@ -94,6 +98,7 @@ def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
             color=look.colour(),
             strokeWidth=alt.condition(baseline, alt.value(3), alt.value(2)),
             opacity=alt.condition("datum.bright", alt.value(1), alt.value(DIM)),
+            **dashed,
         )
     )
 

@@ -1,0 +1,131 @@
+"""Controls in the reports of a sweep, in the chart and in the terminal."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import explorer.report.as_html as html
+from explorer.cli.app import app
+from explorer.report.sweep_report import write_sweep_report
+from explorer.store import frames
+from explorer.store.ingest import ingest
+from explorer.store.place import database
+from explorer.views.axes import PAYMENTS
+from explorer.views.control_rows import CONTROLS, control_rows, controls_of
+from explorer.views.scene import build_scene
+from explorer.views.tradeoff import describe, tradeoff
+from tests.builders import run_record, write_profile, write_run, write_sweep
+
+SEEDS = (0.001, -0.002, 0.0015)
+
+
+def around(value: float) -> tuple[float, ...]:
+    return tuple(value + each for each in SEEDS)
+
+
+VANISHES = "its gain vanishes against the control"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`slow` is better than the baseline at each budget, and no better than the baseline given its time; `picky` is
+    better than choosing at random."""
+    directory = tmp_path_factory.mktemp("controls") / "runs"
+    qualities = {
+        "baseline": {0.5: around(0.80), 1.0: around(0.85)},
+        "slow": {0.5: (0.852, 0.848, 0.8515), 1.0: (0.901, 0.896, 0.9035)},
+        "picky": {0.5: around(0.82), 1.0: around(0.87)},
+    }
+    write_sweep(directory, qualities, step_seconds={"slow": 0.02, "picky": 0.005})
+    for seed, quality in enumerate(around(0.90)):
+        record = run_record(ssr=2.0, seed=seed)
+        record = dataclasses.replace(record, control="rescaled-baseline", control_of=("slow",))
+        write_run(directory, record, metrics={"accuracy": quality, "nll": 1.0 - quality})
+    for ssr, value in ((0.5, 0.9), (1.0, 0.855)):
+        for seed, quality in enumerate((value, value + 0.002, value + 0.001)):
+            twin = run_record(recipe="picky-random", methods=("random",), ssr=ssr, seed=seed)
+            twin = dataclasses.replace(twin, control="random-subset", control_of=("picky",))
+            write_run(directory, twin, metrics={"accuracy": quality, "nll": 1.0 - quality})
+            write_profile(directory, twin, seconds=0.005)
+    ingest(directory)
+    return directory
+
+
+def made(runs: Path, format: str) -> str:
+    write_sweep_report(runs, "digits", runs.parent / "report", format=format)
+    return (runs.parent / "report").read_text()
+
+
+def test_the_page_and_the_text_have_the_table_and_the_words(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        html, "_chart", lambda draw, of, name: dict.fromkeys(("name", "picture", "specification"), name)
+    )
+    monkeypatch.setattr(html, "_bundle", lambda: "")  # a drawing takes its time, and is another test's
+    page, text = made(runs, "html"), made(runs, "md")
+    assert page.count("<h3>Controls</h3>") == text.count("### Controls") == 2  # accuracy and nll
+    for words in (VANISHES, "picky is better than picky-random, which chooses as many examples at random"):
+        assert words in page.replace("Picky", "picky") and words in text.replace("Picky", "picky")
+    assert "baseline for as long" in page
+    assert f"| {' | '.join(CONTROLS)} |" in text
+
+
+def test_the_numbers_are_there(runs: Path) -> None:
+    (accuracy, _) = json.loads(made(runs, "json"))["sections"]
+    found = {(each["recipe"], each["control"], each["ssr"]): each for each in accuracy["controls"]}
+    slow = found["slow", "rescaled-baseline", 1.0]
+    assert (slow["control_ssr"], slow["verdict"], slow["gain_vanishes"]) == (2.0, "cannot tell", True)
+    assert slow["seconds"] == slow["control_seconds"] == pytest.approx(1.6)
+    assert found["slow", "rescaled-baseline", 0.5]["control_ssr"] == 1.0  # the ladder's own
+    assert found["picky", "random-subset", 1.0]["verdict"] == "better"
+    assert found["picky", "random-subset", 0.5]["verdict"] == "worse"
+    assert [line["label"] for line in accuracy["recipes"]] == ["baseline", "picky", "picky-random", "slow"]
+    assert "picky-random" not in {each["recipe"] for each in accuracy["equal_quality"]}
+    assert "picky-random" not in accuracy["answer"]
+
+
+def test_a_twin_is_drawn_as_a_control_and_is_on_no_front(runs: Path) -> None:
+    """At half the budget it is the best that there is."""
+    results = frames.results(database(runs))
+    scene = build_scene(results, payment=PAYMENTS["steps"], baseline="baseline", target=None)
+    assert scene is not None
+    assert scene.controls == ["picky-random"]
+    on_front = scene.means[scene.means["on_front"]]
+    assert set(on_front["recipe"]) == {"slow"}
+    assert "Controls, dashed: picky-random." in describe(scene)
+    assert '"strokeDash": {"condition"' in json.dumps(tradeoff(scene).to_dict())
+    plain = build_scene(results[results["control"].isna()], payment=PAYMENTS["steps"], baseline="baseline", target=None)
+    assert plain is not None and plain.controls == []
+    assert '"strokeDash": {"condition"' not in json.dumps(tradeoff(plain).to_dict())
+
+
+def test_a_sweep_without_controls_says_nothing_of_them(tmp_path: Path) -> None:
+    write_sweep(tmp_path, {"baseline": {1.0: (0.8, 0.82)}, "fast": {1.0: (0.9, 0.91)}}, step_seconds={"fast": 0.02})
+    ingest(tmp_path)
+    assert "Controls" not in made_at(tmp_path)
+    assert controls_of(frames.results(database(tmp_path))) == ""
+
+
+def made_at(runs: Path) -> str:
+    write_sweep_report(runs, "digits", runs / "report.md", format="md")
+    return (runs / "report.md").read_text()
+
+
+def test_the_notebook_gets_the_table_and_the_words(runs: Path) -> None:
+    results = frames.results(database(runs))
+    found = controls_of(results)
+    assert found.count("<tr") == 1 + 6  # slow and picky at two budgets, picky beside two kinds
+    assert VANISHES in found
+    hostile = controls_of(results.assign(recipe=results["recipe"].replace("slow", "<script>")))
+    assert "<script>" not in hostile and "&lt;script&gt;" in hostile
+    assert control_rows([]) == []
+
+
+def test_the_terminal_tells_controls_from_candidates(runs: Path) -> None:
+    done = CliRunner().invoke(app, ["results", "digits", "--runs", str(runs)], env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert "rescaled-baseline" in done.stdout and "random-subset" in done.stdout
+    assert "controls of digits:\n" in done.stdout
+    assert VANISHES in done.stdout
