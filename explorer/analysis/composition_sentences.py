@@ -56,9 +56,9 @@ def _interactions(found: Composition) -> list[str]:
     if not pairs:
         return []
     said = []
-    for kind, estimates, better in (
-        ("quality", [pair.quality for pair in pairs], 1 if found.higher_is_better else -1),
-        ("time", [pair.time for pair in pairs], -1),
+    for kind, estimates, better, independent in (
+        ("quality", [pair.quality for pair in pairs], 1 if found.higher_is_better else -1, "add up"),
+        ("time", [pair.time for pair in pairs], -1, "multiply"),
     ):
         sure = [
             f"{pair.first} with {pair.second} ({'better' if better * (each.value or 0) > 0 else 'worse'})"
@@ -69,7 +69,9 @@ def _interactions(found: Composition) -> list[str]:
         if not tested:
             said.append(f"no pair can be judged in {kind}: {estimates[0].reason}")
         elif sure:
-            said.append(f"in {kind} together not as alone: {', '.join(sure)}; {_tested(tested)} (Holm)")
+            said.append(
+                f"pairs whose effects on {kind} do not just {independent}: {', '.join(sure)}; {_tested(tested)} (Holm)"
+            )
         else:
             said.append(f"no pair is shown to interact in {kind}; {_tested(tested)} (Holm)")
     return said

@@ -41,7 +41,7 @@ def answer(snapshot: Snapshot, wished: Question) -> Answer:
     Raises `StoreError` if the database cannot be read any more, `AnalysisError` for results that make no sense.
     """
     settled = settle(snapshot.results, wished, metrics=snapshot.metrics)
-    asked, rows = settled.question, _rows(snapshot, settled)
+    asked, rows = settled.question, rows_of(snapshot, settled)
     payment = asked.paid_in
     comparisons = tuple(equal_quality(rows, baseline=asked.baseline, x=payment.column, target=asked.target))
     target = asked.target if asked.target is not None else _own_target(rows, asked, comparisons)
@@ -72,7 +72,7 @@ def price_words(rows: pd.DataFrame) -> str:
     return f"{text.dollars(first['usd_per_hour'])}/h{as_of}, {first['price_source']}"
 
 
-def _rows(snapshot: Snapshot, settled: Settled) -> pd.DataFrame:
+def rows_of(snapshot: Snapshot, settled: Settled) -> pd.DataFrame:
     """The rows of the question, with its metric as their quality and its price."""
     rows, asked = settled.rows, settled.question
     if asked.metric != rows["metric"].iloc[0]:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from explorer.errors import ExplorerError
 from explorer.views import text
 from explorer.views.answer import Answer, answer
+from explorer.views.composition_panel import CompositionPanel
 from explorer.views.control_rows import controls_of
 from explorer.views.controls import Controls
 from explorer.views.equal_quality import equal_quality_table
@@ -58,6 +59,7 @@ class Explorer(widgets.VBox):
         self._chart = empty_chart(debounce_wait=150, max_wait=False)
         self._equal = widgets.HTML()
         self._listed = widgets.HTML()
+        self._composition = CompositionPanel()
         self._said = widgets.HTML()
         super().__init__([widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))), *self._parts()])
         self.add_class("explorer")
@@ -116,6 +118,7 @@ class Explorer(widgets.VBox):
                 widgets.Box([chart, self._equal]).add_class("x-main"),
                 widgets.HBox([self._said, *buttons]).add_class("x-exports"),
                 self._listed,
+                self._composition,
             ]
         ).add_class("x-body")
         return [head, self._body]
@@ -124,6 +127,8 @@ class Explorer(widgets.VBox):
         self._body.layout.display = ""
         self._head.value = _headline(found)
         self._said.value = ""
+        assert self._snapshot is not None  # the answer was found in it
+        self._composition.show(self._snapshot, found.question)
         if found.scene is None:
             self._chart.chart = None
             self._equal.value = Markup('<div class="x-empty">{}</div>').format(_unpaid(found))

@@ -18,11 +18,15 @@ PARTS = {
 }
 """The parts of a step, keys of `records.Timings`, in the order in which they happen."""
 
-COLOURS = ("#999999", "#BBBBBB", "#DDDDDD", "#8C6D1F", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#E69F00")
+# Neighbours stay apart on a dark ground too, where explorer.css lightens some of them.
+COLOURS = ("#999999", "#BBBBBB", "#DDDDDD", "#8C6D1F", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#F0E442")
 
 
-def step_times(frame: pd.DataFrame, *, width: int | str = "container", bar: int = 26) -> alt.LayerChart:
-    """Draw `frame`: recipe, part (a key of `PARTS`), seconds of one step; at least one row."""
+def step_times(
+    frame: pd.DataFrame, *, runs: bool = False, width: int | str = "container", bar: int = 26
+) -> alt.LayerChart:
+    """Draw `frame`: recipe, part (a key of `PARTS`), seconds of one step, or of whole `runs`; at least one row."""
+    scale_by, title = (1, "Seconds a run") if runs else (1000, "Milliseconds a step")
     shown = frame[frame["part"].isin(PARTS) & (frame["seconds"] > 0)]
     present = [part for part in PARTS if part in set(shown["part"])]
     rows = pd.DataFrame(
@@ -30,7 +34,7 @@ def step_times(frame: pd.DataFrame, *, width: int | str = "container", bar: int 
             "recipe": shown["recipe"],
             "part": shown["part"].map(PARTS),
             "order": shown["part"].map(list(PARTS).index),
-            "milliseconds": shown["seconds"] * 1000,
+            "time": shown["seconds"] * scale_by,
         }
     )
     colours = [COLOURS[list(PARTS).index(part)] for part in present]
@@ -39,17 +43,17 @@ def step_times(frame: pd.DataFrame, *, width: int | str = "container", bar: int 
         alt.Chart(rows, name="bars")
         .mark_bar(height=bar - 8)
         .encode(
-            x=alt.X("sum(milliseconds):Q", title="Milliseconds a step", axis=alt.Axis(tickCount=6)),
+            x=alt.X("sum(time):Q", title=title, axis=alt.Axis(tickCount=6)),
             y=alt.Y("recipe:N", title=None, sort=list(dict.fromkeys(rows["recipe"])), axis=alt.Axis(grid=False)),
             color=alt.Color("part:N", scale=scale, legend=alt.Legend(title=None, orient="top", symbolType="square")),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("recipe:N", title="Recipe"),
                 alt.Tooltip("part:N", title="Part"),
-                alt.Tooltip("sum(milliseconds):Q", title="Milliseconds a step", format=".3~g"),
+                alt.Tooltip("sum(time):Q", title=title, format=".3~g"),
             ],
         )
     )
-    words = f"Time of one training step by part, for {rows['recipe'].nunique()} recipes."
+    words = f"Time of {'a whole run' if runs else 'one training step'} by part, for {rows['recipe'].nunique()} recipes."
     height = bar * max(1, rows["recipe"].nunique())
     return theme.styled(alt.LayerChart(layer=[bars]).properties(width=width, height=height, description=words))

@@ -18,6 +18,7 @@ class Snapshot:
     database: Path
     sha256: str  # of the database file
     results: pd.DataFrame  # with a column more for the deletion of each class: `reprice.of_class`
+    schedules: pd.DataFrame  # the phases of each recipe at each budget, with their step times
     metrics: tuple[str, ...]
 
     def with_metric(self, metric: str) -> pd.DataFrame:
@@ -39,6 +40,7 @@ def read_snapshot(runs: Path) -> Snapshot:
         database=database,
         sha256=sha256,
         results=results,
+        schedules=frames.schedules(database),
         metrics=tuple(queries.metrics(database)),
     )
 

@@ -49,5 +49,5 @@ def test_parts_of_a_step_are_stacked_in_order() -> None:
         }
     )
     chart = step_times(frame).to_dict()
-    assert [(row["part"], row["milliseconds"]) for row in rows(chart)] == [("optimiser", 1.0), ("forward", 2.0)]
+    assert [(row["part"], row["time"]) for row in rows(chart)] == [("optimiser", 1.0), ("forward", 2.0)]
     assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["forward", "optimiser"]

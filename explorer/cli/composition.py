@@ -1,0 +1,84 @@
+"""`explorer results SWEEP --composition`: how the methods of a sweep compose."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from explorer.cli.output import print_json, print_table, visible
+from explorer.errors import ExplorerError, unknown
+
+
+def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None, json: bool) -> None:
+    """Print, for each hardware of a sweep, predicted beside measured times, and the interaction of each pair.
+
+    Raises `ExplorerError` for a sweep, a metric or a budget that is not there.
+    """
+    from explorer.views.composed import composed
+    from explorer.views.question import Question, hardware_labels
+    from explorer.views.snapshot import read_snapshot
+
+    snapshot = read_snapshot(runs)
+    known = list(dict.fromkeys(snapshot.results["sweep"]))
+    if sweep is None:
+        raise ExplorerError(f"--composition is of one sweep: say which; known: {', '.join(known) or 'none'}")
+    if sweep not in known:
+        raise ExplorerError(unknown("sweep with finished runs", sweep, known))
+    if metric is not None and metric not in snapshot.metrics:
+        raise ExplorerError(unknown("metric", metric, snapshot.metrics))
+    rows = snapshot.results[snapshot.results["sweep"] == sweep]
+    settings = dict.fromkeys(zip(rows["dataset"], rows["model"], hardware_labels(rows), strict=True))
+    found = {
+        hardware: composed(
+            snapshot,
+            Question(sweep=sweep, dataset=dataset, model=model, hardware=hardware, metric=metric or ""),
+            ssr=budget,
+        )
+        for dataset, model, hardware in settings
+    }
+    if json:
+        print_json([{"sweep": sweep, "hardware": hardware, **_plain(each)} for hardware, each in found.items()])
+        return
+    for index, (hardware, each) in enumerate(found.items()):
+        _print(each, hardware, space=index > 0)
+
+
+def _print(found: Any, hardware: str, *, space: bool) -> None:
+    from explorer.analysis.composition_sentences import composition_sentences
+    from explorer.views.composition_rows import pair_rows, recipe_rows
+
+    at = f"budget {found.ssr:g}" if found.ssr is not None else "no budget"
+    print(visible("\n" * space + f"{hardware}; {at}\n"))
+    told = [row for row, recipe in zip(recipe_rows(found), found.recipes, strict=True) if recipe.by_parts is not None]
+    if told:
+        columns = ("recipe", "speedup", "predicted", "of predicted time", "interval")
+        print_table(columns, [(visible(name), *rest) for name, _, *rest in told], right=columns[1:4])
+    if found.measured_pairs:
+        columns = ("pair", found.metric, "interval", "n", "time", "interval of time")
+        rows = [(visible(name), *rest) for name, *rest, _ in pair_rows(found)]
+        print_table(columns, rows, right=(found.metric, "n", "time"))
+    names = tuple(f"{name}: " for name, *_ in told)
+    for words in composition_sentences(found):
+        if not words.startswith(names):  # the table says it
+            print(visible(f"{words[:1].upper()}{words[1:]}."))
+    if found.reason is None and not found.recipes and not found.measured_pairs:
+        print("No recipe combines methods that it adds to the baseline: `compose: {each_of: ..., pairs_of: ...}` does.")
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """The composition with its derived numbers, as JSON: ratios of times where the analysis has logarithms."""
+    document = dataclasses.asdict(found)
+    for written, recipe in zip(document["recipes"], found.recipes, strict=True):
+        error = recipe.error
+        written |= {
+            "speedup": recipe.speedup,
+            "predicted_speedup": recipe.predicted_speedup,
+            "of_predicted_time": _exp(error.value),
+            "of_predicted_time_low": _exp(error.low),
+            "of_predicted_time_high": _exp(error.high),
+        }
+    return document
+
+
+def _exp(log: float | None) -> float | None:
+    return None if log is None else math.exp(log)

@@ -1,0 +1,74 @@
+"""Composition as tables: rows of text for every format, and HTML made of them."""
+
+import math
+
+from markupsafe import Markup
+
+from explorer.analysis.composition import Composed, Composition
+from explorer.views import text
+from explorer.views.interactions import interval_words, quality_words, time_words
+from explorer.views.tables import Column, Row, table
+
+RECIPES = ("Recipe", "Methods", "Speedup", "Predicted", "Of predicted time", "Interval")
+PAIRS = ("Pair", "Quality beyond both", "Interval", "n", "Time beyond both", "Interval", "Holm")
+
+
+def recipe_rows(found: Composition) -> list[tuple[str, ...]]:
+    """The recipes of several methods, measured beside predicted; the columns are `RECIPES`."""
+    return [_recipe(recipe) for recipe in found.recipes]
+
+
+def pair_rows(found: Composition) -> list[tuple[str, ...]]:
+    """The pairs that were run; the columns are `PAIRS`. Holm: what still differs among all pairs."""
+    return [
+        (
+            f"{pair.first} with {pair.second}",
+            quality_words(pair.quality.value, found.unit),
+            interval_words(pair.quality, kind="quality", unit=found.unit),
+            str(pair.quality.n),
+            time_words(pair.time.value),
+            interval_words(pair.time, kind="time"),
+            _holm(found.confidence, quality=pair.quality.p_holm, time=pair.time.p_holm),
+        )
+        for pair in found.measured_pairs
+    ]
+
+
+def composition_tables(found: Composition) -> Markup:
+    """Both tables as HTML; each only if it has a row."""
+    made = Markup("")
+    if found.recipes:
+        made += _table(RECIPES, recipe_rows(found), "Predicted from what each method does alone to each part of a step")
+    if found.measured_pairs:
+        made += _table(PAIRS, pair_rows(found), "What pairs do together beyond what both do alone")
+    return made
+
+
+def _recipe(recipe: Composed) -> tuple[str, ...]:
+    error = recipe.error
+    if error.value is None:
+        interval = f"no prediction: {recipe.reason}"
+    elif error.low is None or error.high is None:
+        interval = f"no interval: {error.reason}"
+    else:
+        interval = f"{math.exp(error.low):.2f} to {math.exp(error.high):.2f}"
+    return (
+        recipe.label,
+        " + ".join(recipe.methods) or text.MISSING,
+        text.ratio(recipe.speedup),
+        text.ratio(recipe.predicted_speedup),
+        text.MISSING if error.value is None else f"{math.exp(error.value):.2f}",
+        interval,
+    )
+
+
+def _holm(confidence: float, **p_values: float | None) -> str:
+    sure = [kind for kind, p_value in p_values.items() if p_value is not None and p_value < 1 - confidence]
+    return " and ".join(sure) or text.MISSING
+
+
+def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]], caption: str) -> Markup:
+    first, *rest = titles
+    numbers = ("Speedup", "Predicted", "Of predicted time", "Quality beyond both", "Time beyond both", "n")
+    columns = [Column(title=first), *(Column(title=title, number=title in numbers) for title in rest)]
+    return table(columns, [Row(cells=row) for row in rows], caption=caption)
