@@ -12,12 +12,14 @@ The passes are those of an evaluation in all but the statistics: fp32, no dropou
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from explorer.data.batches import Batches
 from explorer.data.streams import stream, torch_stream
+from explorer.provenance.taxonomy import QUARANTINE
 
 EXAMPLES = 2048  # that are looked at, or as many as there are
 BATCH = 256
@@ -43,13 +45,17 @@ def refresh_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 def training_inputs(batches: Batches) -> Iterator[Tensor]:
-    """Inputs of training examples, drawn once for the whole run, in batches of equal size; a few may be left over."""
-    inputs = batches.dataset.train.inputs
-    drawn = stream(batches.seed, "statistics").permutation(len(inputs))[:EXAMPLES]
+    """Inputs of training examples, drawn once for the whole run, in batches of equal size; a few may be left over.
+
+    What is in quarantine is never read.
+    """
+    kept_out = [code for code, name in batches.typing.names.items() if name == QUARANTINE]
+    rows = np.flatnonzero(~np.isin(batches.typing.codes, kept_out))
+    drawn = rows[stream(batches.seed, "statistics").permutation(len(rows))[:EXAMPLES]]
     count = -(-len(drawn) // BATCH)
-    size = len(drawn) // count
-    for start in range(0, count * size, size):
-        yield batches.prepare(inputs[torch.from_numpy(drawn[start : start + size])])
+    if count:
+        for chosen in drawn[: len(drawn) // count * count].reshape(count, -1):
+            yield batches.prepare(batches.dataset.train.inputs[torch.from_numpy(chosen)])
 
 
 def refresh_on_training_data(model: nn.Module, batches: Batches) -> None:

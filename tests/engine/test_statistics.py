@@ -1,5 +1,7 @@
 """Statistics of batch normalisation against their definition, and nothing else changed by taking them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from torch import Tensor, nn
 from explorer.data.images import Images
 from explorer.engine import statistics
 from explorer.engine.statistics import refresh_on_training_data, refresh_statistics, training_inputs, with_statistics
-from tests.data_for_tests import noise, noise_batches
+from explorer.provenance.taxonomy import QUARANTINE
+from tests.data_for_tests import noise, noise_batches, typed
 from tests.loop_for_tests import small_net
 
 
@@ -74,6 +77,17 @@ def test_training_data_comes_in_batches_of_equal_size_the_same_each_time(
     images = {image.numpy().tobytes() for image in noise_batches().prepare(noise(train=20).train.inputs)}
     drawn = [image.numpy().tobytes() for batch in first for image in batch]
     assert len(set(drawn)) == len(drawn) and images.issuperset(drawn)
+
+
+@pytest.mark.parametrize("quarantined", [1, 2])
+def test_what_is_in_quarantine_is_never_read(quarantined: int) -> None:
+    """Every second example is; with all of them there is nothing to read."""
+    dataset, names = noise(train=20), {code: f"open/class-{code}" for code in (1, 2)}
+    typing = replace(typed(train=20), names=names | dict.fromkeys(range(1, quarantined + 1), QUARANTINE))
+    batches = noise_batches(dataset, typing=typing)
+    drawn = {image.numpy().tobytes() for batch in training_inputs(batches) for image in batch}
+    theirs = batches.prepare(dataset.train.inputs[1::2])
+    assert drawn == ({image.numpy().tobytes() for image in theirs} if quarantined == 1 else set())
 
 
 def test_statistics_do_not_depend_on_the_global_generator() -> None:
