@@ -55,10 +55,26 @@ def results(
     metric: Metric = None,
     format: Annotated[TableFormat, typer.Option("--format", help="How.")] = TableFormat.TABLE,
     out: Out = None,
+    composition: Annotated[
+        bool,
+        typer.Option("--composition", help="How the methods of one sweep compose: predicted speedups, pairs, parts."),
+    ] = False,
+    budget: Annotated[
+        float | None, typer.Option("--budget", metavar="RATIO", help="With --composition: at which. Default: the full.")
+    ] = None,
     runs: Runs = RUNS,
     json: Json = False,
 ) -> None:
-    """The table that the plots are made of: one row for each finished run."""
+    """The table that the plots are made of: one row for each finished run; or how the methods of a sweep compose."""
+    if composition:
+        from explorer.cli.composition import show_composition
+
+        if out is not None or format is not TableFormat.TABLE:
+            raise ExplorerError("--composition is printed as tables, or as JSON with --json")
+        show_composition(runs, sweep, metric=metric, budget=budget, json=json)
+        return
+    if budget is not None:
+        raise ExplorerError("--budget belongs to --composition")
     from explorer.store import queries
     from explorer.store.place import database
 
