@@ -10,7 +10,7 @@ The label of a pixel is 1 + the whole digit whose stroke is seen there (at least
 Strokes of pieces look like those of digits, so that only the shape around a pixel tells its class. In a volume a digit
 goes through half of the slices, while each slice has pieces and noise of its own.
 
-All of it is arithmetic on whole numbers from fixed streams: the pixels are the same on every machine, and the digest is
+All of it is arithmetic on whole numbers from fixed streams, so the pixels do not depend on the machine. The digest is
 that of the pixels.
 
 Shapes: N scenes, M digits, D slices, S rows and columns, s those of a patch.

@@ -114,7 +114,10 @@ class ImageFolder(DataSource):
     def _labels(self, root: Path) -> list[str]:
         """The names of the classes' directories, of either side, empty ones too."""
         above = [root] if self.test is not None else [root / side for side in SIDES]
-        found = [path for each in above for path in each.iterdir() if path.is_dir() and not path.is_symlink()]
+        try:
+            found = [path for each in above for path in each.iterdir() if path.is_dir() and not path.is_symlink()]
+        except OSError as error:
+            raise DataError(f"cannot read {error.filename}: {error.strerror or error}") from error
         return sorted({shown(path.name) for path in found})
 
 
