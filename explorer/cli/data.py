@@ -87,7 +87,7 @@ def _defaults(parameters: list[dict[str, Any]]) -> str:
 
 
 def _print_card(card: "Card") -> None:
-    print(f"{card.name}: {card.summary}\n")
+    print(f"{card.name}: {card.summary}\n\n{card.description}\n")
     parameters = ", ".join(f"{key}={value}" for key, value in card.parameters.items())
     shape = "x".join(map(str, card.shape))
     rows = [

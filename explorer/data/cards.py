@@ -1,5 +1,6 @@
 """The card of a dataset: what it is, how large, whose, of which classes, from where, and what was passed over."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
@@ -35,6 +36,7 @@ class Card:
 
     name: str
     summary: str
+    description: str
     source: str
     licence: str
     modality: str
@@ -67,6 +69,7 @@ def card(source: DataSource, data: Path | None) -> Card:
     return Card(
         name=source.name,
         summary=source.summary,
+        description=inspect.cleandoc(source.__doc__ or ""),
         source=source.source,
         licence=source.licence,
         modality=source.modality,
@@ -92,7 +95,7 @@ def _described(kind: type[DataSource]) -> dict[str, Any]:
     return {
         "name": kind.name,
         "summary": kind.summary,
-        "description": " ".join((kind.__doc__ or "").split()),
+        "description": inspect.cleandoc(kind.__doc__ or ""),
         "source": kind.source,
         "licence": kind.licence,
         "modality": kind.modality,
