@@ -1,7 +1,5 @@
 """`explorer results SWEEP --composition`: how the methods of a sweep compose."""
 
-import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     Raises `ExplorerError` for a sweep, a metric or a budget that is not there.
     """
     from explorer.views.composed import composed
+    from explorer.views.composition_rows import composition_json
     from explorer.views.question import Question, hardware_labels
     from explorer.views.snapshot import read_snapshot
 
@@ -37,7 +36,9 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
         for dataset, model, hardware in settings
     }
     if json:
-        print_json([{"sweep": sweep, "hardware": hardware, **_plain(each)} for hardware, each in found.items()])
+        print_json(
+            [{"sweep": sweep, "hardware": hardware, **composition_json(each)} for hardware, each in found.items()]
+        )
         return
     for index, (hardware, each) in enumerate(found.items()):
         _print(each, hardware, space=index > 0)
@@ -63,22 +64,3 @@ def _print(found: Any, hardware: str, *, space: bool) -> None:
             print(visible(f"{words[:1].upper()}{words[1:]}."))
     if found.reason is None and not found.recipes and not found.measured_pairs:
         print("No recipe combines methods that it adds to the baseline: `compose: {each_of: ..., pairs_of: ...}` does.")
-
-
-def _plain(found: Any) -> dict[str, Any]:
-    """The composition with its derived numbers, as JSON: ratios of times where the analysis has logarithms."""
-    document = dataclasses.asdict(found)
-    for written, recipe in zip(document["recipes"], found.recipes, strict=True):
-        error = recipe.error
-        written |= {
-            "speedup": recipe.speedup,
-            "predicted_speedup": recipe.predicted_speedup,
-            "of_predicted_time": _exp(error.value),
-            "of_predicted_time_low": _exp(error.low),
-            "of_predicted_time_high": _exp(error.high),
-        }
-    return document
-
-
-def _exp(log: float | None) -> float | None:
-    return None if log is None else math.exp(log)

@@ -19,17 +19,22 @@ import yaml
 from markupsafe import Markup
 
 import explorer
+from explorer.analysis.composition import Composition
+from explorer.analysis.composition_sentences import composition_sentences
 from explorer.analysis.control_sentences import control_sentences
 from explorer.report.content import Section, SweepContent
 from explorer.report.rows import recipe_columns, recipe_rows
 from explorer.views import theme
+from explorer.views.composition_rows import composition_tables
 from explorer.views.control_rows import control_table
 from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import VEGA_LITE
+from explorer.views.interactions import CAPTION, interactions
 from explorer.views.notes import facts, warnings
 from explorer.views.phases import step_times
 from explorer.views.tables import CSS, Column, Row, swatch, table
 from explorer.views.tradeoff import tradeoff
+from explorer.views.waterfall import waterfall
 
 PICTURE_WIDTH = 880
 HEIGHT = 400
@@ -43,6 +48,10 @@ def as_html(content: SweepContent) -> str:
         content=content,
         sentence=f"{content.sentence[:1].upper()}{content.sentence[1:]}.",
         sections=[_section(section, number) for number, section in enumerate(content.sections, start=1)],
+        compositions=[
+            _composition(hardware, found, number)
+            for number, (hardware, found) in enumerate(content.compositions.items(), start=1)
+        ],
         steps=None if content.step_times.empty else _chart(step_times, content.step_times, "steps"),
         specification=_yaml(content),
         css=Markup(CSS),
@@ -72,6 +81,22 @@ def _section(section: Section, number: int) -> dict[str, Any]:
         "controls": control_table(section.controls),
         "controls_said": control_sentences(section.controls),
         "chart": None if found.scene is None else _chart(partial(tradeoff, height=HEIGHT), found.scene, str(number)),
+    }
+
+
+def _composition(hardware: str, found: Composition, number: int) -> dict[str, Any]:
+    """What the template shows of how methods compose: the waterfall is that of the recipe with most methods."""
+    together = [recipe for recipe in found.recipes if recipe.by_parts is not None]
+    recipe = max(together, key=lambda each: len(each.methods), default=None)
+    return {
+        "hardware": hardware,
+        "budget": f"{found.ssr:g}",
+        "recipe": recipe,
+        "pairs": _chart(interactions, found, f"pairs-{number}") if found.measured_pairs else None,
+        "way": recipe and _chart(partial(waterfall, baseline=found.baseline), recipe, f"way-{number}"),
+        "caption": CAPTION,
+        "tables": composition_tables(found),
+        "sentences": composition_sentences(found)[len(found.recipes) :],  # the table says those of the recipes
     }
 
 

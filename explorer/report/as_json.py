@@ -6,6 +6,7 @@ from typing import Any
 
 import explorer
 from explorer.report.content import SweepContent
+from explorer.views.composition_rows import composition_json
 
 
 def as_json(content: SweepContent) -> str:
@@ -34,6 +35,7 @@ def as_json(content: SweepContent) -> str:
             }
             for section in content.sections
         ],
+        "composition": {hardware: composition_json(found) for hardware, found in content.compositions.items()},
         "integrity": {"sound": content.sound, "summary": content.integrity, "findings": content.findings},
         "facts": dict(content.facts),
         "specification": content.specification,

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import yaml
 
+from explorer.analysis.composition_sentences import composition_sentences
 from explorer.analysis.control_sentences import control_sentences
 from explorer.report.content import Section, SweepContent
 from explorer.report.rows import EQUAL_QUALITY, equal_quality_rows, recipe_columns, recipe_rows
+from explorer.views import composition_rows
 from explorer.views.control_rows import CONTROLS, control_rows
 from explorer.views.notes import facts, warnings
 
@@ -17,6 +19,11 @@ def as_markdown(content: SweepContent) -> str:
     parts = [f"# {_plain(content.sweep)}", f"**{_plain(_sentence(content.sentence))}**"]
     for section in content.sections:
         parts += _section(section)
+    for hardware, found in content.compositions.items():
+        parts += [f"## How methods compose on {_plain(hardware)}"]
+        parts += [_table(composition_rows.RECIPES, composition_rows.recipe_rows(found))] if found.recipes else []
+        parts += [_table(composition_rows.PAIRS, composition_rows.pair_rows(found))] if found.measured_pairs else []
+        parts += ["\n".join(f"- {_plain(words)}" for words in composition_sentences(found))]
     parts += ["## How it was measured"]
     parts += ["\n".join(f"- {name}: {_plain(value)}" for name, value in content.facts.items())]
     parts += [f"- Integrity: {content.integrity}"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from explorer.analysis.composition import Composition
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.audit.integrity import check_runs
@@ -15,6 +16,7 @@ from explorer.store import frames
 from explorer.sweep.status import read_plan
 from explorer.views import text
 from explorer.views.answer import Answer, answer
+from explorer.views.composed import composed
 from explorer.views.question import Question, hardware_labels
 from explorer.views.snapshot import read_snapshot
 
@@ -53,6 +55,7 @@ class SweepContent:
     sweep: str
     sentence: str
     sections: tuple[Section, ...]  # the first one is the sweep's own metric
+    compositions: Mapping[str, Composition]  # by hardware, in the sweep's own metric; only where methods were combined
     integrity: str
     sound: bool
     findings: tuple[str, ...]  # what the integrity check found, run by run
@@ -77,12 +80,18 @@ def gather(runs: Path, sweep: str) -> SweepContent:
         for hardware in dict.fromkeys(hardware_labels(results))
         for metric in snapshot.metrics
     )
+    compositions = {
+        section.hardware: composed(snapshot, section.answer.question)
+        for section in sections
+        if section.metric == sections[0].metric
+    }
     checked = check_runs(runs, sweep=sweep)
     profiles = frames.profiles(snapshot.database, sweep=sweep)
     return SweepContent(
         sweep=sweep,
         sentence=sections[0].answer.sentence,
         sections=sections,
+        compositions={where: found for where, found in compositions.items() if found.recipes or found.measured_pairs},
         integrity=checked.sentence,
         sound=checked.sound,
         findings=tuple(f"{run.directory.name}: {found.message}" for run in checked.runs for found in run.findings),

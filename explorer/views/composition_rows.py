@@ -1,6 +1,8 @@
 """Composition as tables: rows of text for every format, and HTML made of them."""
 
 import math
+from dataclasses import asdict
+from typing import Any
 
 from markupsafe import Markup
 
@@ -32,6 +34,17 @@ def pair_rows(found: Composition) -> list[tuple[str, ...]]:
         )
         for pair in found.measured_pairs
     ]
+
+
+def composition_json(found: Composition) -> dict[str, Any]:
+    """The composition for other tools; beside its logarithms the ratios of times that they stand for."""
+    document = asdict(found)
+    for written, recipe in zip(document["recipes"], found.recipes, strict=True):
+        written |= {"speedup": recipe.speedup, "predicted_speedup": recipe.predicted_speedup}
+        for name in ("value", "low", "high"):
+            log = getattr(recipe.error, name)
+            written[f"of_predicted_time_{name}"] = None if log is None else math.exp(log)
+    return document
 
 
 def composition_tables(found: Composition) -> Markup:

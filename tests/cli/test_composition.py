@@ -35,8 +35,8 @@ def test_json(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["sweep"], found["metric"], found["ssr"]) == ("composed", "nll", 0.5)
     fast = next(recipe for recipe in found["recipes"] if recipe["label"] == "fast")
-    assert fast["speedup"] * fast["of_predicted_time"] == pytest.approx(fast["predicted_speedup"])
-    assert fast["of_predicted_time_low"] < fast["of_predicted_time"] < fast["of_predicted_time_high"]
+    assert fast["speedup"] * fast["of_predicted_time_value"] == pytest.approx(fast["predicted_speedup"])
+    assert fast["of_predicted_time_low"] < fast["of_predicted_time_value"] < fast["of_predicted_time_high"]
     pair = next(pair for pair in found["pairs"] if {pair["first"], pair["second"]} == {"resize", "average"})
     assert pair["quality"]["value"] == pytest.approx(-TOGETHER, abs=0.006) and pair["quality"]["n"] == 3
 

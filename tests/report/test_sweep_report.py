@@ -12,6 +12,7 @@ from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from tests.builders import change_result
+from tests.composed_sample import write_composed
 from tests.sample import write_sample
 
 
@@ -131,3 +132,30 @@ def test_bad_input_is_one_clear_error(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="unknown format 'htm'; did you mean 'html'"):
         write_sweep_report(runs, "digits", tmp_path / "x.html", format="htm")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def composed_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    runs = tmp_path_factory.mktemp("composed") / "runs"
+    write_composed(runs)
+    reports = {}
+    for kind in ("html", "md", "json"):
+        write_sweep_report(runs, "composed", runs / f"report.{kind}", format=kind)
+        reports[kind] = (runs / f"report.{kind}").read_text(encoding="utf-8")
+    return reports
+
+
+def test_how_methods_compose(composed_reports: dict[str, str]) -> None:
+    (found,) = json.loads(composed_reports["json"])["composition"].values()
+    fast = next(recipe for recipe in found["recipes"] if recipe["label"] == "fast")
+    assert fast["predicted_speedup"] == pytest.approx(fast["speedup"] * fast["of_predicted_time_value"])
+    assert "## How methods compose on AMD EPYC 7B13, 1 thread" in composed_reports["md"]
+    page = composed_reports["html"]
+    assert 'id="chart-pairs-1"' in page and 'id="chart-way-1"' in page
+    for words in ("From the baseline to fast", "both shorten forward and backward", "unknown was not run alone"):
+        assert words in page
+
+
+def test_a_sweep_that_composes_nothing_has_no_such_section(runs: Path, page: str) -> None:
+    assert json.loads(made(runs, "json"))["composition"] == {}
+    assert "How methods compose" not in page and "How methods compose" not in made(runs, "md")
