@@ -8,19 +8,27 @@ import threading
 from concurrent.futures import Future
 
 import pytest
+from typer.testing import CliRunner
 
 from explorer import records, rundir
+from explorer.analysis.controls import controlled
+from explorer.cli.app import app
 from explorer.errors import SpecError
 from explorer.methods.ema import EMA
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.mixup import MixUp
+from explorer.methods.random_subset import RandomSubset
 from explorer.records import PhaseProfile, ProfileRecord
+from explorer.store import frames
+from explorer.store.ingest import ingest
+from explorer.store.place import database
 from explorer.sweep import execute as executing
 from explorer.sweep.spec import load_spec
 from explorer.sweep.status import sweep_status
 from tests.sweep.sweeps import execute, outcomes, plan, results, spec
 
 TRAIN = {"epochs": 4, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1, "momentum": 0.9}}}  # 112 steps
+PICKY = {"selective_backprop": {"keep": 0.25}}
 RECIPES = {"baseline": [], "slow": ["sam"], "even": ["label_smoothing"]}
 
 
@@ -50,12 +58,6 @@ def write_profile(directory, record, *, seconds):
 
 def controls(planned):
     return [(run.record.ssr, run.record.control_of) for run in planned.runs if run.record.control]
-
-
-@pytest.fixture
-def mixup_has_a_twin(monkeypatch):
-    """As a method that drops examples has: `mixup` stands for it, label smoothing for dropping at random."""
-    monkeypatch.setattr(MixUp, "twin", lambda self: LabelSmoothing(smoothing=0.1))
 
 
 def test_without_a_profile_the_controls_are_counted(tmp_path):
@@ -111,9 +113,9 @@ def test_step_times_that_move_a_little_move_no_control(tmp_path):
     assert controls(plan(tmp_path, rescaled())) == [(1.35, ("slow",)), (2.7, ("slow",))]
 
 
-def test_twins(tmp_path, mixup_has_a_twin):
+def test_twins(tmp_path):
     content = spec(
-        controls="twin", recipes={"baseline": [], "picky": ["mixup", "ema"], "both": ["mixup"], "plain": ["ema"]}
+        controls="twin", recipes={"baseline": [], "picky": [PICKY, "ema"], "both": [PICKY], "plain": ["ema"]}
     )
     found = load_spec(content)
     assert [recipe.name for recipe in found.recipes] == [
@@ -124,7 +126,8 @@ def test_twins(tmp_path, mixup_has_a_twin):
         "picky-random",
         "both-random",
     ]
-    assert {method.name for method in found.recipes[4].methods} == {"label_smoothing", "ema"}
+    assert {method.name for method in found.recipes[4].methods} == {"random_subset", "ema"}
+    assert found.recipes[5].methods == (RandomSubset(keep=0.25),)  # as many
     assert found.twins == {"picky-random": ("picky",), "both-random": ("both",)}
     twins = {run.record.recipe: run.record for run in plan(tmp_path, content).runs if run.record.control}
     assert {name: (run.control, run.control_of) for name, run in twins.items()} == {
@@ -134,14 +137,16 @@ def test_twins(tmp_path, mixup_has_a_twin):
     assert plan(tmp_path, {**content, "controls": "all"}).to_json()["waiting"] == 6  # no twin has a control of its own
 
 
-def test_a_recipe_that_is_the_twin_already_is_the_control(tmp_path, mixup_has_a_twin):
-    recipes = {"baseline": [], "one": ["mixup"], "two": [{"mixup": {"alpha": 0.7}}], "random": ["label_smoothing"]}
+def test_a_recipe_that_is_the_twin_already_is_the_control(tmp_path):
+    other = {"selective_backprop": {"keep": 0.25, "scale": 0.5}}  # scored smaller, as many chosen
+    recipes = {"baseline": [], "one": [PICKY], "two": [other], "random": [{"random_subset": {"keep": 0.25}}]}
     found = load_spec(spec(controls="twin", recipes=recipes))
     assert [recipe.name for recipe in found.recipes] == list(recipes)
     assert found.twins == {"random": ("one", "two")}
 
 
-def test_a_twin_that_cannot_be_is_told(monkeypatch, mixup_has_a_twin):
+def test_a_twin_that_cannot_be_is_told(monkeypatch):
+    monkeypatch.setattr(MixUp, "twin", lambda self: LabelSmoothing(smoothing=0.1))
     recipes = {"baseline": [], "one": ["mixup", {"label_smoothing": {"smoothing": 0.3}}], "two": ["mixup", "ema"]}
     found = load_spec(spec(controls="all", recipes=recipes | {"two-random": ["sam"]}))
     assert found.twins == {}
@@ -171,7 +176,12 @@ def test_an_unknown_word():
 REAL = spec(
     controls="all",
     train={**TRAIN, "epochs": 1},  # 28 steps
-    recipes={"baseline": [], "picky": ["mixup"], "slow": [{"sam": {"interval": 1}}]},
+    recipes={
+        "baseline": [],
+        "picky": [PICKY],
+        "slow": [{"sam": {"interval": 1}}],
+        "idle": [{"label_smoothing": {"smoothing": 0.0}}],
+    },
     budgets=[1.0],
 )
 
@@ -199,44 +209,52 @@ def quiet(monkeypatch):
 
 
 @pytest.mark.notebook
-def test_a_sweep_runs_its_controls_once_it_knows_their_budgets(tmp_path, mixup_has_a_twin, quiet):
+def test_a_sweep_runs_its_controls_once_it_knows_their_budgets(tmp_path, quiet):
     events = []
     summary = execute(tmp_path, REAL, profile=True, on_event=events.append)
     planned = plan(tmp_path, REAL)
     assert summary.warnings == ()
-    assert (summary.done, summary.complete, summary.waiting) == (5, True, 0)
+    assert (summary.done, summary.complete, summary.waiting) == (6, True, 0)
     assert (planned.missing, planned.waiting) == ((), ())
     assert [(run.record.recipe, run.record.ssr, run.record.control_of) for run in planned.runs] == [
         ("baseline", 1.0, ()),
         ("picky", 1.0, ()),
         ("slow", 1.0, ()),
+        ("idle", 1.0, ()),
         ("picky-random", 1.0, ("picky",)),
-        ("baseline", 1.5, ("slow",)),  # one for `picky` would be the baseline's own run
+        ("baseline", 1.5, ("slow",)),  # those of `picky` and `idle` would be the baseline's own run
     ]
-    assert [event.kind for event in events] == ["start", *["done"] * 4, "profile", "done", "end"]
-    assert [event.total for event in events] == [6] * 6 + [5] * 2
+    assert [event.kind for event in events] == ["start", *["done"] * 5, "profile", "done", "end"]
+    assert [event.total for event in events] == [8] * 7 + [6] * 2
     assert events[-1].fraction == 1
 
     entries = json.loads((tmp_path / "tiny/sweep.json").read_text())["runs"]
     assert [entry["run_id"] for entry in entries] == [run.record.run_id for run in planned.runs]
     status = sweep_status(tmp_path / "tiny")
-    assert (status.counts, status.waiting, status.not_run) == ({"done": 5}, 0, ())
-    assert [run.control for run in status.runs] == [None, None, None, "random-subset", "rescaled-baseline"]
+    assert (status.counts, status.waiting, status.not_run) == ({"done": 6}, 0, ())
+    assert [run.control for run in status.runs] == [None] * 4 + ["random-subset", "rescaled-baseline"]
 
     before = {path: path.read_bytes() for path in tmp_path.rglob("r*.json")}
     again = execute(tmp_path, REAL, profile=True)
     assert (again.executed, again.complete) == (0, True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("r*.json")} == before
 
+    ingest(tmp_path)
+    found = {(each.recipe, each.control): each for each in controlled(frames.results(database(tmp_path)))}
+    assert found["idle", "rescaled-baseline"].verdict == "the same"  # the baseline under another name gains nothing
+    assert found["slow", "rescaled-baseline"].control_ssr == 1.5
+    assert found["picky", "random-subset"].name == "picky-random"
+
 
 @pytest.mark.notebook
 def test_controls_can_be_asked_for_later(tmp_path, quiet):
     """A finished sweep is not run again for them, and every run of it keeps its bytes."""
     plain = {key: value for key, value in REAL.items() if key != "controls"}
+    plain["recipes"] = {"baseline": [], "slow": [{"sam": {"interval": 1}}]}
     execute(tmp_path, plain, profile=True)
     before = {path: path.read_bytes() for path in tmp_path.rglob("r*.json")}
-    later = execute(tmp_path, {**REAL, "controls": "rescaled"}, profile=True)
-    assert (later.executed, later.done, later.complete) == (1, 4, True)
+    later = execute(tmp_path, {**plain, "controls": "rescaled"}, profile=True)
+    assert (later.executed, later.done, later.complete) == (1, 3, True)
     assert before.items() <= {path: path.read_bytes() for path in tmp_path.rglob("r*.json")}.items()
 
 
@@ -254,11 +272,38 @@ def test_a_measured_control_takes_as_long(tmp_path):
 
 @pytest.mark.notebook
 def test_without_profiles_the_sweep_says_that_controls_are_not_done(tmp_path):
-    summary = execute(tmp_path, rescaled(train={**TRAIN, "epochs": 0.5}, budgets=[1.0]))
-    assert (summary.done, summary.waiting, summary.complete) == (3, 2, False)
-    assert sweep_status(tmp_path / "tiny").waiting == 2
+    recipes = {"baseline": [], "slow": ["sam"]}
+    summary = execute(tmp_path, rescaled(train={**TRAIN, "epochs": 0.25}, recipes=recipes, budgets=[1.0]))
+    assert (summary.done, summary.waiting, summary.complete) == (2, 1, False)
+    assert sweep_status(tmp_path / "tiny").waiting == 1
 
 
+def test_the_command_line_tells_controls_apart(tmp_path):
+    content = rescaled(compose={"pairs_of": ["mixup", "cutmix"]}, budgets=[1.0], controls="all")
+    content["recipes"] = {"baseline": [], "picky": [PICKY]}
+    (tmp_path / "tiny.yaml").write_text(json.dumps(content))
+    arguments = [str(tmp_path / "tiny.yaml"), "--runs", str(tmp_path)]
+
+    def said(command):
+        done = CliRunner().invoke(app, ["sweep", command, *arguments], env={"COLUMNS": "200"})
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    fresh = said("plan")
+    assert "at most 1 control runs more, whose budgets follow from the profile" in fresh
+    assert "not run: mixup-cutmix: methods 'cutmix' and 'mixup' cannot be combined: " in fresh
+    assert "picky-random (control: random subset)" in fresh
+    planned = plan(tmp_path, content)
+    write_profiles(planned, baseline=0.01, picky=0.007)
+    known = plan(tmp_path, content)
+    rundir.write_json(tmp_path / "tiny" / rundir.SWEEP, known.to_json())
+    for command in ("plan", "status"):
+        assert "baseline (control: rescaled baseline)" in said(command)
+        assert "not run: mixup-cutmix: methods" in said(command)
+        assert "control runs more" not in said(command)
+
+
+@pytest.mark.slow  # two sweeps
 @pytest.mark.notebook
 def test_killed_among_its_controls_it_goes_on_to_the_same_bits(tmp_path):
     """The profiles are on the disk, so the budgets are the same and the checkpoint is gone on from."""
