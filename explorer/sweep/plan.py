@@ -22,7 +22,8 @@ from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.rehearsal import rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
-from explorer.sweep.controls import CONTROLS, NotRun, Rescaled, rescaled
+from explorer.sweep.controls import CONTROLS, NotRun
+from explorer.sweep.rescaled import Rescaled, budgets_of, rescaled
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 
@@ -226,23 +227,7 @@ def _wanted(
     if spec.controls is None or not CONTROLS[spec.controls].rescaled:
         return Rescaled(budgets={}, waiting=())
     baseline = next(run for run in runs if run.recipe == run.baseline)
-    return rescaled(runs, earlier=_budgets_of(directory, baseline), profiles=profiles)
-
-
-def _budgets_of(directory: Path, run: RunRecord) -> list[float]:
-    """The budgets at which the directory has runs of the same recipe, whatever they were planned for."""
-    start = f"{run.run_id.rpartition('-ssr')[0]}-ssr"
-    budgets = set()
-    for path in rundir.run_directories(directory):
-        if not path.name.startswith(start):
-            continue
-        try:
-            record = records.read(RunRecord, path / rundir.RUN)
-        except RunError:
-            continue  # a damaged record is written again
-        if record.recipe_digest == run.recipe_digest:
-            budgets.add(record.ssr)
-    return sorted(budgets)
+    return rescaled(runs, earlier=budgets_of(directory, baseline), profiles=profiles)
 
 
 def _rescaled(
