@@ -43,7 +43,7 @@ class Schedule(ABC):
         """
         warm = self.warmup_steps(total_steps if self.scale_warmup else full_steps)
         if step < warm:
-            return (step + 1) / warm
+            return min(1.0, (step + 1) / warm)  # less than a whole step before its end
         if warm >= total_steps:
             return 1.0
         return self.decay((step - warm) / (total_steps - warm))

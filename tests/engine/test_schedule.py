@@ -51,6 +51,12 @@ def test_the_first_step_of_a_warm_up_is_not_wasted() -> None:
     assert factors(Constant(warmup=0.5), total=8)[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
 
 
+def test_a_warm_up_in_parts_of_steps_never_passes_the_peak() -> None:
+    """As batches smaller than the nominal one take them."""
+    quarters = [Linear(warmup=0.1).factor(step / 4, total_steps=20, full_steps=20) for step in range(9)]
+    assert quarters == pytest.approx([1 / 2, 5 / 8, 3 / 4, 7 / 8, 1, 1, 1, 1, 1], abs=1e-12)
+
+
 def test_a_warm_up_longer_than_the_budget_never_decays() -> None:
     """It divided by zero in other people's code."""
     assert factors(Cosine(warmup=0.5), total=4, full=8) == [0.25, 0.5, 0.75, 1.0]
