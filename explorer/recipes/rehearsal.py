@@ -85,6 +85,7 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> None:
     )
     with torch.compiler.set_stance("force_eager"):  # nothing is worth compiling for a single step
         loop = Loop(setting, recipe.methods, Clock(CPU, warmup_steps=0, split=False))
+        loop.state.pace = pace  # for what follows from the progress: the rows stay few
         for phase, step in _telling_steps(recipe, dataset, pace, total).items():
             _try_step(recipe, loop, phase, Place(step=step, total_steps=total))
 

@@ -30,3 +30,18 @@ def test_a_step_that_cannot_be_made_is_found_whenever_it_comes(monkeypatch: pyte
 def test_surgery_that_finds_nothing_is_refused() -> None:
     with pytest.raises(RecipeError, match="blurpool: found nothing to change in ResNet"):
         rehearse(tiny_recipe([{"blurpool": {"min_channels": 1024}}]), data=None)
+
+
+def test_steps_are_tried_at_the_progress_that_growing_batches_have_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    whole = ProgressiveResizing.change_batch
+
+    def watched(self: ProgressiveResizing, state: State) -> None:
+        whole(self, state)
+        assert state.batch is not None and len(state.batch) == 4
+        tried.append(state.batch.inputs.shape[-1])
+
+    monkeypatch.setattr(ProgressiveResizing, "change_batch", watched)
+    resizing = {"progressive_resizing": {"delay": 0.3, "finetune": 0.3}}
+    rehearse(tiny_recipe([resizing, {"batch_size_warmup": {"initial": 0.1, "duration": 0.5}}]), data=None)
+    assert tried == [4, 4, 4, 8]
