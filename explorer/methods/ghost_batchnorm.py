@@ -30,8 +30,10 @@ def chunks(rows: Tensor, *, size: int) -> tuple[Tensor, ...]:
     The running statistics take in all chunks alike, so none should be much smaller; and none is a single row, which
     may have no variance.
     """
-    count = min(math.ceil(len(rows) / size), len(rows) // 2)
-    return rows.tensor_split(max(1, count))
+    count = max(1, min(math.ceil(len(rows) / size), len(rows) // 2))
+    least, longer = divmod(len(rows), count)
+    # One operation, with one gradient; tensor_split would take the gradient of each chunk at the size of the batch.
+    return rows.split([least + 1] * longer + [least] * (count - longer))
 
 
 class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
