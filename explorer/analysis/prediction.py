@@ -6,11 +6,12 @@ the factor of the method is m_p / b_p and the recipe's step is predicted to take
     sum over p of  b_p * product over m in M of (m_p / b_p)
 
 phase by phase: in a joint phase every method counts with the phase that it is in itself, and the phases count with the
-recipe's steps. Where the baseline spends next to nothing on a part, a factor would be noise over noise, and what each
-method adds is added instead: b_p + sum over m of (m_p - b_p).
+recipe's steps. Where the baseline spends little on a part, or nothing, a factor would be noise over noise, and what
+each method adds is added instead: b_p + sum over m of (m_p - b_p).
 
 What the intervals say: step times are medians of windows, and the quartiles of those windows tell how exact they are.
-Nothing in them covers another day or another machine. That windows of all recipes are interleaved makes them wide
+Nothing in them covers another day or another machine, nor how steps were divided into parts: of that a profile keeps
+the medians alone. That windows of all recipes are interleaved makes them wide
 rather than narrow, because drift that recipes share counts as noise of each.
 """
 
@@ -26,7 +27,7 @@ from explorer.analysis.inference import t_quantile
 from explorer.analysis.schedules import Phase, Schedule
 from explorer.errors import AnalysisError
 
-NEGLIGIBLE = 0.01  # share of the baseline's step below which a part is no base for a factor
+SMALL = 0.05  # share of the baseline's step below which a part is no base for a factor
 
 Cell = tuple[str, str]  # a recipe's digest and a phase: one step time of a profile
 
@@ -102,7 +103,7 @@ def _composed(part: str, base: Phase, methods: Sequence[Phase]) -> tuple[float, 
     """Seconds of a part of a step, and by how much they grow with the logarithm of the step time of each: the
     baseline's first."""
     b_p, m_p = base.parts.get(part, 0.0), [method.parts.get(part, 0.0) for method in methods]
-    if b_p < NEGLIGIBLE * base.seconds:
+    if b_p < SMALL * base.seconds:
         return max(0.0, b_p + sum(m - b_p for m in m_p)), [(1 - len(m_p)) * b_p, *m_p]
     whole = b_p * math.prod(m / b_p for m in m_p)
     return whole, [(1 - len(m_p)) * whole, *(whole for _ in m_p)]

@@ -62,6 +62,7 @@ class _Phase:
     places: tuple[Place, ...]
     count: int
     seconds: list[float]
+    splits: list[dict[str, float]]
 
 
 class _Subject:
@@ -83,7 +84,9 @@ class _Subject:
     def measure(self) -> None:
         """One window of each phase and of inference."""
         for phase in self._phases.values():
-            phase.seconds.append(time_steps(self._loop, phase.places[len(phase.seconds)], count=phase.count))
+            place = phase.places[len(phase.seconds)]
+            phase.seconds.append(time_steps(self._loop, place, count=phase.count))
+            phase.splits.append(split_steps(self._loop, place, count=-(-phase.count // WINDOWS)))
         seconds = time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=self._inference_count)
         self._inference.append(seconds)
 
@@ -104,7 +107,7 @@ class _Subject:
         middle = places[len(places) // 2]
         time_steps(self._loop, middle, count=WARMUP)
         once = time_steps(self._loop, middle, count=1)
-        return _Phase(places, max(1, round(WINDOW_SECONDS / once)), [])
+        return _Phase(places, max(1, round(WINDOW_SECONDS / once)), [], [])
 
     def _profiled(self, phase: _Phase) -> PhaseProfile:
         low, middle, high = statistics.quantiles(phase.seconds, n=4)
@@ -113,8 +116,15 @@ class _Subject:
             low=low,
             high=high,
             windows=len(phase.seconds),
-            split=split_steps(self._loop, phase.places[len(phase.places) // 2], count=phase.count),
+            split=_median_by_part(phase.splits),
         )
+
+
+def _median_by_part(splits: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What a step is spent on: of every part the median, so that a disturbance in one window moves none of them."""
+    parts = dict.fromkeys(part for split in splits for part in split)
+    medians = {part: statistics.median(split.get(part, 0.0) for split in splits) for part in parts}
+    return {part: seconds for part, seconds in medians.items() if seconds}
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from explorer.report.sweep_report import write_sweep_report
 from tests.browser.lab import ARGUMENTS, CHROMIUM, VIEWPORT, Fence, jupyterlab
+from tests.composed_sample import write_composed
 from tests.sample import write_sample
 
 PATIENCE = 60_000  # milliseconds; the machine may be busy with other things
@@ -20,6 +21,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("workplace")
     shutil.copytree(ROOT / "notebooks", place / "notebooks")
     write_sample(place / "runs")
+    write_composed(place / "runs", sweep="together")
     notebook = next((place / "runs" / "digits").glob("*baseline-ssr1-s0*")) / "notebook.ipynb"
     shutil.copy(ROOT / "notebooks" / "run.ipynb", notebook)
     write_sweep_report(place / "runs", "digits", place / "report.html")

@@ -113,6 +113,25 @@ def test_dark_theme(explorer: Locator, page: Page, screenshots: Path) -> None:
     page.wait_for_timeout(1000)  # the setting is saved after a moment
 
 
+def test_how_methods_compose(explorer: Locator, page: Page, screenshots: Path) -> None:
+    panel = explorer.locator(".x-composition")
+    expect(panel).to_contain_text("No recipe here combines methods")
+    explorer.get_by_label("Sweep", exact=True).select_option("together")
+    expect(panel).to_contain_text("both shorten forward and backward")
+    cells = panel.locator(".cells_marks path")
+    expect(cells).to_have_count(12)
+    expect(panel).to_contain_text("From baseline to fast")
+    panel.get_by_label("Recipe of the waterfall").select_option("resize-layout")
+    expect(panel).to_contain_text("From baseline to resize-layout")
+    expect(panel.locator(".changes_marks path")).to_have_count(4)  # two methods, same parts, not predicted
+    panel.get_by_label("Budget").select_option("0.5 of the full schedule")
+    expect(panel.locator(".role-axis-title").filter(has_text="Training time")).to_be_visible()
+    scroll_to(page, ".x-composition")
+    page.screenshot(path=screenshots / "explore-composition.png")
+    explorer.get_by_label("Sweep", exact=True).select_option("digits")
+    expect(panel).to_contain_text("No recipe here combines methods")
+
+
 def test_the_fence_holds(browser: Browser) -> None:
     context = browser.new_context(viewport=VIEWPORT)
     fence = Fence(context)

@@ -35,3 +35,11 @@ def test_profiling_is_no_training() -> None:
     before = torch.get_rng_state()
     profile([tiny_run(tiny_recipe([{"sam": {"interval": 2}}]))], data=None)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_one_disturbed_window_moves_no_part() -> None:
+    """The negative control is the mean, which it would move."""
+    quiet = {"forward": 0.01, "backward": 0.02}
+    splits = [*([quiet] * 6), {"forward": 0.01, "backward": 0.02, "other": 0.5}]
+    assert module._median_by_part(splits) == quiet
+    assert sum(split.get("other", 0.0) for split in splits) / len(splits) > 0.07
