@@ -4,7 +4,7 @@ import json
 from dataclasses import MISSING, fields
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
@@ -97,7 +97,9 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
 
 def _type_name(hint: Any) -> str:
     bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return getattr(bare, "__name__", str(bare))
+    if get_origin(bare) is Literal:
+        return " | ".join(map(str, get_args(bare)))
+    return str(bare) if get_args(bare) else getattr(bare, "__name__", str(bare))
 
 
 def _refused(method: type[Method]) -> str:

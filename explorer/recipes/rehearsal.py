@@ -1,11 +1,10 @@
 """Trying a recipe out before anything of it is trained: what cannot work is refused now, and not when it first acts.
 
 The methods change the model once, so that surgery which finds nothing to change is noticed. Then one step is made in
-every phase of the schedule, of a few rows and with a learning rate of next to nothing: a size, a sequence length or a
-loss that does not fit shows itself here and not in the middle of a run.
+every phase of the schedule, of a few rows and each from the initial weights: a size, a sequence length or a loss that
+does not fit shows itself here and not in the middle of a run.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Moment, used_hooks
-from explorer.engine.schedule import Constant
 from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import TASKS
@@ -31,7 +29,6 @@ from explorer.recipes.plan import pace_of, phase_of, total_steps
 from explorer.recipes.recipe import Recipe
 
 ROWS = 4  # of a step: enough for a method to drop half of them and for BatchNorm to find two
-LEARNING_RATE = 1e-9
 CPU = torch.device("cpu")
 
 
@@ -76,8 +73,8 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> None:
         model=model,
         task=TASKS[dataset.task](classes=dataset.classes),
         batches=Batches(dataset, batch_size=min(ROWS, recipe.numbers.batch_size), seed=0, device=CPU),
-        optimizer=dataclasses.replace(recipe.optimizer, lr=LEARNING_RATE),
-        schedule=Constant(),
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
         seed=0,
         total_steps=total,
         full_steps=total,
@@ -86,8 +83,10 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> None:
     with torch.compiler.set_stance("force_eager"):  # nothing is worth compiling for a single step
         loop = Loop(setting, recipe.methods, Clock(CPU, warmup_steps=0, split=False))
         loop.state.pace = pace  # for what follows from the progress: the rows stay few
+        initial = {name: tensor.clone() for name, tensor in loop.tensors().items()}
         for phase, step in _telling_steps(recipe, dataset, pace, total).items():
             _try_step(recipe, loop, phase, Place(step=step, total_steps=total))
+            loop.restore(initial, step=0)
 
 
 def _telling_steps(recipe: Recipe, dataset: Dataset, pace: Pace, total: int) -> dict[str, int]:

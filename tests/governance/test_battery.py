@@ -1,5 +1,6 @@
 """The battery that every method in the table passes under a policy, or is refused by name with the reason."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,18 +10,24 @@ import pytest
 import torch
 
 from explorer.data.dataset import Dataset, Split
+from explorer.data.sequences import Text
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
+from explorer.engine.order import ordered
 from explorer.engine.state import State
+from explorer.engine.task import LanguageModelling
 from explorer.errors import RecipeError
 from explorer.governance.session import Session
 from explorer.methods import METHODS
 from explorer.models.resnet import ResNet
+from explorer.models.table import MODELS
 from explorer.provenance.sealed import SealedRegion
+from explorer.recipes.choice import choose
 from tests.data_for_tests import noise
 from tests.governance.governed import (
     EXAMPLES,
+    SEALED,
     differing,
     everything,
     governed_loop,
@@ -29,13 +36,15 @@ from tests.governance.governed import (
     steps,
     without_payload,
 )
-from tests.methods.test_common import ACTIVE
+from tests.methods.samples import SAMPLES, Sample
 
 STEPS = 7
 OUTSIDERS = ("personal/customer", "open-data")
 POLICY = sealing(SealedRegion(name="customer", branch="personal/customer", layers=("stages.2.*",), rank=2))
 REFUSED = {name: reason for name, kind in METHODS.items() if (reason := kind.conflicts_with.get("routing"))}
-NAMES = sorted(METHODS.keys() - REFUSED)
+ROUTED = sorted(METHODS.keys() - REFUSED)
+USUAL = Sample()
+NAMES = [name for name in ROUTED if replace(SAMPLES[name], parameters={}, neutral=True) == USUAL]
 
 
 def learnable() -> Dataset:
@@ -51,7 +60,17 @@ DATA = learnable()
 
 
 def active(*names: str) -> list[Method]:
-    return [METHODS[name](**ACTIVE.get(name, {})) for name in names]
+    return [choose(METHODS, {name: SAMPLES[name].parameters}, kind="method", where="test") for name in names]
+
+
+def compatible(names: Sequence[str]) -> list[str]:
+    """As many of them as go together, the first ones first."""
+    chosen: list[str] = []
+    for name in names:
+        with contextlib.suppress(RecipeError):
+            ordered(active(*chosen, name))
+            chosen.append(name)
+    return chosen
 
 
 def make(methods: Sequence[Method], *, data: Dataset = DATA, total_steps: int = STEPS, **setting: Any) -> Loop:
@@ -118,15 +137,62 @@ def test_a_run_without_the_outsiders_is_the_same_run(name: str) -> None:
 
 
 def test_all_of_them_together(tmp_path: Path) -> None:
-    whole, gone = make(active(*NAMES)), make(active(*NAMES), without=OUTSIDERS)
+    together = compatible(NAMES)
+    assert len(together) > 12
+    whole, gone = make(active(*together)), make(active(*together), without=OUTSIDERS)
     for loop in (whole, gone):
         run_to_end(loop, tmp_path / str(id(loop)))
     assert differing(*(everything(loop, without="customer") for loop in (whole, gone))) == set()
-    lower, upper = on_other_rows(active(*NAMES), "open/bsd")
+    lower, upper = on_other_rows(active(*together), "open/bsd")
     assert not lower and upper
 
 
+# Other models, and text
+
+
+def text() -> Dataset:
+    draws = torch.Generator().manual_seed(0)
+    blocks = torch.randint(0, 256, (EXAMPLES + 4, 17), dtype=torch.uint8, generator=draws)
+    return Text.of(blocks[:EXAMPLES], blocks[EXAMPLES:])
+
+
+def routed(name: str, *, without: tuple[str, ...] = ()) -> Loop:
+    """A tiny loop under a policy, with the method at the strength of its sample."""
+    sample = SAMPLES[name]
+    setting: dict[str, Any] = {"precision": sample.train.get("precision", "fp32"), "total_steps": 7}
+    if "image" in METHODS[name].modalities and sample.task != "text":
+        dataset: Dataset = noise(train=EXAMPLES, shape=(3, 8, 8))
+        wanted = sample.model or {"resnet8": {"width": 0.5}}
+    else:
+        dataset = text()
+        wanted = sample.model or {"gpt": {"depth": 2, "width": 16, "heads": 2, "dropout": 0.1}}
+        setting["task"] = LanguageModelling(classes=256)
+    spec = choose(MODELS, wanted, kind="model", where="test")
+    return governed_loop(
+        SEALED,
+        active(name),
+        model=spec.build(example_shape=dataset.example_shape, classes=dataset.classes),
+        dataset=without_payload(dataset, without) if without else dataset,
+        without=without,
+        **setting,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(ROUTED) - set(NAMES)))
+def test_so_it_is_with_methods_for_other_models_and_for_text(name: str) -> None:
+    whole, gone = (steps(routed(name, without=without), 5) for without in ((), OUTSIDERS))
+    kept, expected = (everything(loop, without="customer") for loop in (whole, gone))
+    assert len(kept) > 10 and differing(kept, expected) == set()
+
+
 # Refusals
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_routed_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(RecipeError, match=name) as caught:
+        make(active(name))
+    assert REFUSED[name] in str(caught.value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
