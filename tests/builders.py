@@ -92,10 +92,11 @@ def write_profile(
     *,
     seconds: float | Mapping[str, float] = 0.01,
     split: Mapping[str, float] | None = None,
+    quartiles: tuple[float, float] = (0.9, 1.2),
     inference: float = 0.001,
 ) -> Path:
     """Write the profile of the run's recipe on its hardware: `seconds` a step, of all phases or by phase, spent on the
-    shares in `split`."""
+    shares in `split`; `quartiles` are shares of the median."""
     times = seconds if isinstance(seconds, Mapping) else {phase: seconds for phase in record.phases}
     shares = split or {"forward": 0.4}
     profile = ProfileRecord(
@@ -106,8 +107,8 @@ def write_profile(
         phases={
             phase: PhaseProfile(
                 seconds=time,
-                low=0.9 * time,
-                high=1.2 * time,
+                low=quartiles[0] * time,
+                high=quartiles[1] * time,
                 windows=5,
                 split={part: share * time for part, share in shares.items()},
             )

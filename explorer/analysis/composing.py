@@ -160,9 +160,15 @@ class _Table:
         return [self.by_methods[frozenset((method,))] for method in methods]
 
     def _overlap(self, first: RecipeRuns, second: RecipeRuns, *, methods: set[Ingredient]) -> Overlap | None:
+        """None too where the profiles cannot tell from noise that either is faster than the baseline."""
         times = _times(self.baseline, first, second)
         if isinstance(times, str):
             return None
+        base, *both_alone = [measured(schedule) for schedule in times]
+        for alone in both_alone:
+            saving = log_ratio([alone], [base], schedules=times, confidence=self.confidence)
+            if saving.high is None or saving.high >= 0:
+                return None
         having = [recipe for recipe in self.recipes if recipe.schedule is not None and methods <= {*recipe.methods}]
         both = min(having, key=lambda recipe: len(recipe.methods)).schedule if having else None
         return overlap(baseline=times[0], first=times[1], second=times[2], both=both)

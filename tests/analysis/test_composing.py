@@ -126,6 +126,18 @@ def test_methods_that_shorten_the_same_part_at_different_times_do_not_overlap() 
     assert found is not None and found.together == pytest.approx(0.15)
 
 
+def test_savings_that_may_be_noise_do_not_overlap() -> None:
+    """Both seem to halve forward; only where the windows agree does the profile tell that from chance."""
+    for spread, told in ((0.02, True), (0.6, False)):
+        bench = (
+            Bench()
+            .recipe("baseline", spread=spread)
+            .recipe("a", ["a"], parts=scaled(FORWARD), spread=spread)
+            .recipe("b", ["b"], parts=scaled(FORWARD), spread=spread)
+        )
+        assert (bench.pair("a", "b").overlap is not None) is told
+
+
 def test_savings_that_nobody_notices_do_not_overlap() -> None:
     """4% of the step each; at the threshold of 5% they would count."""
     for factor, noticed in ((0.9, False), (0.87, True)):
