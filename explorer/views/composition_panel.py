@@ -43,7 +43,7 @@ class CompositionPanel(widgets.VBox):
         self._pairs, self._way, self._parts = _Figure(), _Figure(), _Figure()
         fields = widgets.Box([self.budget, self.recipe]).add_class("x-controls")
         figures = widgets.Box([self._pairs, self._way]).add_class("x-halves")
-        self._body = widgets.VBox([fields, figures, self._tables, self._parts]).add_class("x-body")
+        self._body = widgets.VBox([fields, figures, self._tables, self._parts]).add_class("x-composed")
         super().__init__([self._said, self._body])
         self.add_class("x-composition").add_class("x-rule")
 
