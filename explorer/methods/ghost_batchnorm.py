@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.engine.behaviour import change_modules, mix_in
-from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
+from explorer.errors import RecipeError
 
 LARGEST = 2**20  # no batch is larger
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -99,7 +100,7 @@ class GhostBatchNorm(Method):
         " running statistics take in each chunk with momentum / number of chunks"
     )
     changes: ClassVar[str] = "the model, in training"
-    needs: ClassVar[str] = "batch normalisation; and microbatches, if any, of more than `size` rows"
+    needs: ClassVar[str] = "batch normalisation; batches, and microbatches if any, of more than `size` rows"
     routing: ClassVar[str] = (
         "Works: a chunk is cut from the rows of one class, whose number may be smaller than `size`."
     )
@@ -112,6 +113,13 @@ class GhostBatchNorm(Method):
     size: Annotated[int, Field(ge=2, le=LARGEST, description="rows that are normalised together"), Unit("examples")] = (
         32
     )
+
+    def check(self, planned: Planned) -> None:
+        rows = min(planned.batch_size, planned.microbatch_size or planned.batch_size)
+        if rows <= self.size < LARGEST:
+            raise RecipeError(
+                f"found size {self.size} for passes of {rows} rows, where it changes nothing: expected fewer than that"
+            )
 
     def change_model(self, state: State) -> None:
         apply_ghost_batchnorm(state.model, size=self.size)

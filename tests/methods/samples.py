@@ -61,7 +61,7 @@ SAMPLES: dict[str, Sample] = {
     "ema": Sample(parameters={"half_life": 0.2, "every": 2}),
     "factorize": Sample(parameters={"min_channels": 8, "linear_rank": 2, "min_features": 4}, neutral=False),
     "gated_linear_units": Sample(task="text", neutral=False),
-    "ghost_batchnorm": Sample(parameters={"size": 8}),
+    "ghost_batchnorm": Sample(parameters={"size": 4}),
     "gradient_clipping": Sample(parameters={"threshold": 0.1}),
     "gyro_dropout": Sample(parameters={"masks": 4, "together": 2}),
     "label_smoothing": Sample(),

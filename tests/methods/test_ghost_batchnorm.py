@@ -8,8 +8,10 @@ from torch import nn
 
 from explorer.errors import RecipeError
 from explorer.methods.ghost_batchnorm import Ghost, GhostBatchNorm, apply_ghost_batchnorm, chunks
+from explorer.recipes.choice import written
 from tests.data_for_tests import typed
 from tests.loop_for_tests import noise_loop, small_net
+from tests.recipes_for_tests import tiny_recipe, tiny_run
 
 SHAPES = {nn.BatchNorm1d: (), nn.BatchNorm2d: (3, 2), nn.BatchNorm3d: (2, 1, 3)}
 
@@ -120,3 +122,12 @@ def test_a_class_has_chunks_of_its_own() -> None:
         for methods in ([], [GhostBatchNorm(size=4)], [GhostBatchNorm(size=2)])
     ]
     assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize("train", [{"batch_size": 16}, {"batch_size": 64, "microbatch_size": 16}])
+def test_a_size_that_no_pass_exceeds_is_refused(train: dict[str, int]) -> None:
+    """A microbatch is a ghost batch already. The neutral size, which says so, is not refused; nor is a smaller one."""
+    for method in (GhostBatchNorm(size=15), GhostBatchNorm().neutral()):
+        tiny_run(tiny_recipe([written(method)], **train))
+    with pytest.raises(RecipeError, match="ghost_batchnorm: found size 16 for passes of 16 rows, where it changes"):
+        tiny_run(tiny_recipe([{"ghost_batchnorm": {"size": 16}}], **train))
