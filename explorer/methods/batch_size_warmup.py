@@ -77,9 +77,9 @@ class BatchSizeWarmup(Method):
     duration: Annotated[
         float, Field(ge=0, le=1, description="before the batch is full"), Unit("share of the examples")
     ] = 0.3
-    scaling: Annotated[Scaling, Field(description="what the learning rate does: with the square root, or held")] = (
-        "sqrt"
-    )
+    scaling: Annotated[
+        Scaling, Field(description="the learning rate goes with the batch's square root, with the batch, or is held")
+    ] = "sqrt"
 
     def pace(self, *, batch_size: int, examples: int) -> Pace:
         return planned_stages(

@@ -46,8 +46,8 @@ class EMA(Method):
     summary: ClassVar[str] = "Averages the weights over the last steps, evaluates the average and ends with it."
     source: ClassVar[str] = "Polyak, Juditsky 1992; Tarvainen, Valpola 2017, arXiv:1703.01780"
     formula: ClassVar[str] = (
-        "a <- s a + (1 - s) w every `every` steps, s = min(2^(-`every` / h), (1 + n) / (10 + n)) at update n,"
-        " h = `half_life` times all steps; at the end w = a"
+        "a <- s a + (1 - s) w every `every` steps and after the last, s = min(2^(-`every` / h), (1 + n) / (10 + n)) at"
+        " update n, h = `half_life` times all steps; at the end w = a"
     )
     changes: ClassVar[str] = "the weights that are evaluated and kept"
     routing: ClassVar[str] = (

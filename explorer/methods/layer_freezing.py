@@ -2,7 +2,8 @@
 
 Brock et al., "FreezeOut", 2017, arXiv:1706.04983; Raghu et al., "SVCCA", 2017, arXiv:1706.05806. The share that is
 frozen is a share of the model's multiply-adds, in the order in which the layers run, so that it is a share of work;
-the last layer always trains. A frozen layer keeps its normalisation statistics as well.
+the last layer always trains. A tensor that two layers use is frozen with the first of them, so a head that is tied to
+an embedding stops with the embedding. A frozen layer keeps its normalisation statistics as well.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class LayerFreezing(Method):
     source: ClassVar[str] = "Brock et al. 2017, arXiv:1706.04983; Raghu et al. 2017, arXiv:1706.05806"
     formula: ClassVar[str] = (
         "frozen share of the work = level (progress - start) / (1 - start) after start, 0 before; the first layers\n"
-        "in the order of execution, as many as fit into it, never the last"
+        "in the order of execution, as many as fit into it, never the last; a tied head stops with its embedding"
     )
     changes: ClassVar[str] = "which parameters, statistics and optimiser states a step may change"
     needs: ClassVar[str] = "any model"

@@ -45,7 +45,9 @@ class SAM(Method):
     kind: ClassVar[Kind] = Kind.RECOMPUTE
     summary: ClassVar[str] = "Takes the gradient at the point nearby where the loss is highest."
     source: ClassVar[str] = "Foret et al. 2021, arXiv:2010.01412"
-    formula: ClassVar[str] = "g' = gradient at w + e, e = rho g / |g|; the step at w uses g'"
+    formula: ClassVar[str] = (
+        "g' = gradient at w + e, e = rho g / |g|; steps 0, interval, 2 interval, ... at w use g', the others g"
+    )
     changes: ClassVar[str] = "the gradients; the weights are moved for the second pass alone"
     needs: ClassVar[str] = "any model"
     routing: ClassVar[str] = "Each class perturbs by its own gradient, in each sealed region by itself."

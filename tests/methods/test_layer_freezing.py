@@ -14,6 +14,7 @@ from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.engine.surgery import Leaf, leaves
 from explorer.methods.layer_freezing import LayerFreezing, frozen_prefix, frozen_share
 from tests.loop_for_tests import noise_loop, small_net
+from tests.methods.samples import sample_loop
 
 
 def leaf(name: str, cost: int) -> Leaf:
@@ -173,3 +174,14 @@ def test_phases_follow_the_share() -> None:
     assert phases[:11] == ["none frozen"] * 11
     assert phases[11:] == [f"0.{tenth} frozen" for tenth in range(1, 10)]
     assert LayerFreezing().neutral().phase(Moment(step=19, total_steps=20, example_shape=(1, 8, 8))) == ""
+
+
+def test_a_tied_head_stops_with_its_embedding() -> None:
+    """The last layer that has numbers of its own goes on."""
+    loop = sample_loop([{"layer_freezing": {"start": 0.0}}], like=("layer_freezing",), task="text", steps=4)
+    loop.step()
+    before = {name: tensor.clone() for name, tensor in loop.state.model.named_parameters()}
+    loop.step()
+    after = dict(loop.state.model.named_parameters())
+    assert torch.equal(after["embed.tokens.weight"], before["embed.tokens.weight"])
+    assert not torch.equal(after["norm.weight"], before["norm.weight"])
