@@ -129,7 +129,7 @@ class ResultRecord:
     run_id: str
     metrics: dict[str, float]  # final quality, by name in METRICS
     steps: int
-    examples: int  # examples trained on, counted with repetition
+    examples: int  # in its batches, counted with repetition, whether methods dropped some of them or not
     timings: Timings
     timed_steps: int  # the steps that `timings.training()` covers
     contended: bool  # other runs shared the machine: these timings are no measure of cost

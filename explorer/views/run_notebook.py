@@ -71,7 +71,7 @@ def outcome(result: ResultRecord) -> HTML:
     """What came out: the final metrics and the digest of the trained model; and where the time went."""
     rows = [(html.escape(name), f"<b>{_metric(name, value)}</b>") for name, value in result.metrics.items()]
     rows += [
-        ("examples trained on", f"{result.examples:,}"),
+        ("examples in the batches", f"{result.examples:,}"),
         ("resumed", _count(result.resumed, "time")),
         ("digest of the model", _code(result.state_digest)),
     ]
