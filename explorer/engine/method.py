@@ -113,7 +113,8 @@ class Method(ABC):
         return None
 
     def check(self, planned: Planned) -> None:
-        """Raise `RecipeError` for a run that it cannot serve. Asked when a run is planned, before anything starts."""
+        """Raise `RecipeError` for a run that it cannot serve, without its own name, which whoever asks puts before it.
+        Asked when a run is planned, before anything starts."""
 
     def pace(self, *, batch_size: int, examples: int) -> Pace | None:
         """The batch sizes of a run of so many examples, if this method decides them."""

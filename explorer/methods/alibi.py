@@ -81,7 +81,7 @@ class Alibi(Method):
     def check(self, planned: Planned) -> None:
         (tokens,) = planned.example_shape
         if tokens % self.pieces:
-            raise RecipeError(f"{self.name}: found rows of {tokens} tokens to be cut into {self.pieces} equal ones")
+            raise RecipeError(f"found rows of {tokens} tokens to be cut into {self.pieces} equal ones")
 
     def change_model(self, state: State) -> None:
         apply_alibi(state.model)

@@ -68,9 +68,7 @@ class LowPrecisionGroupNorm(Method):
 
     def check(self, planned: Planned) -> None:
         if planned.precision != "bf16":
-            raise RecipeError(
-                f"{self.name}: found precision {planned.precision}, where it changes nothing: expected bf16"
-            )
+            raise RecipeError(f"found precision {planned.precision}, where it changes nothing: expected bf16")
 
     def change_model(self, state: State) -> None:
         apply_low_precision_groupnorm(state.model)

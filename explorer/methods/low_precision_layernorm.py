@@ -66,9 +66,7 @@ class LowPrecisionLayerNorm(Method):
 
     def check(self, planned: Planned) -> None:
         if planned.precision != "bf16":
-            raise RecipeError(
-                f"{self.name}: found precision {planned.precision}, where it changes nothing: expected bf16"
-            )
+            raise RecipeError(f"found precision {planned.precision}, where it changes nothing: expected bf16")
 
     def change_model(self, state: State) -> None:
         apply_low_precision_layernorm(state.model)

@@ -163,7 +163,7 @@ class ScheduleFree(Method):
         if not isinstance(planned.schedule, Constant) or planned.schedule.warmup:
             found = f"{planned.schedule.name} with warmup {planned.schedule.warmup:g}"
             raise RecipeError(
-                f"schedule_free: found schedule {found}: expected `schedule: constant`, without warm-up: the average"
+                f"found schedule {found}: expected `schedule: constant`, without warm-up: the average"
                 " takes the place of a decay, and `warmup` is a parameter of the method"
             )
         _beta(planned.optimizer)
@@ -210,5 +210,5 @@ def _beta(spec: OptimizerSpec) -> float:
     if isinstance(spec, SGDSpec):
         beta, found = spec.momentum, f"sgd with momentum {spec.momentum:g}{', nesterov' if spec.nesterov else ''}"
     if beta == 0 or (isinstance(spec, SGDSpec) and spec.nesterov):
-        raise RecipeError(f"schedule_free: found {found}: expected {OPTIMIZERS}")
+        raise RecipeError(f"found {found}: expected {OPTIMIZERS}")
     return beta

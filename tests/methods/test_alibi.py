@@ -127,6 +127,6 @@ def test_lengths_that_do_not_fit() -> None:
     with pytest.raises(RecipeError, match=r"found train_length 0.3: expected 1 divided by a whole number"):
         Alibi(train_length=0.3)
     assert Alibi(train_length=0.333).pieces == 3
-    with pytest.raises(RecipeError, match="alibi: found rows of 10 tokens to be cut into 4 equal ones"):
+    with pytest.raises(RecipeError, match=r"^found rows of 10 tokens to be cut into 4 equal ones"):
         Alibi(train_length=0.25).check(planned(example_shape=(10,)))
     Alibi(train_length=0.25).check(planned(example_shape=(12,)))

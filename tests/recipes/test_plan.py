@@ -56,3 +56,11 @@ def test_phases_are_the_steps_of_the_run() -> None:
 def test_a_recipe_of_even_speed_has_one_phase() -> None:
     recipe = tiny_recipe(["mixup", "ema"])
     assert count_phases(recipe.methods, load(recipe.dataset, None), steps=9) == {ALL: 9}
+
+
+def test_a_method_that_cannot_serve_a_run_is_named_once() -> None:
+    for name in ("low_precision_groupnorm", "schedule_free", {"ghost_batchnorm": {"size": 64}}):
+        with pytest.raises(RecipeError) as error:
+            tiny_run(tiny_recipe([name]))
+        method = name if isinstance(name, str) else next(iter(name))
+        assert str(error.value).startswith(f"recipe 'tiny': {method}: found "), error.value
