@@ -13,11 +13,12 @@ Shapes: N examples of a share.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.batches import Batches
+from explorer.data.batches import UNTYPED, Batches
 from explorer.data.dataset import Modality
 from explorer.data.interpolate import resize
 from explorer.engine.method import Planned, Unit
@@ -76,10 +77,13 @@ class SelectiveBackprop(Subset):
         """Score two blank examples: what cannot be scored is refused before the first step, not half-way."""
         batches = state.resource(Batches)
         split = batches.dataset.train
-        inputs = batches.prepare(torch.zeros_like(split.inputs[:1]).repeat_interleave(2, 0))
-        targets = torch.zeros_like(split.labels[:1]).repeat_interleave(2, 0).to(batches.device, torch.int64)
+        inputs, labels = (
+            torch.zeros(2, *each.shape[1:], dtype=each.dtype)  # a task of one's own gives no content but by its numbers
+            for each in (split.inputs, split.labels)
+        )
+        blank = batches.transfer(inputs, labels, slots=np.arange(2), code=UNTYPED)
         try:
-            losses = self.losses(state, inputs, targets)
+            losses = self.losses(state, blank.inputs, blank.targets)
         except RuntimeError as error:
             size = f" of {tuple(inputs.shape[1:])} at scale {self.scale:g}"
             raise RecipeError(f"selective_backprop: the model cannot score examples{size}: {error}") from error

@@ -57,7 +57,8 @@ def image_net() -> nn.Module:
 
 
 def trained(model: nn.Module, methods: Sequence[Any] = (), **options: Any) -> Trained:
-    return train(model, options.pop("task", Rows()), examples=899, train=TRAIN, methods=methods, **options)
+    settings = TRAIN | options.pop("settings", {})
+    return train(model, options.pop("task", Rows()), examples=899, train=settings, methods=methods, **options)
 
 
 def bits(model: nn.Module) -> list[Tensor]:
@@ -87,6 +88,16 @@ def test_methods_for_images_change_a_model_of_ones_own() -> None:
     model = image_net()
     assert trained(model, ["blurpool", "mixup"], task=Rows(shape=(1, 8, 8))).metrics["accuracy"] > 0.2
     assert type(model[2]) is not nn.Conv2d  # pyright: ignore
+
+
+@pytest.mark.parametrize("name", ["schedule_free", "selective_backprop", "swa"])
+def test_methods_that_look_at_examples_of_their_own_accord_get_them_from_the_task(name: str) -> None:
+    """Statistics of batch normalisation at the averaged weights; scores."""
+    plain, model = rows_net(), rows_net()
+    settings = {"schedule": "constant"}
+    trained(plain, settings=settings)
+    assert trained(model, [name], settings=settings).metrics["accuracy"] > 0.5
+    assert not torch.equal(bits(model)[0], bits(plain)[0])
 
 
 def test_in_a_place_it_stands_among_other_runs_and_resumes(tmp_path: Path) -> None:
