@@ -58,7 +58,7 @@ from explorer.engine.schedule import Schedule
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.surgery import leaves
 from explorer.engine.task import Task
-from explorer.errors import CheckpointError, TrainingError
+from explorer.errors import CheckpointError, RecipeError, TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
@@ -119,7 +119,12 @@ class Loop:
         self.call("change_model")
         setting.begin(setting.model)
         self._gradients = Gradients(setting.model)
-        self._trainable = frozenset(self._gradients.parameters)
+        self._trainable = frozenset(name for name, p in self._gradients.parameters.items() if p.requires_grad)
+        if not self._trainable:
+            raise RecipeError(
+                f"model {type(setting.model).__name__}: found no parameter that trains: expected at least one with"
+                " `requires_grad`"
+            )
         example = torch.zeros(1, *setting.batches.dataset.example_shape, dtype=torch.uint8)
         self.state.layers = leaves(setting.model, setting.batches.prepare(example))
         self.state.regions = self._build_regions()
@@ -129,6 +134,8 @@ class Loop:
         """The shared region and every sealed one, each with optimisers of its own."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
         for name, parameter in self._gradients.parameters.items():
+            if name not in self._trainable:
+                continue
             members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
         return {
             name: Region(
@@ -292,7 +299,9 @@ class Loop:
         with self._gradients.guarding(share):
             draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
             with draws, self._modes:
-                outputs: Tensor = (state.forward or setting.model)(state.rows.inputs)
+                outputs = (state.forward or setting.model)(state.rows.inputs)
+            if not isinstance(outputs, Tensor):
+                raise TrainingError(f"the model gives {type(outputs).__name__} in training, expected a tensor")
             state.outputs = outputs.float()
             self.call("after_forward")
             state.loss_targets = state.rows.targets

@@ -69,7 +69,7 @@ class OwnBatches(Batches):
         pace: Pace,
     ) -> None:
         self._task = task
-        first, label = self._rows(np.zeros(1, np.int64))
+        first, label = self._first()
         # Without content: whoever reads from the dataset and not through the task fails, and does not read nonsense.
         inputs = torch.empty(examples, *first.shape[1:], dtype=first.dtype, device="meta")
         labels = torch.empty(examples, *label.shape[1:], dtype=label.dtype, device="meta")
@@ -95,6 +95,14 @@ class OwnBatches(Batches):
             codes=torch.full((len(slots),), code, dtype=torch.int64, device=self.device),
         )
 
+    def _first(self) -> tuple[Tensor, Tensor]:
+        """The first example, asked for twice: what comes out differently could never be trained on again."""
+        once, again = (self._rows(np.zeros(1, np.int64)) for _ in range(2))
+        for one, other in zip(once, again, strict=True):
+            if one.dtype != other.dtype or not torch.equal(one.nan_to_num(), other.nan_to_num()):
+                raise DataError("batch: found another example 0 when it was asked for again: expected the same rows")
+        return once
+
     def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
         found = self._task.batch(numbers)
         tensors = isinstance(found, tuple) and len(found) == 2 and all(isinstance(each, Tensor) for each in found)
@@ -118,6 +126,10 @@ class OwnLoss(Task):
             raise TrainingError(
                 f'loss: found {shown}, expected one value for each of {len(outputs)} examples: reduction="none"'
             )
+        if torch.is_grad_enabled() and not found.requires_grad:
+            raise TrainingError(
+                "loss: found values that depend on no parameter that trains: expected the outputs' loss, not detached"
+            )
         return found
 
     @torch.no_grad()
@@ -127,7 +139,14 @@ class OwnLoss(Task):
         found = self.own.metrics(model)
         if not isinstance(found, dict) or not found:
             raise TrainingError(f"metrics: found {type(found).__name__} {found!r:.80}, expected a value by name")
-        return {str(name): float(value) for name, value in found.items()}
+        return {str(name): _number(value, name) for name, value in found.items()}
+
+
+def _number(value: object, name: object) -> float:
+    try:
+        return float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError) as error:
+        raise TrainingError(f"metrics: {name!r:.80}: found {type(value).__name__}, expected a number") from error
 
 
 def modality_of(inputs: Tensor) -> Modality | None:

@@ -23,10 +23,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from explorer import records, rundir
@@ -40,14 +41,24 @@ from explorer.engine.method import Kind, Method
 from explorer.engine.own_task import OwnBatches, OwnLoss, OwnTask, modality_of
 from explorer.errors import RecipeError, unknown
 from explorer.recipes import machine
+from explorer.recipes.choice import check
 from explorer.recipes.ledger import keep_environment
 from explorer.recipes.methods import GOVERNED
-from explorer.recipes.plan import check_methods, count_phases, length, total_steps
+from explorer.recipes.plan import (
+    MAX_BUDGET,
+    MAX_SEED,
+    MAX_THREADS,
+    check_methods,
+    count_phases,
+    length,
+    total_steps,
+)
 from explorer.recipes.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
 from explorer.recipes.training import MODALITIES, Training, check_serving, read_training
 from explorer.records import METRICS, ResultRecord, RunRecord
 
 NAMES = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+ADDRESSES = re.compile(r" at 0x[0-9a-f]+")  # of objects in what a model prints as: another in each process
 NAME = "train"  # in messages
 
 
@@ -94,20 +105,61 @@ def train(
 
     `train` and `methods` are as in the specification of a sweep; `budget` is the scale-schedule ratio. The same model,
     seed and number of threads give the same bits. Interrupted in a `place`, the same call goes on from the last
-    checkpoint; of a run that is finished there it gives the result and leaves the model alone. What the task does is
-    not part of the run's identity: a changed task needs another name for its recipe or sweep.
+    checkpoint; of a run that is finished there it gives the result and leaves the weights alone. What the task does is
+    not part of the run's identity, nor is the code of the model's modules, beyond what the model prints as: with other
+    ones give the recipe or sweep another name.
+
+    A parameter that does not require gradients stays as it is. Whatever happens, the model comes back in evaluation
+    mode, without gradients, and with `requires_grad` as before.
 
     Raises `RecipeError` for settings and methods that do not serve such a model, `DataError` and `TrainingError` for
     what the three functions return.
     """
-    machine.fix_bits(threads=threads)
+    asked = {"examples": examples, "budget": budget, "seed": seed, "threads": threads}
+    amounts = check(_Amounts, asked, where=NAME)
+    if missing := [name for name in ("batch", "loss", "metrics") if not callable(getattr(task, name, None))]:
+        raise RecipeError(f"{NAME}: task: found {type(task).__name__} without a function `{missing[0]}`")
     training = _training(train, methods)
-    pace, steps = length(training, NAME, examples=examples, ssr=budget)
-    setting = _setting(model, task, training, examples=examples, seed=seed, pace=pace, steps=steps)
+    machine.fix_bits(threads=threads)
+    with _handed_back(model):
+        return _train(model, task, training, amounts, place)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Amounts:
+    examples: Annotated[int, Field(ge=1)]
+    budget: Annotated[float, Field(gt=0, le=MAX_BUDGET)]
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)]
+
+
+@contextlib.contextmanager
+def _handed_back(model: nn.Module) -> Iterator[None]:
+    """What training switches at the model is in order at the end."""
+    frozen = {id(parameter) for parameter in model.parameters() if not parameter.requires_grad}
+    try:
+        yield
+    finally:
+        model.eval()
+        for parameter in model.parameters():
+            parameter.grad = None
+            parameter.requires_grad_(id(parameter) not in frozen)
+
+
+def _train(
+    model: nn.Module,
+    task: OwnTask,
+    training: Training,
+    amounts: _Amounts,
+    place: Place | None,
+) -> Trained:
+    pace, steps = length(training, NAME, examples=amounts.examples, ssr=amounts.budget)
+    setting = _setting(model, task, training, examples=amounts.examples, seed=amounts.seed, pace=pace, steps=steps)
     _check_kind(training, setting.batches.dataset.train.inputs)
     check_methods(training, NAME, setting.batches.dataset, steps=steps)
     first = setting.task.evaluate(model, setting.batches)  # what is wrong with it shows before the training
-    record = _record(setting, training, place, quality=next(iter(first)), budget=budget, threads=threads)
+    quality = next(iter(first))
+    record = _record(setting, training, place, quality=quality, budget=amounts.budget, threads=amounts.threads)
     with _directory(place, record) as directory:
         if (directory / rundir.RESULT).exists():
             return _trained(records.read(ResultRecord, directory / rundir.RESULT), directory, trained=False)
@@ -202,9 +254,11 @@ def _record(
     if place.runs and quality not in METRICS:
         raise RecipeError(f"metrics: {unknown('metric', quality, METRICS)}: the first is the quality of the run")
     task = f"{place.sweep}-task"
+    frozen = [name for name, parameter in setting.model.named_parameters() if not parameter.requires_grad]
     common: dict[str, Any] = {
         "recipe": {"task": {"own": task, "model": type(setting.model).__qualname__}, **training.training()},
         "examples": len(setting.batches.dataset.train),
+        "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(setting.model)))},
         "hardware": dataclasses.asdict(machine.hardware(threads=threads)),
         "versions": machine.versions(),
     }

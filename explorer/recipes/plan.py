@@ -19,6 +19,9 @@ from explorer.recipes.training import Training
 from explorer.records import RunRecord
 
 MAX_STEPS = 10**7
+MAX_BUDGET = 1000.0
+MAX_SEED = 2**31 - 1
+MAX_THREADS = 1024
 ALL = "all steps"  # the phase of a recipe whose steps all take the same time
 
 

@@ -29,6 +29,7 @@ from typing import Any
 from explorer.canonical import digest
 from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
+from explorer.recipes.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
@@ -37,9 +38,6 @@ REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
 KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_RUNS = 20_000
-MAX_BUDGET = 1000.0
-MAX_SEED = 2**31 - 1
-MAX_THREADS = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

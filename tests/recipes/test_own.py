@@ -157,3 +157,86 @@ def test_what_does_not_serve_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"found the name '\.\./x'"):
         Place(runs=tmp_path, sweep="../x")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_does_not_require_gradients_stays_as_it_is_and_so_does_the_requirement() -> None:
+    """The control: the other parameters move. Freezing layers for a while does not outlast the training."""
+    model = rows_net()
+    kept = model.get_parameter("0.weight").requires_grad_(False)
+    before, moved = kept.clone(), model.get_parameter("4.weight").clone()
+    trained(model, ["layer_freezing", "ema"])
+    assert torch.equal(kept, before) and not torch.equal(model.get_parameter("4.weight"), moved)
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["0.weight"]
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not any(module.training for module in model.modules())
+
+
+def test_a_model_that_fails_is_handed_back_in_order() -> None:
+    model = rows_net()
+    with pytest.raises(TrainingError, match="the loss is nan"):
+        trained(model, ["layer_freezing"], task=Losing(scale=float("nan")))
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert not any(module.training for module in model.modules())
+
+
+def test_the_run_is_named_by_what_is_frozen_and_by_what_the_model_prints_as(tmp_path: Path) -> None:
+    frozen, dropping = rows_net(), rows_net()
+    frozen.get_parameter("0.weight").requires_grad_(False)
+    dropping.get_submodule("3").p = 0.2  # pyright: ignore
+    found = [trained(model, place=Place(runs=tmp_path)) for model in (rows_net(), rows_net(), frozen, dropping)]
+    assert [each.trained for each in found] == [True, False, True, True]
+
+
+@dataclass
+class Losing(Rows):
+    """Losses of other sizes, or of nothing."""
+
+    scale: float = 1.0
+    detached: bool = False
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        found = super().loss(outputs, targets) * self.scale
+        return found.detach() if self.detached else found
+
+
+class Random(Rows):
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        inputs, labels = super().batch(numbers)
+        return inputs + torch.rand(()), labels
+
+
+class Words(Rows):
+    def metrics(self, model: nn.Module) -> Any:
+        return {"accuracy": "good"}
+
+
+class Pair(nn.Linear):
+    """Gives a second thing in training."""
+
+    def forward(self, input: Tensor) -> Any:
+        found = super().forward(input)
+        return (found, 1) if self.training else found
+
+
+def test_tasks_and_models_that_do_not_keep_their_word_are_told() -> None:
+    with pytest.raises(DataError, match="found another example 0 when it was asked for again"):
+        trained(rows_net(), task=Random())
+    with pytest.raises(TrainingError, match="depend on no parameter that trains"):
+        trained(rows_net(), task=Losing(detached=True))
+    with pytest.raises(TrainingError, match="metrics: 'accuracy': found str, expected a number"):
+        trained(rows_net(), task=Words())
+    with pytest.raises(TrainingError, match="the model gives tuple in training, expected a tensor"):
+        trained(Pair(64, 10))
+    with pytest.raises(RecipeError, match="train: task: found object without a function `batch`"):
+        trained(rows_net(), task=object())
+    with pytest.raises(RecipeError, match="model Sequential: found no parameter that trains"):
+        trained(rows_net().requires_grad_(False))
+    with pytest.raises(RecipeError, match="model Flatten: found no parameter that trains"):
+        trained(nn.Flatten())
+
+
+@pytest.mark.parametrize("amount", [{"budget": float("nan")}, {"seed": 1.5}, {"threads": 0}, {"budget": 1e9}])
+def test_amounts_are_checked_before_anything_is_asked_of_the_task(amount: dict[str, Any]) -> None:
+    (name,) = amount
+    with pytest.raises(RecipeError, match=rf"train: {name}: found"):
+        trained(rows_net(), task=Wrong(), **amount)
