@@ -122,7 +122,15 @@ class GyroDropout(Method):
     changes: ClassVar[str] = "the forward pass"
     needs: ClassVar[str] = "dropout of rows of features (two dimensions), or else a linear layer at the end"
     routing: ClassVar[str] = "Works: masks go by slot, so a class has its own whoever else takes part."
-    after: ClassVar[tuple[str, ...]] = ("factorize", "stochastic_depth")
+    after: ClassVar[tuple[str, ...]] = ("factorize",)
+    before: ClassVar[tuple[str, ...]] = (  # the last linear layer is to be the model's own, not one that surgery adds
+        "squeeze_excite",
+        "blurpool",
+        "ghost_batchnorm",
+        "low_precision_groupnorm",
+        "weight_standardization",
+        "stochastic_depth",
+    )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     rate: Annotated[float, Field(ge=0, lt=1, description="how often a mask drops a feature"), Unit("probability")] = 0.5

@@ -64,16 +64,65 @@ def test_declared_orders_are_within_a_kind() -> None:
             assert METHODS[other].kind == one.kind
 
 
-def test_all_methods_together() -> None:
+IMAGES = [
+    "factorize",
+    "gyro_dropout",
+    "squeeze_excite",
+    "blurpool",
+    "ghost_batchnorm",
+    "weight_standardization",
+    "muon",
+    "batch_size_warmup",
+    "layer_freezing",
+    "augmix",
+    "randaugment",
+    "progressive_resizing",
+    "colout",
+    "selective_backprop",
+    "cutout",
+    "mixup",
+    "label_smoothing",
+    "channels_last",
+    "sam",
+    "gradient_clipping",
+    "ema",
+]
+TEXT = [
+    "alibi",
+    "gated_linear_units",
+    "factorize",
+    "low_precision_layernorm",
+    "stochastic_depth",
+    "schedule_free",
+    "batch_size_warmup",
+    "layer_freezing",
+    "seq_length_warmup",
+    "random_subset",
+    "label_smoothing",
+    "gradient_clipping",
+]
+ELSE = [  # those that cannot stand with some of the first
+    "gyro_dropout",
+    "low_precision_groupnorm",
+    "weight_standardization",
+    "stochastic_depth",
+    "cutout",
+    "cutmix",
+    "channels_last",
+    "swa",
+]
+
+
+@pytest.mark.parametrize("expected", [IMAGES, TEXT, ELSE, ["channels_last", "compile", "sam"]])
+def test_all_methods_together(expected: list[str]) -> None:
     """A mixed target is smoothed, not a smoothed one mixed; the average sees the weights last."""
-    assert names([kind() for kind in METHODS.values()]) == [
-        "blurpool",
-        "layer_freezing",
-        "progressive_resizing",
-        "mixup",
-        "label_smoothing",
-        "channels_last",
-        "sam",
-        "gradient_clipping",
-        "ema",
-    ]
+    assert names([METHODS[name]() for name in sorted(expected)]) == expected
+
+
+def test_a_method_of_these_keeps_its_place_whoever_is_left_out() -> None:
+    """Fixed orders give fixed names of parameters."""
+    for expected in (IMAGES, TEXT, ELSE):
+        for left_out in expected:
+            kept = [name for name in expected if name != left_out]
+            assert names([METHODS[name]() for name in sorted(kept)]) == kept
+    assert {*IMAGES, *TEXT, *ELSE, "compile"} == METHODS.keys()
