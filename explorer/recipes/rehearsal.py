@@ -72,7 +72,9 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> None:
     setting = Setting(
         model=model,
         task=TASKS[dataset.task](classes=dataset.classes),
-        batches=Batches(dataset, batch_size=min(ROWS, recipe.numbers.batch_size), seed=0, device=CPU),
+        batches=Batches(
+            dataset, batch_size=min(ROWS, recipe.numbers.batch_size), seed=0, device=CPU, pace=_few_rows(pace)
+        ),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         seed=0,
@@ -82,11 +84,16 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> None:
     )
     with torch.compiler.set_stance("force_eager"):  # nothing is worth compiling for a single step
         loop = Loop(setting, recipe.methods, Clock(CPU, warmup_steps=0, split=False))
-        loop.state.pace = pace  # for what follows from the progress: the rows stay few
+        loop.state.pace = pace  # what follows from the progress is as it will be
         initial = {name: tensor.clone() for name, tensor in loop.tensors().items()}
         for phase, step in _telling_steps(recipe, dataset, pace, total).items():
             _try_step(recipe, loop, phase, Place(step=step, total_steps=total))
             loop.restore(initial, step=0)
+
+
+def _few_rows(pace: Pace) -> Pace:
+    """As many rows as there are, but `ROWS` at most: a batch may be too small for what normalises it."""
+    return Pace(tuple((step, min(ROWS, size)) for step, size in pace.stages))
 
 
 def _telling_steps(recipe: Recipe, dataset: Dataset, pace: Pace, total: int) -> dict[str, int]:
