@@ -128,7 +128,7 @@ def _range(hint: Any) -> str:
         for limit in info.metadata:
             if type(limit) in SIGNS:
                 attribute, sign = SIGNS[type(limit)]
-                bounds.append(f"{sign} {getattr(limit, attribute):g}")
+                bounds.append(f"{sign} {getattr(limit, attribute):.12g}")
     return ", ".join(bounds)
 
 
