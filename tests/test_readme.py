@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+import explorer
+from explorer.data.digits import Digits
 from explorer.document import parse_document
 from explorer.recipes import catalogue
 from explorer.sweep.spec import read_spec
@@ -53,8 +57,20 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_the_python_shown_imports() -> None:
-    (block,) = blocks(section("What you can do with it"), "python")
+    *_, block = blocks(section("What you can do with it"), "python")
     exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_model_of_ones_own_trains() -> None:
+    block, *_ = blocks(section("What you can do with it"), "python")
+    data = Digits().load(None)
+    images, held_out = (side.inputs.float() / 255 for side in (data.train, data.test))
+    names = {"images": images, "labels": data.train.labels, "held_out": held_out, "truth": data.test.labels}
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    source = block.replace("explorer.train(", "found = explorer.train(")
+    made = {**names, "model": model, "F": torch.nn.functional, "explorer": explorer}
+    exec(compile(source, "README.md", "exec"), made)
+    assert made["found"].metrics["accuracy"] > 0.8
 
 
 def walked(directory: Path, script: str) -> subprocess.CompletedProcess[str]:

@@ -120,8 +120,8 @@ def test_an_entry_that_was_left_out_is_found(run: Path, tmp_path: Path) -> None:
 
 
 def test_training_that_is_not_what_it_was_is_found(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Loop.learning_rate
-    monkeypatch.setattr(Loop, "learning_rate", lambda loop: usual(loop) * (1 + 1e-6 * (loop.state.step == 2)))
+    usual = Loop._factor
+    monkeypatch.setattr(Loop, "_factor", lambda loop: usual(loop) * (1 + 1e-6 * (loop.state.step == 2)))
     difference = replay(run).difference
     assert difference and (difference.kind, difference.step) == ("step", 2)
 
@@ -172,8 +172,8 @@ def test_salts_may_have_moved(run: Path, tmp_path: Path) -> None:
 def test_without_secrets_a_change_is_still_found(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = copied(run, tmp_path)
     (made / rundir.SECRETS).unlink()
-    usual = Loop.learning_rate
-    monkeypatch.setattr(Loop, "learning_rate", lambda loop: usual(loop) * (1 + 1e-6 * (loop.state.step == 1)))
+    usual = Loop._factor
+    monkeypatch.setattr(Loop, "_factor", lambda loop: usual(loop) * (1 + 1e-6 * (loop.state.step == 1)))
     difference = replay(made).difference
     assert difference and (difference.kind, difference.step) == ("state", 3)
 

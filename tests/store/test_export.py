@@ -51,7 +51,7 @@ def test_markdown_is_one_line_a_row_and_holds_no_markup(database):
     assert len(text.splitlines()) == 2 + 3
     assert '\\|a,"b" &lt;b>' in text
     assert "0.333333" in text
-    assert {line.replace("\\|", "").count("|") for line in text.splitlines()} == {45}
+    assert {line.replace("\\|", "").count("|") for line in text.splitlines()} == {47}
 
 
 def test_texts_are_files_too(database, tmp_path):
