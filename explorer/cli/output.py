@@ -52,7 +52,7 @@ def _print_plain(columns: Sequence[str], cells: list[list[str]], *, widths: list
 
 
 def _print_wrapped(columns: Sequence[str], cells: list[list[str]], *, right: Sequence[str]) -> None:
-    """A table whose long cells are broken into lines."""
+    """A table whose long cells are broken into lines, words too where they must be: nothing is left out."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
@@ -60,7 +60,7 @@ def _print_wrapped(columns: Sequence[str], cells: list[list[str]], *, right: Seq
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(escape(column), justify="right" if column in right else "left")
+        table.add_column(escape(column), justify="right" if column in right else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(escape, row))
     Console().print(table)

@@ -1,6 +1,7 @@
 """Where a loss stopped being a number: the step, the class and the layer that first gave something else.
 
-The step is not made: weights and momenta are those of the step before, and the last checkpoint stays.
+The step is not made: weights and momenta are those of the step before, and checkpoints stay, where the
+run was long enough to have any.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ def diverged(state: State, modes: AbstractContextManager[object]) -> str:
     of = f", class {state.share.name}" if state.share.name else ""
     return (
         f"training diverged: the loss is {state.loss.item()} at step {state.step + 1}{of}: {_cause(state, modes)};"
-        " the step was not made, the last checkpoint is kept; a lower learning rate or a warm-up may help"
+        " the step was not made, and checkpoints of earlier ones are kept; a lower learning rate or a warm-up may help"
     )
 
 

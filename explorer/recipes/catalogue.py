@@ -1,9 +1,11 @@
 """What the methods say about themselves, for people: `explorer methods` and the table in the README."""
 
+import inspect
 import json
 from dataclasses import MISSING, fields
 from functools import cache
 from importlib import resources
+from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
@@ -29,7 +31,7 @@ def describe(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "summary": method.summary,
-        "description": (method.__doc__ or "").strip(),
+        "description": inspect.cleandoc(method.__doc__ or ""),
         "formula": getattr(method, "formula", ""),
         "acts": method.kind.name.lower(),
         "changes": getattr(method, "changes", ""),
@@ -96,10 +98,17 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
 
 
 def _type_name(hint: Any) -> str:
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    if get_origin(bare) is Literal:
-        return " | ".join(map(str, get_args(bare)))
-    return str(bare) if get_args(bare) else getattr(bare, "__name__", str(bare))
+    """The type as one writes its values: choices by name, lists by what is in them."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        return _type_name(inner[0])
+    if kind is Literal:
+        return " | ".join(map(str, inner))
+    if kind is tuple:
+        return f"list of {_type_name(inner[0])}"
+    if inner:
+        return " | ".join(map(_type_name, inner))
+    return "None" if hint is NoneType else hint.__name__
 
 
 def _refused(method: type[Method]) -> str:

@@ -78,14 +78,19 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
     """Check that model and methods, in the order of writing, are for this kind of data."""
     found = f"dataset {dataset.name!r} is {MODALITIES[dataset.modality]}"
     if model.takes != dataset.modality:
-        raise RecipeError(f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {found}")
+        raise RecipeError(
+            f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {found}:"
+            f" expected {_serving(dataset)}"
+        )
     check_serving(methods, dataset.modality, found=found, where=where)
     if model.task != dataset.task:
         raise RecipeError(
             f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.task}:"
-            f" expected one of {', '.join(sorted(name for name, other in MODELS.items() if _fits(other, dataset)))}"
+            f" expected {_serving(dataset)}"
         )
 
 
-def _fits(model: type[ModelSpec], dataset: DataSource) -> bool:
-    return model.task == dataset.task and model.takes == dataset.modality
+def _serving(dataset: DataSource) -> str:
+    """The models for such data."""
+    fitting = (name for name, kind in MODELS.items() if (kind.task, kind.takes) == (dataset.task, dataset.modality))
+    return f"one of {', '.join(sorted(fitting))}"

@@ -1,0 +1,17 @@
+"""Tables in a terminal that is too narrow for them."""
+
+import pytest
+
+from explorer.cli.output import print_table
+
+
+def test_a_narrow_terminal_breaks_words_and_leaves_nothing_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    name, word = "uniform_sampling_of_names", "a_word_that_is_long"
+    print_table(("first", "second"), [(name, f"{word} {word}")])
+    header, _, *lines = capsys.readouterr().out.strip("\n ").splitlines()
+    assert header.split() == ["first", "second"]
+    shown = sorted("".join(lines).replace(" ", ""))
+    assert shown == sorted(name + word + word)
