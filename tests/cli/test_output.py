@@ -1,4 +1,7 @@
-"""Tables in a terminal that is too narrow for them."""
+"""Tables in a terminal that is too narrow for them, and where there is none."""
+
+import os
+import shutil
 
 import pytest
 
@@ -15,3 +18,9 @@ def test_a_narrow_terminal_breaks_words_and_leaves_nothing_out(
     assert header.split() == ["first", "second"]
     shown = sorted("".join(lines).replace(" ", ""))
     assert shown == sorted(name + word + word)
+
+
+def test_what_is_piped_has_a_line_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size(fallback))
+    print_table(("first", "second"), [("a" * 200, "b" * 200)])
+    assert ("a" * 200 + "  " + "b" * 200) in capsys.readouterr().out

@@ -1,0 +1,45 @@
+"""A sweep run to its end, as a page and a picture.
+
+    python benchmarks/sweep_page.py notebooks/sweeps/source.yaml [RUNS]
+
+runs what is missing of the sweep below RUNS (a new directory if none is named), with EXPLORER_DATA where its data needs
+that, and writes benchmarks/<sweep>.md and .png.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from explorer.report.content import gather
+from explorer.report.sweep_report import write_sweep_report
+from explorer.sweep.spec import load_spec
+from explorer.views.exports import encode
+from explorer.views.tradeoff import tradeoff
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    spec = Path(sys.argv[1])
+    runs = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="explorer-"))
+    name = load_spec(spec).name
+    before = time.monotonic()
+    command = [sys.executable, "-m", "explorer", "sweep", "run", str(spec), "--runs", str(runs)]
+    subprocess.run(command, check=True)
+    seconds = time.monotonic() - before
+    answer = gather(runs, name).sections[0].answer
+    assert answer.scene is not None
+    chart = tradeoff(answer.scene, width=760, height=400)
+    (HERE / f"{name}.png").write_bytes(encode("png", rows=answer.rows, chart=chart))
+    page = HERE / f"{name}.md"
+    write_sweep_report(runs, name, page, format="md")
+    took = (
+        f"\nMade by `benchmarks/sweep_page.py {spec}`; this call, runs, profile and controls, took {seconds:.0f} s.\n"
+    )
+    page.write_text(page.read_text() + took)
+
+
+if __name__ == "__main__":
+    main()
