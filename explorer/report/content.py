@@ -32,7 +32,7 @@ class RecipeLine:
     budgets: tuple[float, ...]
     seeds: int
     full_quality: float | None  # mean over seeds at budget 1
-    equal_budget: EqualBudget | None  # None for the baseline
+    equal_budget: EqualBudget | None  # None for the baseline, and for controls: they stand in a table of their own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,7 +46,8 @@ def at_equal_budget(line: RecipeLine, section: Section) -> str:
     """The quality at the baseline's time, with the difference to it."""
     found = line.equal_budget
     if found is None:
-        return text.quality(section.answer.target, section.unit)
+        baseline = line.label == section.answer.question.baseline
+        return text.quality(section.answer.target, section.unit) if baseline else text.MISSING
     if found.recipe_quality is None:
         payment = section.answer.question.paid_in
         return f"not tested at {amount(found.budget, payment)}" if found.budget else found.reason or text.MISSING

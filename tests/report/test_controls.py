@@ -72,6 +72,14 @@ def test_the_page_and_the_text_have_the_table_and_the_words(runs: Path, monkeypa
     assert f"| {' | '.join(CONTROLS)} |" in text
 
 
+def test_a_control_is_not_compared_with_the_baseline_in_the_table_of_recipes(runs: Path) -> None:
+    text = made(runs, "md").partition("## nll")[0]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| picky", "| baseline"))]
+    last = {row[0].strip("| "): row[-1].strip(" |") for row in rows if "from" in row[2]}
+    assert last["baseline"] == "85.02%" and last["picky"].startswith("not tested at")
+    assert last["picky-random"] == "-"
+
+
 def test_the_numbers_are_there(runs: Path) -> None:
     (accuracy, _) = json.loads(made(runs, "json"))["sections"]
     found = {(each["recipe"], each["control"], each["ssr"]): each for each in accuracy["controls"]}
