@@ -75,7 +75,7 @@ def test_only_training_passes_are_compiled() -> None:
 def test_a_hook_that_comes_later_is_not_forgotten() -> None:
     """What was compiled for a model without hooks does not serve one of the same structure that has some."""
     doubled = small_net()
-    handle = doubled[0].register_forward_hook(lambda _module, _inputs, output: output.mul(2))
+    handle = doubled[-1].register_forward_hook(lambda _module, _inputs, output: output.mul(2))
     inputs = torch.randn(2, 2, 6, 4)
     plain = small_net()
     Compiled(plain, backend="aot_eager")(inputs)
