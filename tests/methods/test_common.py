@@ -2,12 +2,14 @@
 
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from explorer import rundir
+from explorer.data.batches import Batch
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method, used_hooks
@@ -238,6 +240,26 @@ def test_touches_nothing_that_it_does_not_declare(name: str) -> None:
     assert [batches._order.examples(p, p + 1)[0] for p in positions] == [
         plain._order.examples(p, p + 1)[0] for p in positions
     ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_no_batch(name: str) -> None:
+    """Who changes no batch hands on the very one that was read; who does makes a batch of its own size and no more."""
+    loop, given = make_loop(name), []
+    transfer = loop.setting.batches.transfer
+
+    def noted(*args: Any, **settings: Any) -> Batch:
+        given.append(transfer(*args, **settings))
+        return given[-1]
+
+    loop.setting.batches.transfer = noted  # pyright: ignore[reportAttributeAccessIssue]
+    for _ in range(4):
+        loop.step()
+        batch = loop.state.batch
+        assert batch is not None
+        if "change_batch" not in used_hooks(METHODS[name]):
+            assert batch is given[-1]
+        assert batch.inputs.untyped_storage().nbytes() <= given[-1].inputs.untyped_storage().nbytes()
 
 
 def side_of(split: object) -> tuple[Tensor, Tensor]:
