@@ -128,7 +128,7 @@ GPT = Work(
 def loop_of(work: Work, batches: Batches, methods: Sequence[Method], *, microbatch: int | None, **more: object) -> Loop:
     setting = Setting(
         model=work.build(batches.dataset),
-        task=TASKS[work.modality](classes=batches.dataset.classes),
+        task=TASKS[batches.dataset.task](classes=batches.dataset.classes),
         batches=batches,
         optimizer=work.optimizer,
         schedule=Constant(),
@@ -216,7 +216,7 @@ def by_hand(work: Work, classes: int) -> tuple[nn.Module, torch.optim.Optimizer,
     """A model, its optimiser, one batch, and the loss of each of its examples from the outputs."""
     dataset = work.dataset(classes).load(None)
     model = work.build(dataset)
-    task = TASKS[work.modality](classes=dataset.classes)
+    task = TASKS[dataset.task](classes=dataset.classes)
     inputs = dataset.preparation(CPU)(dataset.train.inputs[:BATCH])
     labels = dataset.train.labels[:BATCH].to(torch.int64)
     return model, build_optimizer(work.optimizer, model.parameters()), inputs, lambda out: task.loss(out, labels)
