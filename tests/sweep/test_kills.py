@@ -146,8 +146,10 @@ def test_killed_again_and_again_at_random_moments(tmp_path, plenty, engine):
 def test_a_sweep_of_cold_kernels_is_killed_and_goes_on(tmp_path, undisturbed):
     process = start(tmp_path, WORK, engine="cold", workers=2)
     wait_until(lambda: trains(tmp_path))
+    family = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
+    assert not psutil.wait_procs(family, timeout=30)[1]  # they follow, and a busy machine takes its time
     finish(start(tmp_path, WORK, engine="cold", workers=2))
     assert outcomes(tmp_path) == undisturbed
     assert not list(tmp_path.rglob("*.tmp"))
