@@ -1,29 +1,43 @@
 """The answer to a question: everything the explorer shows, put together without any widget."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pandas as pd
 
 from explorer.analysis import curves, sentences
+from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, equal_quality
-from explorer.analysis.reprice import own_price, reprice
+from explorer.analysis.hypervolume import Volume, hypervolume_of
 from explorer.views import text, theme
-from explorer.views.question import Question, Settled, settle
+from explorer.views.pricing import price_words
+from explorer.views.question import Question
 from explorer.views.scene import Scene, build_scene
+from explorer.views.series import Machine
+from explorer.views.settle import Settled, settle
 from explorer.views.snapshot import Snapshot
+from explorer.views.survey import survey_scene, survey_sentence
+from explorer.views.tradeoff import look_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What is shown for one question. `scene` is None when no run has been paid in what was asked for."""
+    """What is shown for one question. `scene` is None when no run has been paid in what was asked for.
+
+    Comparisons are those of the recipes that are shown; each counts all that were made (Holm). There are none in a
+    survey of several sweeps.
+    """
 
     settled: Settled
-    rows: pd.DataFrame  # rows of `results`, with the metric and the price that were asked for
     scene: Scene | None
     comparisons: tuple[EqualQuality, ...]
+    budgets: tuple[EqualBudget, ...]  # quality at equal budget, of the same recipes
+    volume: Volume | None  # of the front of the setting; None where several are drawn, or nothing is known
     sentence: str
     target: float | None  # the quality at which recipes are compared
-    usd_per_hour: float | None  # None: no price
+    rates: Mapping[str, float]  # US dollars an hour, by hardware that has a price
     price: str  # which price that is, and as of when
 
     @property
@@ -31,8 +45,21 @@ class Answer:
         return self.settled.question
 
     @property
+    def rows(self) -> pd.DataFrame:
+        """The rows that are shown."""
+        return self.settled.rows[self.settled.shown]
+
+    @property
     def look(self) -> theme.Look:
-        return theme.look(self.scene.recipes if self.scene else (), baseline=self.question.baseline)
+        return look_of(self.scene) if self.scene else theme.look((), baseline=self.question.baseline)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Compared:
+    """All comparisons of a setting, whatever is shown."""
+
+    qualities: tuple[EqualQuality, ...]
+    budgets: tuple[EqualBudget, ...]
 
 
 def answer(snapshot: Snapshot, wished: Question) -> Answer:
@@ -40,45 +67,90 @@ def answer(snapshot: Snapshot, wished: Question) -> Answer:
 
     Raises `StoreError` if the database cannot be read any more, `AnalysisError` for results that make no sense.
     """
-    settled = settle(snapshot.results, wished, metrics=snapshot.metrics)
-    asked, rows = settled.question, rows_of(snapshot, settled)
-    payment = asked.paid_in
-    comparisons = tuple(equal_quality(rows, baseline=asked.baseline, x=payment.column, target=asked.target))
-    target = asked.target if asked.target is not None else _own_target(rows, asked, comparisons)
-    scene = build_scene(rows, payment=payment, baseline=asked.baseline, target=target, log=asked.log)
-    rates = rows["usd_per_hour"].dropna()
+    settled = settle(snapshot, wished)
+    asked = settled.question
+    if asked.is_survey:
+        return _survey(settled)
+    compared = snapshot.remember(("compared", _of_comparison(asked)), lambda: _compare(settled))
+    shown = set(settled.rows.loc[settled.shown, "recipe"])
+    comparisons = tuple(each for each in compared.qualities if each.recipe in shown)
+    visible = settled.rows[settled.shown]
+    target = asked.target if asked.target is not None else _own_target(settled.rows, asked, compared.qualities)
+    scene = build_scene(
+        visible,
+        payment=asked.paid_in,
+        baseline=asked.baseline,
+        target=target,
+        log=asked.log,
+        compare=asked.compare,
+        size=asked.size,
+    )
     return Answer(
         settled=settled,
-        rows=rows,
         scene=scene,
         comparisons=comparisons,
+        budgets=tuple(each for each in compared.budgets if each.recipe in shown),
+        volume=hypervolume_of(visible, x=asked.paid_in.column, baseline=asked.baseline),
         sentence=sentences.summary(list(comparisons)),
         target=target,
-        usd_per_hour=None if rates.empty else float(rates.iloc[0]),
-        price=price_words(rows),
+        rates=_rates(visible),
+        price=price_words(visible, today=datetime.now(UTC).date()),
     )
 
 
-def price_words(rows: pd.DataFrame) -> str:
-    """Which price the costs of these rows, all of one hardware, are made with.
+def _survey(settled: Settled) -> Answer:
+    asked, visible = settled.question, settled.rows[settled.shown]
+    scene = survey_scene(
+        visible, payment=asked.paid_in, metric=asked.metric, log=asked.log, compare=asked.compare, size=asked.size
+    )
+    return Answer(
+        settled=settled,
+        scene=scene,
+        comparisons=(),
+        budgets=(),
+        volume=None,
+        sentence=survey_sentence(visible),
+        target=None,
+        rates=_rates(visible),
+        price=price_words(visible, today=datetime.now(UTC).date()),
+    )
 
-    "$63.30/h, 2026-08-06, dstackai/dstack#4110"
-    """
+
+def _of_comparison(asked: Question) -> Question:
+    """The part of a question that comparisons depend on: not what is hidden, and not how it is drawn."""
+    plain: dict[str, Any] = {name: getattr(Question(), name) for name in _OF_THE_PICTURE}
+    return replace(asked, **plain)
+
+
+_OF_THE_PICTURE = (
+    *("recipes", "methods", "compare", "split", "size", "log", "order"),
+    *("brush", "chosen", "versus", "section"),
+)
+
+
+def _compare(settled: Settled) -> _Compared:
+    asked, rows = settled.question, settled.rows
+    x = asked.paid_in.column
+    machine = _machine(rows, asked.baseline_hardware)
+    return _Compared(
+        qualities=tuple(
+            equal_quality(rows, baseline=asked.baseline, x=x, target=asked.target, baseline_hardware=machine)
+        ),
+        budgets=tuple(equal_budget(rows, baseline=asked.baseline, x=x, baseline_hardware=machine)),
+    )
+
+
+def _machine(rows: pd.DataFrame, label: str) -> Machine | None:
+    """The machine with this label."""
+    if not label:
+        return None
+    first = rows[rows["hardware_label"] == label].iloc[0]
+    return str(first["device"]), str(first["hardware"]), int(first["threads"]), int(first["world_size"])
+
+
+def _rates(rows: pd.DataFrame) -> dict[str, float]:
     priced = rows[rows["usd_per_hour"].notna()]
-    if priced.empty:
-        return f"no price for {rows['hardware'].iloc[0]}"
-    first = priced.iloc[0]
-    as_of = f" as of {first['price_as_of']}" if first["price_as_of"] else ""
-    return f"{text.dollars(first['usd_per_hour'])}/h{as_of}, {first['price_source']}"
-
-
-def rows_of(snapshot: Snapshot, settled: Settled) -> pd.DataFrame:
-    """The rows of the question, with its metric as their quality and its price."""
-    rows, asked = settled.rows, settled.question
-    if asked.metric != rows["metric"].iloc[0]:
-        measured = snapshot.with_metric(asked.metric)
-        rows = measured[measured["directory"].isin(rows["directory"])]
-    return rows if asked.usd_per_hour is None else reprice(rows, own_price(asked.usd_per_hour))
+    return {str(name): float(rate) for name, rate in priced.groupby("hardware")["usd_per_hour"].first().items()}
 
 
 def _own_target(rows: pd.DataFrame, asked: Question, comparisons: tuple[EqualQuality, ...]) -> float | None:
@@ -88,3 +160,24 @@ def _own_target(rows: pd.DataFrame, asked: Question, comparisons: tuple[EqualQua
             return comparison.target
     own = curves.curves(rows[rows["recipe"] == asked.baseline], x="steps")
     return next((point.fitted for curve in own for point in curve.points if point.ssr == 1.0), None)
+
+
+def headline(found: Answer) -> str:
+    """The answer as a sentence with a capital letter and a full stop."""
+    return f"{found.sentence[:1].upper()}{found.sentence[1:]}."
+
+
+def where_words(found: Answer) -> list[str]:
+    """What the answer is about, in a few words each."""
+    asked, rows = found.question, found.settled.rows
+    several = {"model": "models", "sweep": "sweeps", "hardware": "machines"}
+    counts = {field: text.count(rows[_COLUMNS[field]].nunique(), field, plural) for field, plural in several.items()}
+    model, sweep, hardware = (
+        counts[field] if getattr(asked, field) == "*" else getattr(asked, field) for field in several
+    )
+    runs = int(rows["n"].sum()) if asked.is_survey else len(rows)
+    named = sweep if asked.is_survey else f"sweep {sweep}"
+    return [f"{model} on {asked.dataset}", named, hardware, text.count(runs, "finished run")]
+
+
+_COLUMNS = {"model": "model", "sweep": "sweep", "hardware": "hardware_label"}

@@ -21,8 +21,13 @@ class Payment:
     column: str
     label: str
     title: str
-    unit: Literal["seconds", "dollars", "steps"]
+    unit: Literal["seconds", "dollars", "count"]
     forecast: bool = False  # what is still to come, and never measured
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known exactly, whatever is known of the time."""
+        return self.unit == "count"
 
 
 LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis hides where the good recipes differ
@@ -32,7 +37,8 @@ PAYMENTS = {
     for payment in (
         Payment(key="time", column="train_seconds", label="Time", title="Training time", unit="seconds"),
         Payment(key="cost", column="cost_usd", label="Cost", title="Training cost (US dollars)", unit="dollars"),
-        Payment(key="steps", column="steps", label="Steps", title="Optimiser steps", unit="steps"),
+        Payment(key="steps", column="steps", label="Steps", title="Optimiser steps", unit="count"),
+        Payment(key="examples", column="examples", label="Examples", title="Training examples", unit="count"),
         Payment(
             key="deletion",
             column="deletion_seconds",
@@ -72,20 +78,21 @@ def amount(x: float | None, payment: Payment) -> str:
 
 
 def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt.X:
-    """The x channel over the field `x`, in seconds, dollars or steps, labelled in one unit that suits the values."""
+    """The x channel over the field `x`, in seconds, dollars or a count, labelled in one unit that suits the values."""
     unit, name = _unit(payment, max(values))
     ticks = [tick * unit for tick in round_ticks(min(values) / unit, max(values) / unit, log=log)]
     low, high = (min(values), max(values)) if log else (0.0, max(values))
     pad = (high / low) ** 0.04 if log and low else 1.0
     domain = [low / pad, high * (pad if log else 1.03)]
     sign = "'$' + " if payment.unit == "dollars" else ""
+    style = "~s" if payment.counted and max(values) >= 100_000 else ",.10~r"
     return alt.X(
         "x:Q",
         title=payment.title + (f" ({name})" if name else ""),
         scale=alt.Scale(type="log" if log else "linear", domain=domain, nice=False),
         axis=alt.Axis(
             values=[tick for tick in ticks if domain[0] <= tick <= domain[1]],
-            labelExpr=f"{sign}format(datum.value / {unit:g}, ',.10~r')",
+            labelExpr=f"{sign}format(datum.value / {unit:g}, '{style}')",
             labelFlush=False,
         ),
     )

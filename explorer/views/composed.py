@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from explorer.analysis.composing import composition
 from explorer.analysis.composition import Composition
-from explorer.views.answer import rows_of
-from explorer.views.question import Question, settle
+from explorer.views.question import Question
+from explorer.views.settle import settle
 from explorer.views.snapshot import Snapshot
 
 
@@ -15,6 +15,6 @@ def composed(snapshot: Snapshot, asked: Question, *, ssr: float | None = None) -
 
     Raises `AnalysisError` for a budget that was not run, `StoreError` if the database cannot be read any more.
     """
-    settled = settle(snapshot.results, replace(asked, recipes=()), metrics=snapshot.metrics)
-    rows = rows_of(snapshot, settled)
-    return composition(rows, snapshot.schedules, baseline=settled.question.baseline, ssr=ssr)
+    settled = settle(snapshot, replace(asked, recipes=(), methods=()))
+    schedules = snapshot.schedules(settled.question.sweep)
+    return composition(settled.rows, schedules, baseline=settled.question.baseline, ssr=ssr)

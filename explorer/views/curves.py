@@ -30,7 +30,7 @@ def metric_curves(
                 "step:Q", title="Optimiser step", axis=alt.Axis(tickCount=8, format=",~r"), scale=alt.Scale(nice=False)
             ),
             y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
-            color=look.colour(),
+            color=look.colour("recipe"),
             detail="run_id:N",
             tooltip=[
                 alt.Tooltip("recipe:N", title="Recipe"),

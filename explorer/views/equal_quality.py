@@ -1,43 +1,56 @@
-"""The equal-quality table: what every recipe needs to be as good as the baseline, and how sure that is."""
+"""The comparison table: what every recipe needs to be as good as the baseline, what it reaches for as much as the
+baseline is paid, and how sure either is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from explorer import costing
 from explorer.analysis.comparison import LEAST_REACH_RATE
+from explorer.analysis.control_sentences import by_how_much
+from explorer.analysis.control_sentences import interval as points
+from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import is_winner
+from explorer.analysis.sentences import CONFIRM, is_winner
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
+from explorer.views.question import hardware_label
 from explorer.views.tables import Column, Row, swatch, table, with_note
 
 
-def equal_quality_table(
+def comparison_table(
     results: Sequence[EqualQuality],
+    budgets: Sequence[EqualBudget],
     *,
     payment: Payment,
     look: theme.Look,
-    usd_per_hour: float | None,
+    rates: Mapping[str, float],
+    order: str = "least",
     caption: str | Markup = "",
 ) -> Markup:
-    """The comparisons with one baseline as HTML: the baseline first, then the recipes from the cheapest on.
+    """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
+    or, for the order "best", by what they reach at equal budget.
 
-    `usd_per_hour` is what a run's machine costs; None where the hardware has no price.
+    `rates` are US dollars an hour by hardware; hardware that is not there has no price.
     """
     columns = (
         Column(title="Recipe"),
         Column(title=f"{payment.label} needed", number=True),
         Column(title="Of baseline", number=True),
+        Column(title=f"At equal {payment.label.lower()}", number=True),
         Column(title="Reach rate", number=True),
         Column(title="Inference", number=True),
         Column(title="n", number=True),
     )
-    ordered = sorted(results, key=_rank)
-    rows = [_recipe(result, payment=payment, look=look, usd_per_hour=usd_per_hour) for result in ordered]
-    if results:
-        rows.insert(0, _baseline(results[0], payment=payment, look=look, usd_per_hour=usd_per_hour))
+    beside = {(each.setting, each.label): each for each in budgets}
+    several = len({result.setting for result in results}) > 1
+    pairs = [(result, beside.get((result.setting, result.label))) for result in results]
+    pairs.sort(key=lambda pair: _best_first(pair) if order == "best" else _least_first(pair[0]))
+    rows = [_recipe(*pair, payment=payment, look=look, rates=rates, several=several) for pair in pairs]
+    bases = {result.baseline_setting: result for result in reversed(results)}
+    for result in bases.values():
+        rows.insert(0, _baseline(result, payment=payment, look=look, rates=rates, several=several))
     return table(columns, rows, caption=caption)
 
 
@@ -61,18 +74,41 @@ def interval(result: EqualQuality) -> str:
     return result.reason or ""
 
 
-def _rank(result: EqualQuality) -> tuple[bool, float, str]:
+def difference(result: EqualBudget | None) -> str | Markup:
+    """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
+    if result is None or result.difference is None:
+        return text.MISSING
+    shown = by_how_much(result, result.setting.unit)
+    if result.low is None or result.high is None:
+        return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
+    return with_note(shown, points(result, result.setting.unit))
+
+
+def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
     known = result.ratio is not None and result.outcome in (Outcome.REACHED, Outcome.BELOW)
     return not known, result.ratio or 0.0, result.label
 
 
-def _baseline(any_result: EqualQuality, *, payment: Payment, look: theme.Look, usd_per_hour: float | None) -> Row:
-    name, x = any_result.baseline, any_result.baseline_x
+def _best_first(pair: tuple[EqualQuality, EqualBudget | None]) -> tuple[bool, float, str]:
+    result, beside = pair
+    if beside is None or beside.difference is None:
+        return True, 0.0, result.label
+    return False, -beside.difference if result.setting.higher_is_better else beside.difference, result.label
+
+
+def _baseline(
+    any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[str, float], several: bool
+) -> Row:
+    name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
     note = "tuned baseline" if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
+    where = _place(setting.hardware, setting.threads, setting.world_size) if several else ""
     cells = (
-        with_note(swatch(name, look), note),
-        _needed(x, payment=payment, usd_per_hour=usd_per_hour) if x is not None else Outcome.NOT_REACHED.value,
+        with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
+        _needed(x, payment=payment, rate=rates.get(setting.hardware))
+        if x is not None
+        else Outcome.NOT_REACHED.value,
         text.ratio(None if x is None else 1.0),
+        "",
         "",
         "",
         "",
@@ -80,11 +116,24 @@ def _baseline(any_result: EqualQuality, *, payment: Payment, look: theme.Look, u
     return Row(cells=cells, quiet=x is None)
 
 
-def _recipe(result: EqualQuality, *, payment: Payment, look: theme.Look, usd_per_hour: float | None) -> Row:
+def _recipe(
+    result: EqualQuality,
+    beside: EqualBudget | None,
+    *,
+    payment: Payment,
+    look: theme.Look,
+    rates: Mapping[str, float],
+    several: bool,
+) -> Row:
+    setting = result.setting
+    said = [CONFIRM if is_winner(result) else verdict(result)]
+    if several:
+        said.append(_place(setting.hardware, setting.threads, setting.world_size))
     cells = (
-        with_note(swatch(result.label, look), verdict(result)),
-        _outcome(result, payment=payment, usd_per_hour=usd_per_hour),
+        with_note(swatch(result.label, look), "; ".join(words for words in said if words)),
+        _outcome(result, payment=payment, rate=rates.get(setting.hardware)),
         _ratio(result),
+        difference(beside),
         text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}",
         _inference(result),
         str(result.n),
@@ -93,23 +142,25 @@ def _recipe(result: EqualQuality, *, payment: Payment, look: theme.Look, usd_per
     return Row(cells=cells, bold=is_winner(result), quiet=not reached)
 
 
-def _outcome(result: EqualQuality, *, payment: Payment, usd_per_hour: float | None) -> str | Markup:
+def _place(hardware: str, threads: int, world_size: int) -> str:
+    return hardware_label(hardware, threads, world_size)
+
+
+def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> str | Markup:
     if result.outcome == Outcome.REACHED:
-        return _needed(result.recipe_x, payment=payment, usd_per_hour=usd_per_hour)
+        return _needed(result.recipe_x, payment=payment, rate=rate)
     if result.outcome == Outcome.BELOW:
         return with_note(f"at most {amount(result.recipe_x, payment)}", "its lowest budget")
     return str(result.outcome)
 
 
-def _needed(x: float | None, *, payment: Payment, usd_per_hour: float | None) -> str | Markup:
+def _needed(x: float | None, *, payment: Payment, rate: float | None) -> str | Markup:
     words = amount(x, payment)
-    return with_note(words, _dollars(x, usd_per_hour)) if payment.key == "time" and x is not None else words
+    return with_note(words, _dollars(x, rate)) if payment.key == "time" and x is not None else words
 
 
-def _dollars(seconds: float, usd_per_hour: float | None) -> str:
-    if usd_per_hour is None:
-        return "no price"
-    return text.dollars(costing.cost_usd(seconds, own_price(usd_per_hour)))
+def _dollars(seconds: float, rate: float | None) -> str:
+    return "no price" if rate is None else text.dollars(costing.cost_usd(seconds, own_price(rate)))
 
 
 def _ratio(result: EqualQuality) -> str | Markup:

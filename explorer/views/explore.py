@@ -1,9 +1,9 @@
-"""The explorer: choose, look, brush, export. `explore()` is the one call in `notebooks/explore.ipynb`."""
+"""The explorer: choose, look, select, share. `explore()` is the one call in `notebooks/explore.ipynb`."""
 
 import os
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +12,36 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
+from explorer.store import queries
 from explorer.views import text
-from explorer.views.answer import Answer, answer
-from explorer.views.composition_panel import CompositionPanel
-from explorer.views.control_rows import controls_of
+from explorer.views.answer import Answer, answer, headline, where_words
 from explorer.views.controls import Controls
-from explorer.views.equal_quality import equal_quality_table
-from explorer.views.exports import FORMATS, Format, export
-from explorer.views.fit import Fit, empty_chart
+from explorer.views.equal_quality import comparison_table
+from explorer.views.exports import Format, export
+from explorer.views.figure import PAPER, Brushed, Figure, chart_of
 from explorer.views.notes import notes
-from explorer.views.question import Question
-from explorer.views.selection import runs_table, selected
+from explorer.views.question import ALL, Question
+from explorer.views.run_list import chosen_rows
+from explorer.views.sections import Sections
+from explorer.views.sharing import Sharing, button
 from explorer.views.snapshot import Snapshot, read_snapshot
+from explorer.views.survey import frontier_table
 from explorer.views.tables import CSS
-from explorer.views.tradeoff import BRUSH, tradeoff
+from explorer.views.token import from_token
 
-HEIGHT = 360
-PAPER = 720  # width of an exported chart
+OF_THE_SECTIONS = {"brush": (), "chosen": (), "versus": (), "section": ""}
+"""Fields of a question that change nothing above the sections, with their defaults."""
 
 
-def explore(runs: str | Path | None = None, **preset: Any) -> "Explorer":
+def explore(runs: str | Path | None = None, *, view: str | None = None, **preset: Any) -> "Explorer":
     """Open the explorer on a directory of runs: `runs`, or else $EXPLORER_RUNS, or else `runs/` beside `notebooks/`.
 
-    `preset` are fields of `Question`: what is chosen when it opens.
+    `view` is the token of a view, or else $EXPLORER_VIEW; `preset` are fields of `Question`: what is chosen when it
+    opens. Raises `AnalysisError` for a token that is damaged.
     """
-    return Explorer(runs_directory(runs), question=Question(**preset))
+    token = view or os.environ.get("EXPLORER_VIEW")
+    question = from_token(token) if token else Question()
+    return Explorer(runs_directory(runs), question=replace(question, **preset))
 
 
 def runs_directory(runs: str | Path | None) -> Path:
@@ -53,14 +58,12 @@ class Explorer(widgets.VBox):
         self._runs = runs
         self._snapshot: Snapshot | None = None
         self._answer: Answer | None = None
-        self._brush: dict[str, list[float]] = {}
         self._head = widgets.HTML()
         self._controls = Controls(on_change=self.ask)
-        self._chart = empty_chart(debounce_wait=150, max_wait=False)
-        self._equal = widgets.HTML()
-        self._listed = widgets.HTML()
-        self._composition = CompositionPanel()
-        self._said = widgets.HTML()
+        self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
+        self._table = widgets.HTML()
+        self._sharing = Sharing(export=self.export, on_open=self.ask)
+        self._sections = Sections(on_change=self.ask)
         super().__init__([widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))), *self._parts()])
         self.add_class("explorer")
         self.refresh()
@@ -72,21 +75,20 @@ class Explorer(widgets.VBox):
         except ExplorerError as error:
             self._snapshot = None
             return self._show_nothing(str(error))
-        if self._snapshot.results.empty:
-            return self._show_nothing(f"There are no finished runs in {self._runs} yet.")
-        return self.ask(self.question)
+        if self._snapshot.facets.empty:
+            return self._show_nothing(_without_results(self._snapshot))
+        return self._answer_to(self.question)
 
     def ask(self, question: Question) -> None:
-        """Answer a question and show the answer."""
+        """Answer a question and show the answer; what it does not change stays as it is on the page."""
         if self._snapshot is None:
             return
-        try:
-            found = answer(self._snapshot, question)
-        except ExplorerError as error:
-            return self._show_nothing(str(error))
-        self.question, self._answer, self._brush = found.question, found, {}
-        self._controls.show(found.settled, target=found.target, price=_price_option(found))
-        self._draw(found)
+        if self._answer is not None and _same_picture(question, self._answer.question):
+            settled = replace(self._answer.settled, question=question)
+            self.question, self._answer = question, replace(self._answer, settled=settled)
+            self._show_sections()
+        else:
+            self._answer_to(question)
 
     def export(self, kind: Format, *, directory: Path | None = None) -> Path:
         """Write what is shown, by default into `exports/` beside the notebook, and return the file's path."""
@@ -97,88 +99,58 @@ class Explorer(widgets.VBox):
         return export(
             kind,
             rows=self.shown,
-            chart=tradeoff(self._answer.scene, width=PAPER),
-            query={**asked.as_json(), "brush": self._brush, "target_used": self._answer.target},
-            snapshot=self._snapshot.sha256,
+            chart=chart_of(self._answer, width=PAPER),
+            question=asked,
+            target=self._answer.target,
+            snapshot=self._snapshot,
             directory=directory or Path.cwd() / "exports",
-            name=re.sub(r"[^\w.-]+", "-", f"{asked.sweep}-{asked.metric}-{asked.payment}-{moment}"),
+            name=re.sub(r"[^\w.-]+", "-", f"{asked.sweep}-{asked.metric}-{asked.payment}-{moment}")[:120],
         )
 
     def _parts(self) -> list[widgets.Widget]:
-        refresh = _button("Refresh", tooltip="Read the results again")
+        refresh = button("Refresh", tooltip="Read the results again")
         refresh.on_click(lambda _: self.refresh())
-        buttons = [_button(kind.upper(), tooltip=f"Export what is shown as {kind.upper()}") for kind in FORMATS]
-        for kind, button in zip(FORMATS, buttons, strict=True):
-            button.on_click(partial(self._export_and_say, kind))
         head = widgets.HBox([self._head, refresh]).add_class("x-head")
-        chart = widgets.VBox([Fit().add_class("x-fit"), self._chart]).add_class("x-chart")
         self._body = widgets.VBox(
             [
                 self._controls,
-                widgets.Box([chart, self._equal]).add_class("x-main"),
-                widgets.HBox([self._said, *buttons]).add_class("x-exports"),
-                self._listed,
-                self._composition,
+                widgets.Box([self._figure, self._table]).add_class("x-main"),
+                self._sharing,
+                self._sections,
             ]
         ).add_class("x-body")
         return [head, self._body]
 
-    def _draw(self, found: Answer) -> None:
-        self._body.layout.display = ""
-        self._head.value = _headline(found)
-        self._said.value = ""
-        assert self._snapshot is not None  # the answer was found in it
-        self._composition.show(self._snapshot, found.question)
-        if found.scene is None:
-            self._chart.chart = None
-            self._equal.value = Markup('<div class="x-empty">{}</div>').format(_unpaid(found))
-            self._listed.value = ""
-            return
-        self._chart.chart = tradeoff(found.scene, height=HEIGHT, brush=True)
-        self._chart.selections.observe(self._brushed, BRUSH)
-        self._equal.value = (
-            _heading(_equal_title(found))
-            + equal_quality_table(
-                found.comparisons,
-                payment=found.question.paid_in,
-                look=found.look,
-                usd_per_hour=found.usd_per_hour,
-            )
-            + notes(found)
-            + controls_of(found.rows)
-        )
-        self._list_runs(found)
-
-    def _brushed(self, change: Any) -> None:
-        if self._answer is None or self._answer.scene is None:
-            return
-        brushed = {name: list(limits) for name, limits in (change["new"].value or {}).items()}
-        if "y" in brushed:
-            brushed["y"] = [self._answer.scene.heights.drawn(place) for place in brushed["y"]]
-        self._brush = brushed
-        self._list_runs(self._answer)
-
-    def _list_runs(self, found: Answer) -> None:
-        if found.scene is None:
-            return
-        rows = found.scene.runs
-        inside = selected(rows, self._brush) if self._brush else rows
-        self.shown = inside.drop(columns=["x", "y", "hardware_label"], errors="ignore")
-        if self._brush:
-            table = runs_table(inside, look=found.look, runs=self._runs, here=Path.cwd())
-            self._listed.value = _heading(f"{text.count(len(inside), 'run')} selected") + table
-        else:
-            hint = f"All {text.count(len(rows), 'run')} are shown. Drag over the chart to list some of them here."
-            self._listed.value = Markup('<p class="x-note">{}</p>').format(hint)
-
-    def _export_and_say(self, kind: Format, _: Any = None) -> None:
+    def _answer_to(self, question: Question) -> None:
+        assert self._snapshot is not None  # the caller looked
+        if self._answer is not None and not _same_runs(question, self._answer.question):
+            question = replace(question, brush=(), chosen=())  # they were about other runs
         try:
-            path = self.export(kind)
+            found = answer(self._snapshot, question)
         except ExplorerError as error:
-            self._said.value = Markup('<span class="x-note x-warn" role="alert">{}</span>').format(str(error))
-            return
-        words = Markup('<span class="x-note" role="status">Wrote <code>{}</code></span>')
-        self._said.value = words.format(os.path.relpath(path))
+            return self._show_nothing(str(error))
+        self.question, self._answer = found.question, found
+        self._body.layout.display = ""
+        self._head.value = _head(found)
+        self._controls.show(found.settled, target=found.target, price=text.clipped(found.price, 90))
+        self._figure.show(found)
+        self._table.value = _table(found)
+        return self._show_sections()
+
+    def _show_sections(self) -> None:
+        found, snapshot = self._answer, self._snapshot
+        assert found is not None and snapshot is not None  # an answer was found
+        self.shown = _exported(found)
+        self._sharing.show(found.question)
+        self._sections.show(snapshot, found)
+
+    def _brushed(self, brush: Brushed) -> None:
+        if self._answer is not None and brush != self._answer.question.brush:
+            self.ask(replace(self._answer.question, brush=brush, chosen=(), section=""))
+
+    def _picked(self, directories: list[str]) -> None:
+        if self._answer is not None and directories:
+            self.ask(replace(self._answer.question, chosen=tuple(directories), section=""))
 
     def _show_nothing(self, reason: str) -> None:
         self._answer, self.shown = None, pd.DataFrame()
@@ -190,42 +162,61 @@ class Explorer(widgets.VBox):
         ).format(reason)
 
 
-def _headline(found: Answer) -> Markup:
-    rows, asked = found.settled.rows, found.question
-    facts = [
-        f"{asked.model} on {asked.dataset}",
-        f"sweep {asked.sweep}",
-        asked.hardware,
-        text.count(len(rows), "finished run"),
-    ]
-    sentence = found.sentence[:1].upper() + found.sentence[1:]
-    return Markup('<p class="x-answer" role="status">{}.</p><p class="x-note">{}</p>').format(
-        sentence, " · ".join(facts)
+def _same_picture(one: Question, other: Question) -> bool:
+    """Whether two questions differ only in what the sections show."""
+    return replace(one, **OF_THE_SECTIONS) == replace(other, **OF_THE_SECTIONS)
+
+
+def _same_runs(one: Question, other: Question) -> bool:
+    fields = ("dataset", "model", "sweep", "hardware", "metric", "payment")
+    return all(getattr(one, field) in (getattr(other, field), "") for field in fields)
+
+
+def _without_results(snapshot: Snapshot) -> str:
+    """What is there in place of finished runs."""
+    counts = queries.states(snapshot.database)
+    if not counts:
+        return f"There are no runs in {snapshot.runs} yet."
+    words = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
+    return f"There are no finished runs in {snapshot.runs} yet: {words}. `explorer sweep status` says why."
+
+
+def _exported(found: Answer) -> pd.DataFrame:
+    """The rows that are shown: those inside the brush, or in a survey the means."""
+    if found.scene is None:
+        return pd.DataFrame()
+    rows = found.rows if found.question.is_survey else chosen_rows(found)
+    return rows.drop(columns=["x", "y", "series", "group", "hardware_label"], errors="ignore")
+
+
+def _head(found: Answer) -> Markup:
+    return Markup('<p class="x-answer" role="status">{}</p><p class="x-note">{}</p>').format(
+        headline(found), " · ".join(where_words(found))
     )
 
 
-def _equal_title(found: Answer) -> str:
+def _table(found: Answer) -> Markup:
+    """The table beside the chart, and what has to be said of both."""
+    if found.scene is None:
+        label = found.question.paid_in.label.lower()
+        words = f"The {label} of these runs is not known yet: no profile of their recipes was measured."
+        return Markup('<div class="x-empty">{}</div>').format(words)
+    if found.question.sweep == ALL:
+        return frontier_table(found.scene, found.look) + notes(found)
+    title = Markup('<p class="x-heading">{}</p>').format(_title(found))
+    rows = comparison_table(
+        found.comparisons,
+        found.budgets,
+        payment=found.question.paid_in,
+        look=found.look,
+        rates=found.rates,
+        order=found.question.order,
+    )
+    return title + rows + notes(found)
+
+
+def _title(found: Answer) -> str:
     label = found.question.paid_in.label
     if found.target is None or found.scene is None:
         return f"{label} at equal quality"
     return f"{label} to reach {found.scene.metric} {text.quality(found.target, found.scene.unit)}"
-
-
-def _heading(words: str) -> Markup:
-    return Markup('<p class="x-heading">{}</p>').format(words)
-
-
-def _unpaid(found: Answer) -> str:
-    label = found.question.paid_in.label.lower()
-    return f"The {label} of these runs is not known yet: no profile of their recipes was measured."
-
-
-def _price_option(found: Answer) -> str:
-    rows = found.settled.rows.dropna(subset=["usd_per_hour"])
-    if rows.empty:
-        return "no price for this hardware"
-    return f"{text.dollars(rows['usd_per_hour'].iloc[0])}/h, as of {rows['price_as_of'].iloc[0] or 'unknown date'}"
-
-
-def _button(label: str, *, tooltip: str) -> widgets.Button:
-    return widgets.Button(description=label, tooltip=tooltip, layout=widgets.Layout(width="auto"))

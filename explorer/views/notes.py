@@ -4,6 +4,7 @@ from markupsafe import Markup
 
 from explorer.views import text
 from explorer.views.answer import Answer
+from explorer.views.survey import survey_note
 
 
 def notes(found: Answer) -> Markup:
@@ -27,6 +28,8 @@ def warnings(found: Answer) -> list[str]:
 
 def facts(found: Answer) -> list[str]:
     """How to read the comparisons."""
+    if found.question.is_survey:
+        return [survey_note(found.rows, found.scene)] if found.scene else []
     words = []
     if found.target is not None and found.scene is not None:
         whose = "" if found.question.target is not None else f", what {found.question.baseline} has at its full budget"
@@ -39,10 +42,14 @@ def facts(found: Answer) -> list[str]:
     sources = sorted({comparison.time_source for comparison in found.comparisons if comparison.time_source})
     if found.question.paid_in.forecast:
         words.append(f"Deletion is a forecast of the whole command, with its start: {_ways(found)}.")
-    if sources and found.question.payment != "steps":
+    if sources and not found.question.paid_in.counted:
         words.append(f"Times are {' and '.join(sources)}: steps times the step time on a quiet machine.")
-    if found.question.payment != "steps":
+    if not found.question.paid_in.counted:
         words.append(f"Price: {found.price}.")
+    if found.volume is not None:
+        words.append(found.volume.sentence)
+    if found.scene is not None and len(found.scene.runs) and not found.scene.draws_runs:
+        words.append(f"{text.count(len(found.scene.runs), 'run')}: their means are drawn, and not each of them.")
     return words
 
 

@@ -1,6 +1,7 @@
 """What a tradeoff chart draws, put together from the curves and the front that the analysis found."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -8,17 +9,23 @@ import pandas as pd
 from explorer.analysis import curves, pareto
 from explorer.analysis.curves import Curve
 from explorer.views.axes import Heights, Payment, heights
+from explorer.views.measures import MEASURES, Measure
+from explorer.views.series import Machine, group_of, machine, run_labels, series_names
 
 BETWEEN = 12  # drawn points between two budgets, because a line that is straight in log x is not so on every axis
+MAX_RUNS = 1500  # marks; of more runs the means are drawn alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
-    """A tradeoff chart's content. x is in seconds, dollars or steps (`payment`), y in the metric's unit.
+    """A tradeoff chart's content. x is in seconds, dollars or a count (`payment`), y in the metric's unit.
 
-    `runs`: a row a run: recipe, x, y, and the columns of `results`.
-    `means`: a row a budget of a recipe: recipe, x, y, ssr, n, time_source, on_front.
-    `lines`: a row a drawn point of a curve: recipe, x, y, low, high (NaN where there is no band).
+    Every row has `recipe`, its label; `series`, the curve that it belongs to; `group`, what gives it its colour.
+
+    `runs`: a row a run: x, y, and the columns of `results`.
+    `means`: a row a budget of a curve: x, y, ssr, n, time_source, on_front, probability of being on it (NaN where that
+    is not known), size.
+    `lines`: a row a drawn point of a curve: x, y, low, high (NaN where there is no band).
     `front`: x, y of the frontier's corners, by x.
     """
 
@@ -30,80 +37,175 @@ class Scene:
     metric: str
     unit: str
     higher_is_better: bool
-    baseline: str | None
+    baseline: str | None  # its group, which is drawn in the colour of the text
+    base: str | None  # its label
     target: float | None
+    size: Measure | None = None
     log: bool = True
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
 
     @property
     def heights(self) -> Heights:
         """How qualities are placed: after runs and target; a band that goes further is cut off."""
-        targets = () if self.target is None else (self.target,)
-        values = [*self.runs["y"], *self.means["y"], *targets]
-        return heights(values, unit=self.unit, higher_is_better=self.higher_is_better)
+        return heights(self.y_range, unit=self.unit, higher_is_better=self.higher_is_better)
+
+    @property
+    def groups(self) -> list[str]:
+        """What has a colour of its own, in the order of the legend: as they come in the results."""
+        return list(dict.fromkeys(self.means["group"]))
 
     @property
     def recipes(self) -> list[str]:
-        """The recipes in the order of the legend: as they come in the results."""
+        """The labels of the recipes, as they come in the results."""
         return list(dict.fromkeys(self.means["recipe"]))
 
     @property
     def controls(self) -> list[str]:
         """The recipes that are there for others to be compared with; they are never on the front."""
+        if "control" not in self.runs:
+            return []
         return list(dict.fromkeys(self.runs.loc[self.runs["control"] == "random-subset", "recipe"]))
+
+    @property
+    def draws_runs(self) -> bool:
+        """Whether single runs are drawn beside the means."""
+        return 0 < len(self.runs) <= MAX_RUNS
+
+    def of(self, series: Sequence[str], runs: pd.Series | None = None) -> "Scene":
+        """The part of some curves, on the same axes; of their runs those that are marked."""
+        kept = self.runs if runs is None else self.runs[runs]
+        return replace(
+            self,
+            runs=kept[kept["series"].isin(series)],
+            means=self.means[self.means["series"].isin(series)],
+            lines=self.lines[self.lines["series"].isin(series)],
+        )
 
 
 def build_scene(
-    rows: pd.DataFrame, *, payment: Payment, baseline: str | None, target: float | None, log: bool = True
+    rows: pd.DataFrame,
+    *,
+    payment: Payment,
+    baseline: str | None,
+    target: float | None,
+    log: bool = True,
+    compare: str = "recipe",
+    size: str = "",
 ) -> Scene | None:
-    """The scene of some rows of `results`, all of one setting; None when none of them has been paid in `payment`.
+    """The scene of some rows of `results`, all of one sweep and metric; None when none of them has been paid in
+    `payment`.
 
-    `target` is drawn as a line. Raises `AnalysisError` for results that no curve can be made of.
+    `target` is drawn as a line; `compare` and `size` are those of a `Question`. Raises `AnalysisError` for results that
+    no curve can be made of.
     """
     found = curves.curves(rows, x=payment.column)
     if not found:
         return None
     setting = found[0].setting
-    means = _means(found, pareto.front_table(rows, x=payment.column))
+    names = series_names(found)
+    runs = _runs(rows, found, names, payment, compare)
+    means = _means(found, names, rows, payment, compare)
+    measure = MEASURES.get(size)
+    if measure is not None:
+        means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
+    targets = () if target is None else (target,)
     return Scene(
-        runs=_runs(rows, found, payment),
+        runs=runs,
         means=means,
-        lines=pd.concat([_line(curve) for curve in found], ignore_index=True),
+        lines=pd.concat([_line(curve, names, means) for curve in found], ignore_index=True),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
         payment=payment,
         metric=setting.metric,
         unit=setting.unit,
         higher_is_better=setting.higher_is_better,
-        baseline=baseline,
+        baseline=baseline if compare == "recipe" else _group_of_baseline(means, baseline),
+        base=baseline,
         target=target,
+        size=measure,
         log=log,
+        x_range=extent([*runs["x"], *means["x"]]),
+        y_range=extent([*runs["y"], *means["y"], *targets]),
     )
 
 
-def _means(found: list[Curve], front: pd.DataFrame) -> pd.DataFrame:
-    means = curves.table(found).merge(front[["label", "ssr", "on_front"]], on=["label", "ssr"], how="left")
-    means = means.assign(recipe=means["label"], y=means["mean"], on_front=means["on_front"].eq(True))  # controls never
-    return means[["recipe", "x", "y", "ssr", "n", "time_source", "on_front"]]
+def extent(values: Sequence[float]) -> tuple[float, float]:
+    """The least and the largest value."""
+    return float(min(values)), float(max(values))
 
 
-def _runs(rows: pd.DataFrame, found: list[Curve], payment: Payment) -> pd.DataFrame:
+def _means(
+    found: list[Curve], names: dict[tuple[Machine, str], str], rows: pd.DataFrame, payment: Payment, compare: str
+) -> pd.DataFrame:
+    """The mean points, with their places on the front over everything that is drawn."""
+    front = pareto.front_table(rows, x=payment.column)
+    keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
+    front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
+    means = curves.table(found).merge(front, on=keys, how="left")
+    groups = group_of(rows, found, compare)
+    places = [machine(curve.setting) for curve in found for _ in curve.points]
+    means = means.assign(
+        recipe=means["label"],
+        series=[names[place, label] for place, label in zip(places, means["label"], strict=True)],
+        group=[groups[place, label] for place, label in zip(places, means["label"], strict=True)],
+        y=means["mean"],
+        candidate=means["on_front"].notna(),  # controls are none
+        on_front=means["on_front"].eq(True),
+    )
+    if len({machine(curve.setting) for curve in found}) > 1:
+        means = _front_over_all(means, higher=found[0].setting.higher_is_better)
+    columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
+    return means.reindex(columns=columns)
+
+
+def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
+    """The front over several hardwares at once; how sure it is, is then not known."""
+    candidates = means[means["candidate"]]
+    best = candidates.index[pareto.front(candidates["x"], candidates["y"], higher_is_better=higher)]
+    return means.assign(on_front=means.index.isin(best), probability=np.nan)
+
+
+def _runs(
+    rows: pd.DataFrame, found: list[Curve], names: dict[tuple[Machine, str], str], payment: Payment, compare: str
+) -> pd.DataFrame:
     shown = rows[rows[payment.column].notna()]
-    labels = {curve.label for curve in found}
-    names = [
-        recipe if recipe in labels else f"{recipe} ({digest[:6]})"
-        for recipe, digest in zip(shown["recipe"], shown["recipe_digest"], strict=True)
-    ]
-    return shown.assign(recipe=names, x=shown[payment.column], y=shown["quality"])
+    places, labels = run_labels(shown, found)
+    groups = group_of(rows, found, compare)
+    pairs = list(zip(places, labels, strict=True))
+    return shown.assign(
+        recipe=labels,
+        series=[names[pair] for pair in pairs],
+        group=[groups[pair] for pair in pairs],
+        x=shown[payment.column],
+        y=shown["quality"],
+    )
 
 
-def _line(curve: Curve) -> pd.DataFrame:
+def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    """The median of a measure at each budget of each curve."""
+    grouped = runs.groupby(["series", "ssr"], sort=False)[measure.column].median()
+    return grouped.rename("size").reset_index()
+
+
+def _line(curve: Curve, names: dict[tuple[Machine, str], str], means: pd.DataFrame) -> pd.DataFrame:
     points = pd.DataFrame([{name: getattr(p, name) for name in ("x", "fitted", "low", "high")} for p in curve.points])
     points = points.astype(float).rename(columns={"fitted": "y"})
-    return _denser(points).assign(recipe=curve.label)
+    series = names[machine(curve.setting), curve.label]
+    group = means.loc[means["series"] == series, "group"].iloc[0]
+    return denser(points).assign(recipe=curve.label, series=series, group=group)
 
 
-def _denser(points: pd.DataFrame) -> pd.DataFrame:
-    """The same curve with more points: it is linear in log x, as the analysis has it, on every axis."""
+def denser(points: pd.DataFrame) -> pd.DataFrame:
+    """The same curve (x, y, low, high) with more points: it is linear in log x, as the analysis has it, on every
+    axis."""
     count = (len(points) - 1) * BETWEEN + 1
     places = np.interp(np.arange(count), np.arange(len(points)) * BETWEEN, np.log(points["x"]))
     dense = {name: np.interp(places, np.log(points["x"]), points[name]) for name in ("y", "low", "high")}
     return pd.DataFrame({"x": np.exp(places), **dense})
+
+
+def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
+    """The group that the baseline is in, where it has one to itself."""
+    mine = set(means.loc[means["recipe"] == baseline, "group"])
+    others = set(means.loc[means["recipe"] != baseline, "group"])
+    return next(iter(mine)) if len(mine) == 1 and not mine & others else None

@@ -1,55 +1,90 @@
-"""The published database as the explorer has it: read at one moment, with the digest that names it."""
+"""The published database as the explorer has it: its facets at one moment, and rows of it when they are asked for.
+
+Rows come from the database by what was chosen, so that a hundred thousand runs are never in memory at once. What was
+read is kept for a few questions: a control that changes only the picture asks nobody.
+"""
 
 import hashlib
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from explorer.analysis.reprice import DELETION, of_class, with_deletion_costs
+from explorer.costing import Price
 from explorer.store import frames, place, queries
+from explorer.store.queries import Filter
+
+KEPT = 12  # answers to questions
+
+Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Snapshot:
-    """A database file and the runs in it that are finished."""
+    """A database file, and what can be chosen in it."""
 
     runs: Path  # the directory of runs, which the column `directory` is relative to
     database: Path
     sha256: str  # of the database file
-    results: pd.DataFrame  # with a column more for the deletion of each class: `reprice.of_class`
-    schedules: pd.DataFrame  # the phases of each recipe at each budget, with their step times
+    facets: pd.DataFrame  # see `frames.facets`
     metrics: tuple[str, ...]
+    prices: tuple[Price, ...]
+    _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
 
-    def with_metric(self, metric: str) -> pd.DataFrame:
-        """The rows of `results` with another metric as their quality. Reads the database again.
+    def rows(self, where: Filter, *, metric: str) -> pd.DataFrame:
+        """Rows of `results` with that metric as their quality and a column more for the deletion of each class.
 
-        Raises `StoreError` if it cannot be read any more.
+        Raises `StoreError` if the database cannot be read any more.
         """
-        return _with_classes(frames.results(self.database, metric=metric), self.database)
+        return self.remember(("rows", where, metric), lambda: self._rows(where, metric))
+
+    def means(self, where: Filter, *, metric: str) -> pd.DataFrame:
+        """A row for each recipe and budget of each setting: see `frames.means`. Raises as `rows` does."""
+        return self.remember(("means", where, metric), lambda: frames.means(self.database, metric=metric, where=where))
+
+    def schedules(self, sweep: str) -> pd.DataFrame:
+        """The phases of each recipe of a sweep at each budget, with their step times. Raises as `rows` does."""
+        return self.remember(("schedules", sweep), lambda: frames.schedules(self.database, sweep=sweep))
+
+    def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
+        """What was made for this key before, or now."""
+        if key not in self._kept:
+            self._kept[key] = make()
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _rows(self, where: Filter, metric: str) -> pd.DataFrame:
+        rows = frames.results(self.database, metric=metric, where=where)
+        return _with_classes(rows, self.database, sweep=where.sweep)
 
 
 def read_snapshot(runs: Path) -> Snapshot:
     """Read the published snapshot of a directory of runs. Raises `StoreError` if there is none or it is damaged."""
     database = place.database(runs)
-    results = _with_classes(frames.results(database), database)
+    facets = frames.facets(database)
     with database.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return Snapshot(
         runs=runs,
         database=database,
         sha256=sha256,
-        results=results,
-        schedules=frames.schedules(database),
+        facets=facets,
         metrics=tuple(queries.metrics(database)),
+        prices=queries.prices(database),
     )
 
 
-def _with_classes(results: pd.DataFrame, database: Path) -> pd.DataFrame:
+def _with_classes(results: pd.DataFrame, database: Path, *, sweep: str | None) -> pd.DataFrame:
     """The rows with the seconds and the cost of deleting each class; unknown where a run does not have it."""
-    forecasts = frames.deletion_forecasts(database)
-    if forecasts.empty:
+    if results["deletion_level"].isna().all():
         return results
+    forecasts = frames.deletion_forecasts(database, sweep=sweep)
     seconds = forecasts.pivot(index="directory", columns="class", values="seconds")
     seconds.columns = [of_class(DELETION, str(name)) for name in seconds.columns]
     return with_deletion_costs(results.merge(seconds, how="left", left_on="directory", right_index=True))

@@ -5,8 +5,9 @@ page it stands in without being drawn twice. Recipes take the colours of Okabe a
 which stay apart in the common kinds of colour blindness; a shape repeats what a colour says.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import altair as alt
 
@@ -63,30 +64,52 @@ CONFIG = {
 EMBED = {"actions": False, "renderer": "svg"}
 """Options for vega-embed: no menu, and SVG, because a canvas does not know `currentColor`."""
 
+MAX_LEGEND = 24
+
 # Every layer names the same legend: one layer with another, or without, would split the legend or drop it.
-LEGEND = alt.Legend(title=None, orient="top", direction="horizontal", columns=6, symbolOpacity=1, offset=34)
+LEGEND: dict[str, Any] = {
+    "title": None,
+    "orient": "top",
+    "direction": "horizontal",
+    "columns": 6,
+    "symbolOpacity": 1,
+    "offset": 34,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """The colour and the shape of each recipe, in the order of the legend."""
+    """The colour and the shape of each group, in the order of the legend; a group is a recipe unless others are
+    compared, and `groups` says which group a recipe is in."""
 
     recipes: tuple[str, ...]
     colours: tuple[str, ...]
     shapes: tuple[str, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
 
-    def colour(self) -> alt.Color:
-        """The colour channel over the field `recipe`."""
+    def colour(self, field: str = "group") -> alt.Color:
+        """The colour channel over a field."""
         scale = alt.Scale(domain=list(self.recipes), range=list(self.colours))
-        return alt.Color("recipe:N", scale=scale, legend=LEGEND)
+        return alt.Color(f"{field}:N", scale=scale, legend=self._legend)
 
-    def shape(self) -> alt.Shape:
-        """The shape channel over the field `recipe`."""
+    def shape(self, field: str = "group") -> alt.Shape:
+        """The shape channel over a field."""
         scale = alt.Scale(domain=list(self.recipes), range=list(self.shapes))
-        return alt.Shape("recipe:N", scale=scale, legend=LEGEND)
+        return alt.Shape(f"{field}:N", scale=scale, legend=self._legend)
+
+    def place(self, recipe: str) -> int | None:
+        """Where in the legend a recipe's group is; None for one that is not drawn."""
+        group = self.groups.get(recipe, recipe)
+        return self.recipes.index(group) if group in self.recipes else None
+
+    @property
+    def _legend(self) -> alt.Legend:
+        """A legend of many groups shows the first of them; the table has all."""
+        shown = alt.Undefined if len(self.recipes) <= MAX_LEGEND else list(self.recipes[:MAX_LEGEND])
+        return alt.Legend(**LEGEND, values=shown)
 
 
-def look(recipes: Iterable[str], *, baseline: str | None) -> Look:
+def look(recipes: Iterable[str], *, baseline: str | None, groups: Mapping[str, str] | None = None) -> Look:
     """Give the baseline the colour of the text and a circle, and every other recipe a pair of its own.
 
     Colours and shapes repeat with different periods, so the first 56 recipes beside the baseline differ.
@@ -98,6 +121,7 @@ def look(recipes: Iterable[str], *, baseline: str | None) -> Look:
         recipes=(*first, *others),
         colours=(*(TEXT for _ in first), *(PALETTE[i % len(PALETTE)] for i in range(len(others)))),
         shapes=(*("circle" for _ in first), *(SHAPES[i % len(SHAPES)] for i in range(len(others)))),
+        groups=groups or {},
     )
 
 

@@ -2,7 +2,7 @@
 
 A small mark is a run, a large one the mean of a recipe at one budget; the line is the monotone curve through the means,
 dashed for a control, and the band its interval. A filled mark has a measured time, a hollow one a profiled or
-predicted time; a predicted one is crossed as well.
+predicted time; a predicted one is crossed as well. Where sizes say something, a mean of which it is not known is a dot.
 """
 
 from typing import Any
@@ -15,17 +15,15 @@ from explorer.views.axes import amount, payment_axis, quality_axis
 from explorer.views.scene import Scene
 
 BRUSH = "brush"
+PICKED = "picked"
 DIM = 0.3
+SIZES = (30, 620)  # of the smallest and the largest mark, in square pixels
+NO_SIZE = 12
 
 
 def tradeoff(scene: Scene, *, width: int | str = "container", height: int = 400, brush: bool = False) -> alt.LayerChart:
-    """Draw a scene that has at least one run. With `brush` the runs can be selected, under the name `brush`."""
-    look = theme.look(scene.recipes, baseline=scene.baseline)
-    x = payment_axis(scene.payment, [*scene.runs["x"], *scene.means["x"]], log=scene.log)
-    y = quality_axis(scene.metric, scene.heights)
-    layers = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
-    layers += [_lines(scene, x, y, look), _seeds(scene, x, y, look, brush=brush), *_means(scene, x, y, look)]
-    chart = alt.LayerChart(layer=[layer for layer in layers if layer is not None])
+    """Draw a scene. With `brush` runs can be selected: by dragging under the name `brush`, by clicking as `picked`."""
+    chart = alt.LayerChart(layer=layers(scene, brush=brush))
     return theme.styled(
         chart.properties(width=width, height=height, padding={"top": 18, "left": 2, "right": 12, "bottom": 4})
         .properties(description=describe(scene))
@@ -33,21 +31,48 @@ def tradeoff(scene: Scene, *, width: int | str = "container", height: int = 400,
     )
 
 
+def layers(scene: Scene, *, brush: bool = False, look: theme.Look | None = None) -> list[Any]:
+    """The layers of the chart, with the colours of `look`: its own unless it is a part of something larger."""
+    look = look or look_of(scene)
+    x = payment_axis(scene.payment, scene.x_range, log=scene.log)
+    y = quality_axis(scene.metric, scene.heights)
+    found = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
+    found.append(_lines(scene, x, y, look) if len(scene.lines) else None)
+    found.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)
+    found += _means(scene, x, y, look, brush=brush and not scene.draws_runs)
+    return [layer for layer in found if layer is not None]
+
+
+def look_of(scene: Scene) -> theme.Look:
+    """The colour of each group, and the group of each label."""
+    groups = scene.means.drop_duplicates("recipe").set_index("recipe")["group"].to_dict()
+    return theme.look(scene.groups, baseline=scene.baseline, groups=groups)
+
+
 def describe(scene: Scene) -> str:
     """The chart in a sentence or two, for who does not see it."""
-    recipes = sorted(set(scene.means["recipe"]))
-    bright = sorted(set(scene.means.loc[scene.means["on_front"].astype(bool), "recipe"]))
+    names = scene.recipes
+    on_front = set(scene.means.loc[scene.means["on_front"].astype(bool), "recipe"])
     direction = "higher" if scene.higher_is_better else "lower"
     parts = [
-        f"{scene.metric} ({direction} is better) against {scene.payment.title.lower()} for {len(recipes)} recipes: "
-        f"{', '.join(recipes)}.",
-        f"On the frontier: {', '.join(bright) or 'none'}.",
+        f"{scene.metric} ({direction} is better) against {scene.payment.title.lower()} for "
+        f"{text.count(len(names), 'recipe')}: {listed(names)}.",
+        f"On the frontier: {listed([name for name in names if name in on_front]) or 'none'}.",
     ]
     if scene.controls:
-        parts.append(f"Controls, dashed: {', '.join(scene.controls)}.")
+        parts.append(f"Controls, dashed: {listed(scene.controls)}.")
     if scene.target is not None:
         parts.append(f"Target quality: {text.quality(scene.target, scene.unit)}.")
+    if scene.size is not None:
+        parts.append(f"The size of a mark is {scene.size.label.lower()}.")
     return " ".join(parts)
+
+
+def listed(names: list[str], *, most: int = 12) -> str:
+    """Names in a row, as many as one listens to."""
+    rest = len(names) - most
+    shown = ", ".join(text.clipped(name) for name in names[:most])
+    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _band(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart | None:
@@ -55,11 +80,11 @@ def _band(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart | Non
     if frame.empty:
         return None
     place = scene.heights
-    frame = frame[["recipe", "x"]].assign(y=place.within(frame["low"]), high=place.within(frame["high"]))
+    frame = frame[["series", "group", "x"]].assign(y=place.within(frame["low"]), high=place.within(frame["high"]))
     return (
         alt.Chart(frame, name="bands")
         .mark_area(opacity=0.13 if len(scene.recipes) <= 3 else 0.08, clip=True)
-        .encode(x=x, y=y, y2="high:Q", color=look.colour())
+        .encode(x=x, y=y, y2="high:Q", color=look.colour(), detail="series:N")
     )
 
 
@@ -85,8 +110,9 @@ def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
 
 
 def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
-    frame = _placed(scene.lines, scene).assign(bright=_bright(scene.lines, scene))[["recipe", "x", "y", "bright"]]
-    baseline = alt.datum.recipe == scene.baseline
+    frame = _placed(scene.lines, scene).assign(bright=_bright(scene.lines, scene))
+    frame = frame[["recipe", "series", "group", "x", "y", "bright"]]
+    baseline = alt.datum.recipe == scene.base
     control = alt.FieldOneOfPredicate(field="recipe", oneOf=scene.controls)
     dashed = {"strokeDash": alt.condition(control, alt.value([5, 4]), alt.value([1, 0]))} if scene.controls else {}
     return (
@@ -96,6 +122,7 @@ def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
             x=x,
             y=y,
             color=look.colour(),
+            detail="series:N",
             strokeWidth=alt.condition(baseline, alt.value(3), alt.value(2)),
             opacity=alt.condition("datum.bright", alt.value(1), alt.value(DIM)),
             **dashed,
@@ -114,47 +141,32 @@ def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -
             color=look.colour(),
             shape=look.shape(),
             opacity=alt.condition("datum.bright", alt.value(0.6), alt.value(DIM / 2)),
-            tooltip=[
-                alt.Tooltip(f"{name}:N", title=title)
-                for name, title in (
-                    ("recipe", "Recipe"),
-                    ("methods", "Methods"),
-                    ("quality_text", scene.metric),
-                    ("time_text", "Training time"),
-                    ("cost_text", "Cost"),
-                    ("deletion_text", "Deletion"),
-                    ("budget", "Budget"),
-                    ("seed", "Seed"),
-                    ("hardware", "Hardware"),
-                    ("run_id", "Run"),
-                )
-                if name in frame
-            ],
+            tooltip=_tooltip(_RUN_WORDS, frame, scene),
         )
     )
-    if not brush:
-        return chart
+    return chart.add_params(*_selections("directory")) if brush else chart
+
+
+def _selections(field: str) -> list[alt.Parameter]:
+    """By dragging, and by clicking."""
     mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
-    return chart.add_params(alt.selection_interval(name=BRUSH, mark=mark))
+    return [
+        alt.selection_interval(name=BRUSH, mark=mark),
+        alt.selection_point(name=PICKED, fields=[field], on="click", toggle="event.shiftKey"),
+    ]
 
 
-def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> list[alt.Chart]:
-    """The means, one layer for filled marks and one for hollow ones."""
+def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -> list[alt.Chart]:
+    """The means, one layer for filled marks and one for hollow ones. With `brush` there are no runs to be selected,
+    and what is selected is means."""
     frame = _worded(scene.means, scene).assign(bright=_bright(scene.means, scene))
-    exact = scene.payment.key == "steps"  # steps are counted, whatever is known of their time
+    exact = scene.payment.counted
     measured = ((frame["time_source"] == "measured") & (not scene.payment.forecast)) | exact
     predicted = ((frame["time_source"] == "predicted") | scene.payment.forecast) & (not exact)
-    tooltip = [
-        alt.Tooltip("recipe:N", title="Recipe"),
-        alt.Tooltip("quality_text:N", title=f"Mean {scene.metric}"),
-        alt.Tooltip("time_text:N", title=scene.payment.label),
-        alt.Tooltip("budget:N", title="Budget"),
-        alt.Tooltip("n:Q", title="Seeds (n)"),
-        alt.Tooltip("time_source:N", title="Time is"),
-    ]
 
     def layer(rows: pd.Series, **mark: Any) -> alt.Chart:
         name = "filled" if mark["filled"] else "hollow"
+        size = {} if scene.size is None else {"size": _size(scene)}
         return (
             alt.Chart(frame[rows], name=name)
             .mark_point(size=95, opacity=1, strokeWidth=2.2, clip=True, **mark)
@@ -164,7 +176,8 @@ def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> list[alt.Chart
                 color=look.colour(),
                 shape=look.shape(),
                 opacity=alt.condition("datum.bright", alt.value(1), alt.value(DIM)),
-                tooltip=tooltip,
+                tooltip=_tooltip(_MEAN_WORDS, frame, scene),
+                **size,
             )
         )
 
@@ -176,7 +189,64 @@ def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> list[alt.Chart
     if predicted.any():
         cross = alt.Chart(frame[predicted], name="predicted").mark_point(shape="cross", filled=True, size=40)
         layers.append(cross.encode(x=x, y=y, color=look.colour()))
+    if brush:
+        layers[0] = layers[0].add_params(*_selections("place"))
     return layers
+
+
+def _size(scene: Scene) -> alt.Size:
+    """The size channel over the field `size`, labelled in words."""
+    assert scene.size is not None  # it is being drawn
+    known = scene.means["size"].dropna()
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    ticks = sorted({low, (low + high) / 2, high})
+    words = " : ".join([*(f"datum.value == {tick!r} ? '{scene.size.words(tick)}'" for tick in ticks), "''"])
+    legend = alt.Legend(
+        title=scene.size.label,
+        titleFontWeight="normal",
+        orient="right",
+        values=ticks,
+        labelExpr=words,
+        symbolFillColor="transparent",
+        symbolStrokeColor=theme.TEXT,
+        symbolType="circle",
+    )
+    scale = alt.Scale(domain=[low, high if high > low else low + 1], range=list(SIZES))
+    return alt.Size("size:Q", scale=scale, legend=legend)
+
+
+_RUN_WORDS = {
+    "recipe_text": "Recipe",
+    "methods_text": "Methods",
+    "quality_text": "",
+    "time_text": "Training time",
+    "cost_text": "Cost",
+    "deletion_text": "Deletion",
+    "budget": "Budget",
+    "seed": "Seed",
+    "hardware": "Hardware",
+    "run_id": "Run",
+}
+_MEAN_WORDS = {
+    "recipe_text": "Recipe",
+    "quality_text": "Mean ",
+    "time_text": "",
+    "size_text": "",
+    "budget": "Budget",
+    "n": "Seeds (n)",
+    "time_source": "Time is",
+    "front_text": "On the frontier",
+}
+
+
+def _tooltip(words: dict[str, str], frame: pd.DataFrame, scene: Scene) -> list[alt.Tooltip]:
+    """What is said under the mouse: the columns that the frame has, under their titles."""
+    titles = words | {
+        "quality_text": f"{words['quality_text']}{scene.metric}",
+        "time_text": words["time_text"] or scene.payment.label,
+        "size_text": scene.size.label if scene.size else "",
+    }
+    return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items() if name in frame]
 
 
 def _placed(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
@@ -185,15 +255,16 @@ def _placed(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
 
 
 def _bright(frame: pd.DataFrame, scene: Scene) -> pd.Series:
-    """Whether the row's recipe is the baseline, or on the frontier anywhere: a recipe is bright or dim as a whole."""
+    """Whether the row's curve is the baseline's, or on the frontier anywhere: a curve is bright or dim as a whole."""
     on_front = scene.means["on_front"].astype(bool)
-    bright = {*scene.means.loc[on_front, "recipe"], scene.baseline}
-    return frame["recipe"].isin(bright)
+    bright = {*scene.means.loc[on_front, "series"]}
+    return frame["series"].isin(bright) | (frame["recipe"] == scene.base)
 
 
 def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     """The rows with the texts of their tooltips."""
-    words = {
+    words: dict[str, Any] = {
+        "recipe_text": frame["series"].map(text.clipped),
         "quality_text": [text.quality(value, scene.unit) for value in frame["y"]],
         "budget": [f"{ssr:g} of the full schedule" for ssr in frame["ssr"]],
     }
@@ -203,9 +274,18 @@ def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
             f"{text.seconds(value)} ({source})" for value, source in zip(frame["train_seconds"], sources, strict=True)
         ]
         words["cost_text"] = ["no price" if text.missing(v) else text.dollars(v) for v in frame["cost_usd"]]
+        words["methods_text"] = frame["methods"].fillna("").map(text.clipped)
         if scene.payment.forecast:
             words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
     else:
         words["time_text"] = [amount(value, scene.payment) for value in frame["x"]]
-    keep = ("run_id", "recipe", "methods", "x", "y", "n", "seed", "hardware", "time_source")
+        words["place"] = frame["series"] + " at " + frame["ssr"].map("{:g}".format)
+        known = frame["probability"].notna()
+        words["front_text"] = [
+            ("yes" if on else "no") + (f", in {p:.0%} of the resamples of the seeds" if sure else "")
+            for on, p, sure in zip(frame["on_front"], frame["probability"], known, strict=True)
+        ]
+        if scene.size is not None:
+            words["size_text"] = [scene.size.words(value) for value in frame["size"]]
+    keep = ("run_id", "directory", "recipe", "series", "group", "x", "y", "n", "seed", "hardware", "time_source", "size")
     return _placed(frame[[name for name in keep if name in frame]], scene).assign(**words)

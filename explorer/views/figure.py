@@ -1,0 +1,64 @@
+"""The tradeoff chart as a widget: one chart that runs can be chosen in, or small multiples on the same axes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+import ipywidgets as widgets
+
+from explorer.views.answer import Answer
+from explorer.views.fit import Fit, empty_chart
+from explorer.views.multiples import multiples
+from explorer.views.tradeoff import BRUSH, PICKED, tradeoff
+
+HEIGHT = 380
+PAPER = 720  # width of an exported chart, in pixels
+
+Brushed = tuple[float, ...]
+"""x from, x to, quality from, quality to; empty where nothing is brushed"""
+
+
+class Figure(widgets.VBox):
+    """`on_brush` is told what was brushed, `on_pick` which marks were clicked."""
+
+    def __init__(self, *, on_brush: Callable[[Brushed], None], on_pick: Callable[[list[str]], None]) -> None:
+        self._on_brush, self._on_pick = on_brush, on_pick
+        self._chart = empty_chart(debounce_wait=150, max_wait=False)
+        self._found: Answer | None = None
+        super().__init__([Fit().add_class("x-fit"), self._chart])
+        self.add_class("x-chart")
+
+    def show(self, found: Answer) -> None:
+        """Draw an answer; nothing where it has no scene."""
+        self._found = found
+        if found.scene is None:
+            self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        self._chart.chart = chart_of(found)
+        if not found.question.split:
+            self._chart.selections.observe(self._brushed, BRUSH)
+            self._chart.selections.observe(self._picked, PICKED)
+
+    def _brushed(self, change: Any) -> None:
+        found = self._found
+        if found is None or found.scene is None:
+            return
+        ranges = {name: [float(end) for end in limits] for name, limits in (change["new"].value or {}).items()}
+        if not ranges:
+            return self._on_brush(())
+        x = sorted(ranges.get("x", found.scene.x_range))
+        heights = found.scene.heights
+        y = sorted(heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*found.scene.y_range]
+        return self._on_brush((*x, *y))
+
+    def _picked(self, change: Any) -> None:
+        picked = change["new"].value or []
+        self._on_pick([str(value) for mark in picked for name, value in mark.items() if name in ("directory", "place")])
+
+
+def chart_of(found: Answer, *, width: int | str = "container") -> alt.LayerChart | alt.ConcatChart:
+    """The chart of an answer that has a scene. Only one that is as wide as its place can be brushed."""
+    assert found.scene is not None  # the caller looked
+    if found.question.split:
+        return multiples(found)
+    return tradeoff(found.scene, width=width, height=HEIGHT, brush=width == "container")

@@ -1,0 +1,53 @@
+"""The third axis of the tradeoff chart: what the size of a mark can say of a recipe at a budget, governance included."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from explorer.views import text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measure:
+    """A column of `results` as the size of marks; `unit` says how it reads."""
+
+    key: str
+    column: str
+    label: str
+    unit: str  # "seconds", "dollars", "nats", "share", "count"
+
+    def words(self, value: float | None) -> str:
+        """A value in words; a dash where it is unknown."""
+        if value is None or text.missing(value):
+            return text.MISSING
+        match self.unit:
+            case "seconds":
+                return text.seconds(value)
+            case "dollars":
+                return text.dollars(value)
+            case "share":
+                return f"{value:.1%}"
+            case "nats":
+                return f"{value:.3g} nats"
+            case _:
+                return f"{value:,.0f}"
+
+
+MEASURES = {
+    measure.key: measure
+    for measure in (
+        Measure(key="time", column="train_seconds", label="Training time", unit="seconds"),
+        Measure(key="cost", column="cost_usd", label="Training cost", unit="dollars"),
+        Measure(key="examples", column="examples", label="Examples", unit="count"),
+        Measure(key="inference", column="inference_seconds", label="Inference of an example", unit="seconds"),
+        Measure(key="deletion", column="deletion_seconds", label="Deletion of the dearest class", unit="seconds"),
+        Measure(key="deletion_cost", column="deletion_usd", label="Cost of that deletion", unit="dollars"),
+        Measure(key="chi", column="chi", label="Classes told apart (chi)", unit="nats"),
+        Measure(key="overhead", column="ledger_overhead", label="Ledger's share of a step", unit="share"),
+    )
+}
+
+
+def known_measures(rows: pd.DataFrame) -> tuple[str, ...]:
+    """The measures that some of these rows have."""
+    return tuple(key for key, each in MEASURES.items() if each.column in rows and rows[each.column].notna().any())

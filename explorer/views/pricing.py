@@ -1,0 +1,49 @@
+"""At whose prices the explorer shows costs: the price table's, one provider's, or a number of the user's."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+import pandas as pd
+
+from explorer.analysis.reprice import own_price, reprice, reprice_at
+from explorer.costing import Price, age_words, price_at, providers
+from explorer.views import text
+
+
+def clouds(rows: pd.DataFrame, prices: Sequence[Price]) -> tuple[str, ...]:
+    """The providers that price some hardware of these rows; "" for the price table's own choice comes first."""
+    hardware = rows["hardware"].unique()
+    return ("", *(name for name in providers(prices) if any(price_at(machine, prices, name) for machine in hardware)))
+
+
+def at_price(rows: pd.DataFrame, prices: Sequence[Price], *, cloud: str, usd_per_hour: float | None) -> pd.DataFrame:
+    """The rows with their costs at the user's own price, at those of a provider, or as the price table has them.
+
+    Hardware that the provider has no price for has no cost then.
+    """
+    if usd_per_hour is not None:
+        return reprice(rows, own_price(usd_per_hour))
+    return reprice_at(rows, prices, provider=cloud) if cloud else rows
+
+
+def price_words(rows: pd.DataFrame, *, today: date) -> str:
+    """Which prices the costs of these rows are made with, hardware by hardware, and as of when.
+
+    "$63.30/h as of 2026-08-06, dstackai/dstack#4110"
+    """
+    return "; ".join(_each(rows, today))
+
+
+def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
+    several = rows["hardware"].nunique() > 1
+    for hardware, of_it in rows.groupby("hardware", sort=False):
+        priced = of_it[of_it["usd_per_hour"].notna()]
+        if priced.empty:
+            yield f"no price for {hardware}"
+            continue
+        first = priced.iloc[0]
+        known = isinstance(first["price_as_of"], str) and first["price_as_of"]
+        as_of = f" as of {first['price_as_of']}" if known else ""
+        age = age_words(first["price_as_of"] if known else "", today)
+        words = f"{text.dollars(first['usd_per_hour'])}/h{as_of}{f', {age}' if age else ''}, {first['price_source']}"
+        yield f"{hardware}: {words}" if several else words

@@ -1,0 +1,87 @@
+"""The runs that are chosen, by brush, click or from a list that the keyboard reaches: cards of a few, a table of all."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+from markupsafe import Markup
+
+from explorer.views import text
+from explorer.views.answer import Answer
+from explorer.views.run_cards import MOST, run_cards
+from explorer.views.scene import Scene
+from explorer.views.selection import runs_table, selected
+from explorer.views.snapshot import Snapshot
+
+LISTED = 400  # runs in the list; a brush or a filter makes them fewer
+
+
+class RunList(widgets.VBox):
+    """`on_choose` is called with the directories of the runs that were chosen from the list."""
+
+    def __init__(self, *, on_choose: Callable[[tuple[str, ...]], None]) -> None:
+        self._on_choose, self._showing = on_choose, False
+        self.list = widgets.SelectMultiple(description="Runs (Ctrl adds)", rows=6)
+        self.list.observe(self._chosen, "value")
+        self._cards, self._table = widgets.HTML(), widgets.HTML()
+        super().__init__([widgets.Box([self.list.add_class("x-recipes")]).add_class("x-controls"), self._cards])
+        self.children = (*self.children, self._table)
+
+    def show(self, snapshot: Snapshot, found: Answer) -> None:
+        """Show what is chosen of an answer that has a scene with runs."""
+        scene = found.scene
+        assert scene is not None  # the caller looked
+        listed = chosen_rows(found)
+        self._offer(listed, scene, found.question.chosen)
+        cards = scene.runs[scene.runs["directory"].isin(found.question.chosen)]
+        if cards.empty and found.question.brush:
+            cards = listed.head(MOST)
+        here, look = Path.cwd(), found.look
+        self._cards.value = (
+            run_cards(cards, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
+            if len(cards)
+            else Markup('<p class="x-note">{}</p>').format(hint(scene))
+        )
+        self._table.value = Markup("")
+        if found.question.brush:
+            heading = Markup('<p class="x-heading">{} selected</p>').format(text.count(len(listed), "run"))
+            self._table.value = heading + runs_table(listed, look=look, runs=snapshot.runs, here=here)
+
+    def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
+        self._showing = True
+        try:
+            options = [(_words(row, scene), row["directory"]) for row in rows.head(LISTED).to_dict("records")]
+            if tuple(self.list.options) != tuple(options):
+                self.list.options = tuple(options)
+            known = {directory for _, directory in options}
+            self.list.value = tuple(directory for directory in chosen if directory in known)
+        finally:
+            self._showing = False
+
+    def _chosen(self, _: Any) -> None:
+        if not self._showing:
+            self._on_choose(tuple(self.list.value)[:MOST])
+
+
+def chosen_rows(found: Answer) -> pd.DataFrame:
+    """The runs of an answer's scene that are inside the brush; all of them without one."""
+    scene, brush = found.scene, found.question.brush
+    assert scene is not None  # the caller looked
+    if len(brush) != 4:
+        return scene.runs
+    return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
+
+
+def hint(scene: Scene) -> str:
+    """How runs are chosen."""
+    return (
+        f"All {text.count(len(scene.runs), 'run')} are shown. Drag over the chart to list some of them here, click one,"
+        " or choose it from the list: a card says what it was, what it cost and how to repeat it."
+    )
+
+
+def _words(row: dict[Any, Any], scene: Scene) -> str:
+    quality = text.quality(row["y"], scene.unit)
+    return f"{text.clipped(str(row['recipe']), 40)} · budget {row['ssr']:g} · seed {row['seed']} · {quality}"

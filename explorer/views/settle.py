@@ -1,0 +1,234 @@
+"""From a wish to an answerable question: what can be chosen, and the rows of `results` that are left.
+
+Where runs are looked at narrows from the dataset over model and sweep to the hardware; seeds and sources of time narrow
+the rows of it. Recipes and methods only hide: what is compared does not change with what is shown, or a user who looks
+long enough would find a family of one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from explorer.analysis.reprice import DELETION
+from explorer.costing import Price
+from explorer.store.queries import Filter
+from explorer.views.axes import PAYMENTS, Payment
+from explorer.views.measures import known_measures
+from explorer.views.pricing import at_price, clouds
+from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question, hardware_label
+from explorer.views.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choices:
+    """What each control offers, given the choices before it."""
+
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    sweeps: tuple[str, ...]
+    hardware: tuple[str, ...]
+    clouds: tuple[str, ...]
+    metrics: tuple[str, ...]
+    recipes: tuple[str, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    sources: tuple[str, ...]
+    compare: tuple[str, ...]
+    splits: tuple[str, ...]
+    sizes: tuple[str, ...]
+    baseline_hardware: tuple[str, ...]
+    payments: tuple[str, ...]
+    deletions: tuple[str, ...]  # "" for the dearest, and the classes of governed runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """An answerable question, what could be asked instead, and the rows that are compared.
+
+    `rows` are rows of `results`, or in a survey of several sweeps a row for each recipe and budget (`frames.means`),
+    at the price that was asked for. `shown` says which of them are not hidden.
+    """
+
+    question: Question
+    choices: Choices
+    rows: pd.DataFrame
+    shown: pd.Series
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scope:
+    """Where runs are looked at."""
+
+    question: Question
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    sweeps: tuple[str, ...]
+    hardware: tuple[str, ...]
+    facets: pd.DataFrame  # those that are left
+
+
+def settle(snapshot: Snapshot, wished: Question) -> Settled:
+    """Fit a wish to the results, which have at least one row. Raises `StoreError` if they cannot be read any more."""
+    scope = _scope(snapshot.facets, wished)
+    metric = _first(wished.metric, snapshot.metrics, default=str(scope.facets["metric"].iloc[0]))
+    question = replace(scope.question, metric=metric)
+    where = _filter(question, scope.facets)
+    read = snapshot.means if question.is_survey else snapshot.rows
+    rows = read(where, metric=metric)
+    return fit(rows, question, scope=scope, metrics=snapshot.metrics, prices=snapshot.prices)
+
+
+def fit(
+    rows: pd.DataFrame, wished: Question, *, scope: "_Scope", metrics: Sequence[str], prices: Sequence[Price]
+) -> Settled:
+    """Fit what is asked of some rows to what they have."""
+    rows = rows.assign(hardware_label=hardware_labels(rows))
+    seeds = () if wished.is_survey else tuple(sorted({int(seed) for seed in rows["seed"]}))
+    sources = tuple(sorted({source for source in rows["time_source"] if isinstance(source, str)}))
+    wanted_seeds = tuple(seed for seed in wished.seeds if seed in seeds)
+    wanted_sources = tuple(source for source in wished.sources if source in sources)
+    if wanted_seeds:
+        rows = rows[rows["seed"].isin(wanted_seeds)]
+    if wanted_sources and rows["time_source"].isin(wanted_sources).any():
+        rows = rows[rows["time_source"].isin(wanted_sources)]
+    offered_clouds = clouds(rows, prices)
+    cloud = _first(wished.cloud, offered_clouds)
+    rows = at_price(rows, prices, cloud=cloud, usd_per_hour=wished.usd_per_hour)
+    recipes = tuple(dict.fromkeys(rows["recipe"]))
+    baseline = _first(wished.baseline, recipes, default=rows["baseline"].iloc[0])
+    methods = _methods(rows)
+    wanted_methods = tuple(method for method in wished.methods if method in methods)
+    kept = tuple(name for name in recipes if name in (wished.recipes or recipes) or name == baseline)
+    shown = rows["recipe"].isin(kept) & (_has_any(rows, wanted_methods) | (rows["recipe"] == baseline))
+    priced = bool(rows["cost_usd"].notna().any())
+    payments = tuple(key for key, each in PAYMENTS.items() if _is_offered(each, rows, priced=priced))
+    deletions = ("", *_classes(rows))
+    labels = tuple(dict.fromkeys(rows["hardware_label"]))
+    sizes = ("", *known_measures(rows))
+    splits = tuple(key for key in SPLITS if key in ("", "seed") or _column(key) in rows and _several(rows, key))
+    splits = tuple(key for key in splits if key != "seed" or len(seeds) > 1)
+    compare = tuple(key for key in COMPARE if key in ("recipe", "methods") or _several(rows, key))
+    own = ("", *(labels if len(labels) > 1 and not wished.is_survey else ()))
+    question = replace(
+        wished,
+        cloud=cloud,
+        recipes=kept,
+        methods=wanted_methods,
+        seeds=wanted_seeds,
+        sources=wanted_sources,
+        compare=_first(wished.compare, compare),
+        split=_first(wished.split, splits),
+        size=_first(wished.size, sizes),
+        baseline=baseline,
+        baseline_hardware=_first(wished.baseline_hardware, own),
+        payment=_first(wished.payment, payments),
+        deletion_of=_first(wished.deletion_of, deletions),
+        order=_first(wished.order, ORDERS),
+        versus=tuple(name for name in wished.versus if name in recipes)[:2],
+    )
+    choices = Choices(
+        datasets=scope.datasets,
+        models=scope.models,
+        sweeps=scope.sweeps,
+        hardware=scope.hardware,
+        clouds=offered_clouds,
+        metrics=tuple(metrics),
+        recipes=recipes,
+        methods=methods,
+        seeds=seeds,
+        sources=sources,
+        compare=compare,
+        splits=splits,
+        sizes=sizes,
+        baseline_hardware=own,
+        payments=payments,
+        deletions=deletions,
+    )
+    return Settled(question=question, choices=choices, rows=rows, shown=shown)
+
+
+def hardware_labels(frame: pd.DataFrame) -> list[str]:
+    """What tells one machine from another, in words, for each row."""
+    columns = (frame["hardware"], frame["threads"], frame["world_size"])
+    return [hardware_label(*values) for values in zip(*columns, strict=True)]
+
+
+def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
+    """Choose where to look: each choice among those that the choices before it leave."""
+    left, found = facets.assign(hardware_label=hardware_labels(facets)), wished
+    offered: dict[str, tuple[str, ...]] = {}
+    for field, column, plural in (
+        ("dataset", "dataset", "datasets"),
+        ("model", "model", "models"),
+        ("sweep", "sweep", "sweeps"),
+        ("hardware", "hardware_label", "hardware"),
+    ):
+        names = tuple(sorted(left[column].unique()))
+        several = (ALL,) if len(names) > 1 and field != "dataset" else ()
+        default = ALL if field == "model" and several else _most(left, column) if field == "hardware" else names[0]
+        chosen = _first(getattr(wished, field), (*several, *names), default=default)
+        left = left if chosen == ALL else left[left[column] == chosen]
+        found, offered[plural] = replace(found, **{field: chosen}), (*several, *names)
+    return _Scope(question=found, facets=left, **offered)
+
+
+def _most(facets: pd.DataFrame, column: str) -> str:
+    """The value with most runs of its own; of several such, the first by name."""
+    return str(facets.groupby(column)["runs"].sum().sort_index().idxmax())
+
+
+def _filter(question: Question, facets: pd.DataFrame) -> Filter:
+    machine = facets.iloc[0]
+    one = question.hardware != ALL
+    return Filter(
+        dataset=question.dataset,
+        model=None if question.model == ALL else question.model,
+        sweep=None if question.sweep == ALL else question.sweep,
+        hardware=str(machine["hardware"]) if one else None,
+        threads=int(machine["threads"]) if one else None,
+        world_size=int(machine["world_size"]) if one else None,
+    )
+
+
+def _column(key: str) -> str:
+    return {"hardware": "hardware_label"}.get(key, key)
+
+
+def _several(rows: pd.DataFrame, key: str) -> bool:
+    return bool(rows[_column(key)].nunique(dropna=False) > 1)
+
+
+def _methods(rows: pd.DataFrame) -> tuple[str, ...]:
+    """The methods of the recipes, by name."""
+    found = {name for names in rows["methods"].unique() if isinstance(names, str) for name in names.split("+") if name}
+    return tuple(sorted(found))
+
+
+def _has_any(rows: pd.DataFrame, methods: Sequence[str]) -> pd.Series:
+    if not methods:
+        return pd.Series(True, index=rows.index)
+    wanted = set(methods)
+    having = {
+        names: bool(wanted & set(names.split("+"))) for names in rows["methods"].unique() if isinstance(names, str)
+    }
+    return rows["methods"].map(having).eq(True)
+
+
+def _is_offered(payment: Payment, rows: pd.DataFrame, *, priced: bool) -> bool:
+    """Whether some of the runs were paid in it: costs take a price, deletions a ledger."""
+    known = not payment.forecast or rows[DELETION].notna().any()
+    return bool(known and (payment.unit != "dollars" or priced))
+
+
+def _classes(rows: pd.DataFrame) -> list[str]:
+    """The classes of these runs whose deletion has a forecast."""
+    found = [str(name) for name in rows.columns if str(name).startswith(f"{DELETION}/") and rows[name].notna().any()]
+    return sorted(name.removeprefix(f"{DELETION}/") for name in found)
+
+
+def _first(wished: str, offered: Iterable[str], *, default: str | None = None) -> str:
+    offered = tuple(offered)
+    if wished in offered:
+        return wished
+    return default if default in offered else offered[0]
