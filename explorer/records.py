@@ -5,6 +5,7 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -46,6 +47,18 @@ METRICS: dict[str, Metric] = {
 
 OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
 """What methods find out about a whole run when all is done (`Method.metrics`): no line of `metrics.jsonl` has them."""
+
+
+OF_ONE_RUN = frozenset({"hardware", "versions", "ssr", "seed", "initial"})
+"""The parts of a run's identity that another run of the same effective recipe, on any machine, may have otherwise."""
+
+
+def effective_digest(identity: Mapping[str, Any]) -> str:
+    """The digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
+
+    Batch size, precision, methods, data and governance are in it; the machine, its software, budget and seed are not.
+    """
+    return digest({name: value for name, value in identity.items() if name not in OF_ONE_RUN})
 
 
 Control = Literal["random-subset", "rescaled-baseline"]
@@ -91,6 +104,11 @@ class RunRecord:
     phases: dict[str, int]  # steps spent in each phase of different speed; the sum is `steps`
     control: Control | None = None  # None: a recipe in its own right; not part of the identity
     control_of: tuple[str, ...] = ()  # the recipes that it was made to be compared with
+
+    @property
+    def effective_digest(self) -> str:
+        """What a profile of the same recipe has in common with the run, on whichever machine it was made."""
+        return effective_digest(self.identity)
 
 
 @record
@@ -174,6 +192,7 @@ class ProfileRecord:
     phases: dict[str, PhaseProfile]
     inference_seconds: float  # for one example, in evaluation mode
     made_at: str
+    effective: str = ""  # the run's `effective_digest`; empty in a file of an older version
 
     @property
     def key(self) -> str:
