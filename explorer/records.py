@@ -181,6 +181,20 @@ class PhaseProfile:
 
 
 @record
+class Validation:
+    """A full run, alone on the machine, beside what the profile predicts for its schedule: seconds of training."""
+
+    steps: int
+    predicted: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured: 1.02 is a prediction that is 2% too long."""
+        return self.predicted / self.measured
+
+
+@record
 class ProfileRecord:
     """`_profiles/<key>.json`: step times of a recipe on a quiet machine, phase by phase, and its inference time."""
 
@@ -193,11 +207,43 @@ class ProfileRecord:
     inference_seconds: float  # for one example, in evaluation mode
     made_at: str
     effective: str = ""  # the run's `effective_digest`; empty in a file of an older version
+    evaluation_seconds: float | None = None  # for one evaluation of the whole test set; None: not measured
+    checkpoint_seconds: float | None = None  # for one checkpoint; None: not measured
+    validation: Validation | None = None  # None: no full run was made beside it
 
     @property
     def key(self) -> str:
         """The name of its file: recipe and hardware."""
         return digest([self.recipe_digest, dataclasses.asdict(self.hardware)])[:16]
+
+
+def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
+    """A profile that anybody may have made, if its times can be times.
+
+    Raises `RunError` that names `where`, the phase or the key, and the fault.
+    """
+    if not profile.phases:
+        raise RunError(f"{where}: the profile has no phase: expected the time of a step in one at least")
+    for name, phase in profile.phases.items():
+        if not 0 < phase.low <= phase.seconds <= phase.high:
+            raise RunError(
+                f"{where}: phase {name!r:.80}: found {phase.seconds:g} s a step, quartiles {phase.low:g} and"
+                f" {phase.high:g}; expected 0 < low <= seconds <= high"
+            )
+        if phase.windows < 1 or any(seconds < 0 for seconds in phase.split.values()):
+            raise RunError(f"{where}: phase {name!r:.80}: expected one window at least, and no part below 0 s")
+    besides = {name: getattr(profile, f"{name}_seconds") for name in ("inference", "evaluation", "checkpoint")}
+    if profile.validation is not None:
+        besides |= {"predicted": profile.validation.predicted, "measured": profile.validation.measured}
+    for name, seconds in besides.items():
+        if seconds is not None and seconds <= 0:
+            raise RunError(f"{where}: {name}: found {seconds:g}; expected seconds above 0")
+    return profile
+
+
+def read_profile(path: Path) -> ProfileRecord:
+    """Read a profile that anybody may have made. Raises `RunError` for a damaged one, or for times that are none."""
+    return check_profile(read(ProfileRecord, path), where=str(path))
 
 
 def from_json(kind: type[Record], value: Any, *, where: str) -> Record:
