@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 
 from explorer.analysis.reprice import DELETION
+from explorer.schema import record
 from explorer.views.axes import PAYMENTS, Payment, payment_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Question:
     """A view of the results. An empty text or tuple stands for the first choice, or for all recipes."""
 
