@@ -5,6 +5,7 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -46,6 +47,18 @@ METRICS: dict[str, Metric] = {
 
 OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
 """What methods find out about a whole run when all is done (`Method.metrics`): no line of `metrics.jsonl` has them."""
+
+
+OF_ONE_RUN = frozenset({"hardware", "versions", "ssr", "seed", "initial"})
+"""The parts of a run's identity that another run of the same effective recipe, on any machine, may have otherwise."""
+
+
+def effective_digest(identity: Mapping[str, Any]) -> str:
+    """The digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
+
+    Batch size, precision, methods, data and governance are in it; the machine, its software, budget and seed are not.
+    """
+    return digest({name: value for name, value in identity.items() if name not in OF_ONE_RUN})
 
 
 Control = Literal["random-subset", "rescaled-baseline"]
@@ -91,6 +104,11 @@ class RunRecord:
     phases: dict[str, int]  # steps spent in each phase of different speed; the sum is `steps`
     control: Control | None = None  # None: a recipe in its own right; not part of the identity
     control_of: tuple[str, ...] = ()  # the recipes that it was made to be compared with
+
+    @property
+    def effective_digest(self) -> str:
+        """What a profile of the same recipe has in common with the run, on whichever machine it was made."""
+        return effective_digest(self.identity)
 
 
 @record
@@ -163,6 +181,20 @@ class PhaseProfile:
 
 
 @record
+class Validation:
+    """A full run, alone on the machine, beside what the profile predicts for its schedule: seconds of training."""
+
+    steps: int
+    predicted: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured: 1.02 is a prediction that is 2% too long."""
+        return self.predicted / self.measured
+
+
+@record
 class ProfileRecord:
     """`_profiles/<key>.json`: step times of a recipe on a quiet machine, phase by phase, and its inference time."""
 
@@ -174,11 +206,44 @@ class ProfileRecord:
     phases: dict[str, PhaseProfile]
     inference_seconds: float  # for one example, in evaluation mode
     made_at: str
+    effective: str = ""  # the run's `effective_digest`; empty in a file of an older version
+    evaluation_seconds: float | None = None  # for one evaluation of the whole test set; None: not measured
+    checkpoint_seconds: float | None = None  # for one checkpoint; None: not measured
+    validation: Validation | None = None  # None: no full run was made beside it
 
     @property
     def key(self) -> str:
         """The name of its file: recipe and hardware."""
         return digest([self.recipe_digest, dataclasses.asdict(self.hardware)])[:16]
+
+
+def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
+    """A profile that anybody may have made, if its times can be times.
+
+    Raises `RunError` that names `where`, the phase or the key, and the fault.
+    """
+    if not profile.phases:
+        raise RunError(f"{where}: the profile has no phase: expected the time of a step in one at least")
+    for name, phase in profile.phases.items():
+        if not 0 < phase.low <= phase.seconds <= phase.high:
+            raise RunError(
+                f"{where}: phase {name!r:.80}: found {phase.seconds:g} s a step, quartiles {phase.low:g} and"
+                f" {phase.high:g}; expected 0 < low <= seconds <= high"
+            )
+        if phase.windows < 1 or any(seconds < 0 for seconds in phase.split.values()):
+            raise RunError(f"{where}: phase {name!r:.80}: expected one window at least, and no part below 0 s")
+    besides = {name: getattr(profile, f"{name}_seconds") for name in ("inference", "evaluation", "checkpoint")}
+    if profile.validation is not None:
+        besides |= {"predicted": profile.validation.predicted, "measured": profile.validation.measured}
+    for name, seconds in besides.items():
+        if seconds is not None and seconds <= 0:
+            raise RunError(f"{where}: {name}: found {seconds:g}; expected seconds above 0")
+    return profile
+
+
+def read_profile(path: Path) -> ProfileRecord:
+    """Read a profile that anybody may have made. Raises `RunError` for a damaged one, or for times that are none."""
+    return check_profile(read(ProfileRecord, path), where=str(path))
 
 
 def from_json(kind: type[Record], value: Any, *, where: str) -> Record:

@@ -18,6 +18,7 @@ from explorer.records import (
     ResultRecord,
     RunRecord,
     Timings,
+    Validation,
 )
 
 CPU = Hardware(device="cpu", name="a processor", threads=1)
@@ -144,6 +145,36 @@ def test_a_profile_is_named_by_recipe_and_hardware() -> None:
     ]
     assert len({record.key for record in (PROFILE, *others)}) == 3
     assert replace(PROFILE, made_at="later", recipe="another name").key == PROFILE.key
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("phases", {}, "the profile has no phase"),
+        ("phases.all steps.seconds", -0.2, "phase 'all steps': found -0.2 s a step"),
+        ("phases.all steps.low", 0.25, "quartiles 0.25 and 0.3; expected 0 < low <= seconds <= high"),
+        ("phases.all steps.high", 0.15, "quartiles 0.1 and 0.15"),
+        ("phases.all steps.windows", 0, "expected one window at least"),
+        ("phases.all steps.split.forward", -1.0, "no part below 0 s"),
+        ("inference_seconds", 0.0, "inference: found 0; expected seconds above 0"),
+        ("evaluation_seconds", -1.0, "evaluation: found -1"),
+        ("checkpoint_seconds", -1.0, "checkpoint: found -1"),
+        ("validation.measured", 0.0, "measured: found 0"),
+    ],
+)
+def test_a_profile_whose_times_are_none_is_refused(path: str, value: Any, message: str, tmp_path: Path) -> None:
+    whole = replace(PROFILE, validation=Validation(steps=3, predicted=0.6, measured=0.5))
+    file = tmp_path / "p.json"
+    records.write(file, whole)
+    assert records.read_profile(file) == whole
+    file.write_text(json.dumps(changed(whole, path, value)))
+    with pytest.raises(RunError) as caught:
+        records.read_profile(file)
+    assert str(caught.value).startswith(f"{file}: ") and message in str(caught.value)
+
+
+def test_a_prediction_that_is_too_long_has_a_ratio_above_one() -> None:
+    assert Validation(steps=3, predicted=0.75, measured=0.5).ratio == 1.5
 
 
 def test_a_record_is_read_from_a_file_that_nobody_may_write(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.grouping import Groups, grids, grouped, medians, texts
 from explorer.errors import AnalysisError, unknown
 from explorer.records import Control
 
@@ -99,9 +100,11 @@ def ladders(frame: pd.DataFrame, *, x: str, empty: bool = False) -> list[Ladder]
     Rows whose x is unknown are left out; a recipe that has no others is there, without budgets, only if `empty`.
     Raises `AnalysisError` for a column that is not there, and for an x that is not above zero.
     """
-    _check(frame, x)
-    groups = frame.groupby([*SETTING, "recipe", "recipe_digest"], sort=False, dropna=False)
-    found = [_ladder(rows, x) for _, rows in groups]
+    x_N, quality_N = _numbers(frame, x)
+    if frame.empty:
+        return []
+    groups = grouped(frame, [*SETTING, "recipe", "recipe_digest"])
+    found = _ladders(frame, groups, x_N, quality_N)
     found = [ladder for ladder in found if empty or ladder.ssr_B.size]
     names = Counter((ladder.setting, ladder.recipe) for ladder in found)
     return [
@@ -112,60 +115,61 @@ def ladders(frame: pd.DataFrame, *, x: str, empty: bool = False) -> list[Ladder]
     ]
 
 
-def _check(frame: pd.DataFrame, x: str) -> None:
+def _numbers(frame: pd.DataFrame, x: str) -> tuple[np.ndarray, np.ndarray]:
+    """The columns `x` and quality; NaN where they are unknown."""
     for column in (x, *COLUMNS):
         if column not in frame.columns:
             raise AnalysisError(f"the table of results: {unknown('column', column, map(str, frame.columns))}")
     try:
-        values = np.stack([np.asarray(frame[column], dtype=float) for column in (x, "quality")])
+        x_N, quality_N = (np.asarray(frame[column], dtype=float) for column in (x, "quality"))
     except (TypeError, ValueError) as error:
         raise AnalysisError(
             f"the column {x!r} does not hold numbers; expected one such as {', '.join(AXES)}"
         ) from error
-    if np.isinf(values).any() or (values[0] <= 0).any():
+    if np.isinf(x_N).any() or np.isinf(quality_N).any() or (x_N <= 0).any():
         raise AnalysisError(f"the columns {x!r} and 'quality': expected finite numbers, and {x!r} above 0")
+    return x_N, quality_N
 
 
-def _ladder(rows: pd.DataFrame, x: str) -> Ladder:
-    first: dict[str, Any] = {str(name): value for name, value in rows.iloc[0].items()}
-    controlled = _controlled(rows.loc[rows["control"] == "random-subset", "control_of"])
-    rows = rows.loc[np.asarray(rows[x].notna() & rows["quality"].notna())]
-    ssr_B, budget = np.unique(np.asarray(rows["ssr"], dtype=float), return_inverse=True)
-    seeds_S, seed = np.unique(np.asarray(rows["seed"]), return_inverse=True)
-    sources = sorted({source for source in rows["time_source"] if isinstance(source, str)})
-    ratios = np.asarray(rows["inference_ratio"], dtype=float)
-    known = ratios[np.isfinite(ratios)]
-    shape = (ssr_B.size, seeds_S.size)
-    return Ladder(
-        setting=Setting(**{column: _plain(first[column]) for column in SETTING}),
-        recipe=first["recipe"],
-        recipe_digest=first["recipe_digest"],
-        label=first["recipe"],
-        is_baseline=bool(first["is_baseline"]),
-        control="random-subset" if controlled else None,
-        control_of=controlled,
-        baseline=first["baseline"],
-        tuning=first["tuning"] if isinstance(first["tuning"], str) else None,
-        inference_ratio=float(np.median(known)) if known.size else None,
-        time_source="+".join(sources),
-        ssr_B=ssr_B,
-        seeds_S=seeds_S,
-        x_BS=_grid(np.asarray(rows[x], dtype=float), budget, seed, shape),
-        quality_BS=_grid(np.asarray(rows["quality"], dtype=float), budget, seed, shape),
-    )
+def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np.ndarray) -> list[Ladder]:
+    known_N = ~np.isnan(x_N) & ~np.isnan(quality_N)
+    ssr_N, seed_N = np.asarray(frame["ssr"], dtype=float), np.asarray(frame["seed"])
+    chosen_N = np.asarray(frame["control"] == "random-subset")
+    ratios_G = medians(groups, np.asarray(frame["inference_ratio"], dtype=float), where_N=known_N)
+    first = frame.iloc[groups.first_G]
+    return [
+        Ladder(
+            setting=Setting(**{column: _plain(value) for column, value in zip(SETTING, setting, strict=True)}),
+            recipe=recipe,
+            recipe_digest=digest,
+            label=recipe,
+            is_baseline=bool(is_baseline),
+            control="random-subset" if controlled else None,
+            control_of=controlled,
+            baseline=baseline,
+            tuning=tuning if isinstance(tuning, str) else None,
+            inference_ratio=None if np.isnan(ratio) else float(ratio),
+            time_source="+".join(sorted(sources)),
+            ssr_B=grid.ssr_B,
+            seeds_S=grid.seeds_S,
+            x_BS=grid.values[0],
+            quality_BS=grid.values[1],
+        )
+        for setting, recipe, digest, is_baseline, baseline, tuning, controlled, ratio, sources, grid in zip(
+            zip(*(first[column].tolist() for column in SETTING), strict=True),
+            *(first[name].tolist() for name in ("recipe", "recipe_digest", "is_baseline", "baseline", "tuning")),
+            _controlled(texts(groups, frame["control_of"], where_N=chosen_N)),
+            ratios_G,
+            texts(groups, frame["time_source"], where_N=known_N),
+            grids(groups, ssr_N=ssr_N, seed_N=seed_N, values=(x_N, quality_N), where_N=known_N),
+            strict=True,
+        )
+    ]
 
 
-def _controlled(column: pd.Series) -> tuple[str, ...]:
-    """The recipes that any of the runs was made the control of, in order."""
-    return tuple(dict.fromkeys(name for names in column if isinstance(names, str) for name in names.split("+")))
-
-
-def _grid(values: np.ndarray, budget: np.ndarray, seed: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The values by budget and seed; the mean where a run is there twice, NaN where it is not."""
-    total, count = np.zeros(shape), np.zeros(shape)
-    np.add.at(total, (budget, seed), values)
-    np.add.at(count, (budget, seed), 1)
-    return np.divide(total, count, out=np.full(shape, np.nan), where=count > 0)
+def _controlled(names_G: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The recipes that any of a ladder's runs was made the control of, in order."""
+    return [tuple(dict.fromkeys(name for each in names for name in each.split("+"))) for names in names_G]
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,10 @@
 """The same results at another price. Times stay as they are; only what an hour costs is another."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
-from explorer.costing import Price
+from explorer.costing import Price, price_at
 from explorer.errors import AnalysisError
 
 DELETION, COST = "deletion_seconds", "deletion_usd"
@@ -12,14 +14,40 @@ def reprice(frame: pd.DataFrame, price: Price) -> pd.DataFrame:
     """The table of results with the cost columns at `price`, whatever hardware the runs used.
 
     Columns that change: usd_per_hour, price_source, price_as_of, cost_usd, and what deletions cost. A run whose time is
-    unknown has no cost.
+    unknown has no cost. Raises `PriceError` for a price that is not in US dollars.
     """
-    usd_per_hour = price.usd_per_accelerator_hour * frame["world_size"]
-    return with_deletion_costs(frame.assign(usd_per_hour=usd_per_hour)).assign(
-        price_source=f"{price.provider} {price.instance}, {price.tenancy} ({price.source})",
-        price_as_of=price.retrieved or price.effective,
-        cost_usd=frame["train_seconds"] / 3600 * usd_per_hour,
-    )
+    return _at(frame, price.usd_per_accelerator_hour).assign(price_source=_source(price), price_as_of=price.as_of)
+
+
+def reprice_at(frame: pd.DataFrame, prices: Iterable[Price], *, provider: str) -> pd.DataFrame:
+    """The table with every run at that provider's price of the hardware that it used.
+
+    Hardware that the provider has no price of in US dollars, or none that is on demand, has no cost; `price_source`
+    says so. Raises `PriceError` for a provider that no price names.
+    """
+    prices = tuple(prices)
+    found = {str(name): price_at(str(name), prices, provider) for name in frame["hardware"].unique()}
+    rates = {name: price.usd_per_accelerator_hour for name, price in found.items() if price}
+    sources = {name: _source(price) if price else without(provider, name) for name, price in found.items()}
+    dates = {name: price.as_of if price else None for name, price in found.items()}
+    names = frame["hardware"].astype(str)
+    repriced = _at(frame, names.map(rates).astype(float))
+    return repriced.assign(price_source=names.map(sources), price_as_of=names.map(dates))
+
+
+def without(provider: str, hardware: str) -> str:
+    """What stands in the place of a price's source where there is none."""
+    return f"no price of {provider} for {hardware}"
+
+
+def unpriced(frame: pd.DataFrame) -> list[str]:
+    """The hardware in the table whose runs have no price."""
+    return sorted(frame.loc[frame["usd_per_hour"].isna(), "hardware"].astype(str).unique())
+
+
+def prices_of(table: pd.DataFrame) -> tuple[Price, ...]:
+    """The prices in the table that a snapshot has of them."""
+    return tuple(Price(**{str(name): value for name, value in row.items()}) for row in table.to_dict("records"))
 
 
 def with_deletion_costs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -45,3 +73,14 @@ def own_price(usd_per_hour: float) -> Price:
     return Price(
         provider="own", instance="price", accelerator="any", count=1, usd_per_hour=usd_per_hour, source="given by hand"
     )
+
+
+def _at(frame: pd.DataFrame, rate: "float | pd.Series[float]") -> pd.DataFrame:
+    """The table with its costs at that many US dollars for an hour of one accelerator."""
+    usd_per_hour = rate * frame["world_size"]
+    costed = frame.assign(usd_per_hour=usd_per_hour, cost_usd=frame["train_seconds"] / 3600 * usd_per_hour)
+    return with_deletion_costs(costed)
+
+
+def _source(price: Price) -> str:
+    return f"{price.provider} {price.instance}, {price.tenancy} ({price.source})"

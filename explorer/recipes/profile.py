@@ -101,6 +101,7 @@ class _Subject:
             phases={name: self._profiled(phase) for name, phase in self._phases.items()},
             inference_seconds=statistics.median(self._inference),
             made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            effective=run.effective_digest,
         )
 
     def _warm(self, places: tuple[Place, ...]) -> _Phase:

@@ -4,9 +4,10 @@ A question can name what the results do not have, for example after they were re
 colleague whose results are others. `settle.settle` then puts the first valid choice in its place.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from explorer.schema import record
 from explorer.views.axes import Payment, payment_of
 
 ALL = "*"
@@ -27,7 +28,7 @@ SPLITS = {
 ORDERS = {"least": "least {payment} at equal quality", "best": "best quality at equal {payment}"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record
 class Question:
     """A view of the results. An empty text stands for the first choice, an empty tuple for everything."""
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from explorer.views import theme
+from explorer.views import text, theme
 
 CSS = Path(__file__).with_name("explorer.css").read_text(encoding="utf-8")
+MAX_HOVER = 1000  # characters of a name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,13 +47,23 @@ def with_note(text: str | Markup, note: str | Markup) -> Markup:
     return Markup("{}<small>{}</small>").format(text, note) if note else escape(text)
 
 
+def named(name: str, most: int = 60) -> Markup:
+    """A name of anybody's: clipped, the whole of it on hover, and isolated, so that one that is written from right to
+    left turns nothing around it."""
+    short = text.clipped(name, most)
+    hover = Markup(' title="{}"').format(text.clipped(name, MAX_HOVER)) if short != name else Markup("")
+    return Markup("<bdi{}>{}</bdi>").format(hover, short)
+
+
 def swatch(recipe: str, look: theme.Look) -> Markup:
-    """A recipe's name behind its shape in its colour, as in the chart."""
-    position = look.recipes.index(recipe)
+    """A recipe's name behind its shape in its colour, as in the chart; the name alone where the chart lacks it."""
+    position = look.place(recipe)
+    if position is None:
+        return named(recipe)
     return Markup(
         '<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" style="margin-right:6px;'
         'vertical-align:-2px"><path d="{}" fill="none" stroke="{}" stroke-width="2"/></svg>{}'
-    ).format(OUTLINES[look.shapes[position]], look.colours[position], recipe)
+    ).format(OUTLINES[look.shapes[position]], look.colours[position], named(recipe))
 
 
 def _row(columns: Sequence[Column], row: Row) -> Markup:

@@ -1,6 +1,10 @@
-"""Numbers as people read them: times, money, qualities, ratios. A missing number is a dash, never "nan"."""
+"""Numbers as people read them: times, money, qualities, ratios; and names of anybody's, cut to a length that fits.
+
+A missing number is a dash, never "nan".
+"""
 
 import math
+import re
 
 MISSING = "-"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -62,9 +66,24 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def clipped(name: str, most: int = 60) -> str:
+    """A name on one line of at most so many characters: what is too long loses its middle. What would steer the text
+    around it (control characters, changes of direction, half characters) is shown as the replacement character.
+
+    >>> clipped("resnet8-with-a-name-that-never-ends", most=15), clipped("two\\nlines"), clipped("\\u202egnp.exe")
+    ('resnet8…er-ends', 'two lines', '\ufffdgnp.exe')
+    """
+    line = _STEERING.sub("\N{REPLACEMENT CHARACTER}", " ".join(name.split()))
+    if len(line) <= most:
+        return line
+    half = (most - 1) // 2
+    return f"{line[: most - 1 - half]}\N{HORIZONTAL ELLIPSIS}{line[len(line) - half :]}"
+
+
 def missing(value: float | None) -> bool:
     """Whether there is no number: `None`, NaN or pandas' NA."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or math.isnan(value)
 
 
 _UNITS = {"days": DAY, "h": HOUR, "min": MINUTE, "s": 1.0}
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

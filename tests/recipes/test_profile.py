@@ -20,6 +20,7 @@ def test_every_phase_of_every_recipe() -> None:
     heard: list[tuple[int, int]] = []
     found = profile(runs, data=None, on_progress=lambda done, total: heard.append((done, total)))
     assert [record.recipe_digest for record in found] == [runs[0].recipe_digest, runs[-1].recipe_digest]
+    assert [record.effective for record in found] == [runs[0].effective_digest, runs[-1].effective_digest]
     for record, group in zip(found, (runs[:4], runs[4:]), strict=True):
         assert record.phases.keys() == {name for run in group for name in run.phases}
         assert record.inference_seconds > 0

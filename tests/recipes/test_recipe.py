@@ -11,6 +11,7 @@ from explorer.errors import RecipeError
 from explorer.models import table
 from explorer.recipes import methods
 from explorer.recipes.recipe import Recipe
+from explorer.records import effective_digest
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
 TASK = {"dataset": "digits", "model": "resnet8"}
@@ -263,6 +264,17 @@ def test_the_runs_name_follows_budget_seed_threads_and_content() -> None:
     assert len({run.recipe_digest for run in runs}) == 3, "seed and budget are no part of it"
     again = tiny_run(tiny_recipe([]))
     assert again == runs[0]
+
+
+def test_the_effective_recipe_is_the_same_on_another_machine_and_holds_batch_and_precision() -> None:
+    plain = tiny_run(tiny_recipe())
+    elsewhere = tiny_run(tiny_recipe(), threads=2, seed=1, ssr=2.0)
+    assert elsewhere.recipe_digest != plain.recipe_digest
+    assert elsewhere.effective_digest == plain.effective_digest
+    other_software = {**plain.identity, "versions": {}}
+    assert effective_digest(other_software) == plain.effective_digest
+    others = [tiny_recipe(["ema"]), tiny_recipe(batch_size=32), tiny_recipe(precision="bf16")]
+    assert len({plain.effective_digest, *(tiny_run(recipe).effective_digest for recipe in others)}) == 4
 
 
 def test_names_are_no_part_of_the_content() -> None:

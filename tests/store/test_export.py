@@ -1,6 +1,7 @@
 """What is exported is exactly what is asked: read back, it is the same rows."""
 
 import csv
+import io
 
 import pyarrow.parquet
 import pytest
@@ -9,7 +10,8 @@ from explorer.errors import RunError, StoreError
 from explorer.store import queries
 from explorer.store.export import export
 from explorer.store.ingest import ingest
-from explorer.store.text import csv_text, markdown_text
+from explorer.store.queries import Table
+from explorer.store.text import csv_text, markdown_text, neutral
 from tests.builders import run_record, write_run, write_sweep
 
 
@@ -52,6 +54,44 @@ def test_markdown_is_one_line_a_row_and_holds_no_markup(database):
     assert '\\|a,"b" &lt;b>' in text
     assert "0.333333" in text
     assert {line.replace("\\|", "").count("|") for line in text.splitlines()} == {47}
+
+
+FORMULAE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "  =1", "\uff1d1", '=HYPERLINK("http://x")', "-"]
+PLAIN = ["fast", "a=1", "1-2", "'quoted'", "", "\u0645\u062f\u0644"]
+
+
+def test_a_text_that_begins_like_a_formula_is_neutralised_and_a_number_is_not():
+    numbers = [-1.5, -0.1, 1e-300, -7, 0.1 + 0.2]
+    table = Table(columns=("=name", "other"), rows=tuple((text, number) for text in FORMULAE for number in numbers))
+    found = list(csv.reader(io.StringIO(csv_text(table), newline="")))
+    assert found[0] == ["'=name", "other"]
+    for (text, number), (name, value) in zip(table.rows, found[1:], strict=True):
+        assert name == f"'{text}"
+        assert float(value) == number
+    assert [neutral(text) for text in PLAIN] == PLAIN
+
+
+def test_a_name_stays_one_cell_of_markdown():
+    hostile = [
+        "a|b",
+        "a\\|b",
+        "a\nb",
+        "a\r\n| x |",
+        "![x](http://x)",
+        "<img src=x>",
+        "&lt;",
+        "`code`",
+        "\x1b[31mred",
+        "\u202ea",
+    ]
+    text = markdown_text(Table(columns=("name|", "n"), rows=tuple((name, 1) for name in hostile)))
+    lines = text.splitlines()
+    assert len(lines) == 2 + len(hostile)
+    for line in lines:
+        assert line.replace("\\\\", "").replace("\\|", "").count("|") == 3
+    assert not {"<", "![", "\x1b", "\u202e"} & set(text) and "![x]" not in text
+    assert "!\\[x\\](http://x)" in text
+    assert "&amp;lt;" in text
 
 
 def test_texts_are_files_too(database, tmp_path):

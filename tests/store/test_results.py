@@ -22,6 +22,7 @@ COLUMNS = [
     *("deletion_level", "deletion_class", "deletion_seconds", "deletion_seconds_low", "deletion_seconds_high"),
     *("deletion_usd", "baseline", "is_baseline", "tuning", "control", "control_of", "contended"),
     *("wall_seconds", "state_digest", "directory", "recipe_digest"),
+    *("policy", "chi", "ledger_overhead", "ledger_size", "ledger_root"),
 ]
 
 
@@ -168,7 +169,7 @@ def test_a_users_price_reprices_history(tmp_path):
     ingest(tmp_path)
     before = one(tmp_path)
     prices = tmp_path / "prices.csv"
-    prices.write_text(",".join(costing.COLUMNS) + "\nown,box,,on demand,H200,1,3600,,2026-11,invoice\n")
+    prices.write_text(",".join(costing.COLUMNS) + "\nown,box,,on demand,H200,1,3600,,2026-11,invoice,USD\n")
     assert ingest(tmp_path).published
     after = one(tmp_path)
     assert after["cost_usd"] == pytest.approx(after["train_seconds"])

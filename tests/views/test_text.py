@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from explorer.views import axes, question, sweep_panel, text
+from explorer.views import axes, question, sweep_panel, tables, text
 
 
 @pytest.mark.parametrize("module", [text, axes, question, sweep_panel], ids=lambda module: module.__name__)
@@ -25,3 +25,27 @@ def test_nothing_is_a_dash_and_never_nan(nothing: object) -> None:
 def test_a_small_cost_keeps_three_digits() -> None:
     assert text.dollars(0.000123456) == "$0.000123"
     assert text.dollars(0.09999) == "$0.1"
+
+
+@pytest.mark.parametrize("length", [1, 2, 59, 60, 61, 10_000])
+def test_a_long_name_keeps_both_ends(length: int) -> None:
+    name = "a" * (length // 2) + "z" * (length - length // 2)
+    short = text.clipped(name)
+    assert len(short) == min(length, 60)
+    assert (short == name) == (length <= 60)
+    assert short[0] == name[0] and short[-1] == "z"
+
+
+def test_a_name_steers_nothing_around_it() -> None:
+    hostile = "\x1b[31mred\r\nnext\u202eevil\u2066 \ud800 \x85."
+    short = text.clipped(hostile)
+    assert short == "\ufffd[31mred next\ufffdevil\ufffd \ufffd ."
+    assert short.encode()
+    assert text.clipped("\u0645\u062f\u0644") == "\u0645\u062f\u0644"  # Arabic letters stay as they are
+
+
+def test_a_name_is_isolated_and_whole_on_hover() -> None:
+    assert str(tables.named("fast")) == "<bdi>fast</bdi>"
+    long = tables.named('"><img src=x>' * 1000)
+    assert "<img" not in long and long.count("<bdi") == 1
+    assert len(long) < 10_000  # escaped, so longer than it reads

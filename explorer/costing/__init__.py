@@ -1,0 +1,40 @@
+"""From steps to time, and from time to money: the arithmetic, and a dated, sourced table of prices.
+
+A price is a row of `prices.csv`: what one instance costs an hour, how many accelerators it has, since when, and who
+says so. A run of `world_size` processes uses that many of the `count` accelerators and is charged for its share. For
+hardware that is no accelerator, such as a CPU of one's own, `count` is the number of training processes that share the
+machine. Hardware without a row has no price: that is `None`, never zero. A price in another currency than US dollars is
+shown, never converted, and never becomes a cost.
+
+>>> cost_usd(1800, Price(provider="own", instance="box", accelerator="H200", count=2, usd_per_hour=8.0, source="us"))
+2.0
+"""
+
+from explorer.costing.choice import current, default_price, matching, price_at, providers
+from explorer.costing.duration import SAME_TIME, Duration, StepTime, train_seconds
+from explorer.costing.price import OWN, USD, Price, cost_usd
+from explorer.costing.table import COLUMNS, load_prices, parse_prices, to_csv
+from explorer.costing.words import age_words, price_words, stale
+
+__all__ = [
+    "COLUMNS",
+    "OWN",
+    "SAME_TIME",
+    "USD",
+    "Duration",
+    "Price",
+    "StepTime",
+    "age_words",
+    "cost_usd",
+    "current",
+    "default_price",
+    "load_prices",
+    "matching",
+    "parse_prices",
+    "price_at",
+    "price_words",
+    "providers",
+    "stale",
+    "to_csv",
+    "train_seconds",
+]

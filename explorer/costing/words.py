@@ -1,0 +1,68 @@
+"""How a price is told: how much, as of when, who says so; and that it is old, or in no currency of ours."""
+
+import datetime
+
+from explorer.costing.price import USD, Price, day
+
+STALE_DAYS = 180
+UNDATED = "of unknown date"
+
+
+def stale(price: Price, today: datetime.date) -> bool:
+    """Whether nobody has seen the price hold for more than `STALE_DAYS`, or ever."""
+    return bool(age_words(price.as_of, today))
+
+
+def age_words(as_of: str, today: datetime.date) -> str:
+    """What a reader has to know of a price's date: nothing for one that is fresh.
+
+    >>> age_words("2026-01", datetime.date(2026, 11, 22))
+    'over 9 months old'
+    """
+    known = day(as_of)
+    if known is None:
+        return UNDATED
+    if (today - known).days <= STALE_DAYS:
+        return ""
+    months = 12 * (today.year - known.year) + today.month - known.month - (today.day < known.day)
+    return f"over {months} months old"
+
+
+def price_words(price: Price | None, *, hardware: str, today: datetime.date) -> str:
+    """A price in words, for the hardware that it was looked up for.
+
+    "$7.91/h as of 2026-08-06, one of 8 of aws p5en.48xlarge, dstackai/dstack#4110"
+    """
+    if price is None:
+        return f"no price for {hardware}"
+    money = dollars(price.per_accelerator) if price.currency == USD else amount(price.per_accelerator, price.currency)
+    share = f"one of {price.count} of " if price.count > 1 else ""
+    age = age_words(price.as_of, today)
+    told = (
+        f"{money}/h as of {price.as_of}" if price.as_of else f"{money}/h",
+        age,
+        f"{share}{price.provider} {price.instance}" + ("" if price.tenancy == "on demand" else f", {price.tenancy}"),
+        price.source,
+        "" if price.currency == USD else f"in {price.currency}, which is not converted",
+    )
+    return ", ".join(filter(None, told))
+
+
+def dollars(value: float) -> str:
+    """
+    >>> dollars(63.296), dollars(0.0526)
+    ('$63.30', '$0.0526')
+    """
+    return f"${_rounded(value)}"
+
+
+def amount(value: float, currency: str) -> str:
+    """
+    >>> amount(2.5, "EUR")
+    'EUR 2.50'
+    """
+    return f"{currency} {_rounded(value)}"
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"

@@ -1,0 +1,158 @@
+"""The view as a token: it comes back as it was, and whatever else is refused in one sentence."""
+
+import base64
+import hashlib
+import json
+import math
+import zlib
+from dataclasses import fields
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from explorer.errors import AnalysisError
+from explorer.views.question import Question
+from explorer.views.token import MAX_STATE, MAX_TOKEN, from_token, to_token
+
+ASKED = Question(dataset="digits", recipes=("fast", "heavy"), payment="cost", target=0.97, log=False)
+
+
+def sealed(packed: str, *, version: str = "x1") -> str:
+    """A token with the right check, whoever wrote its state."""
+    check = base64.urlsafe_b64encode(hashlib.sha256(f"{version}.{packed}".encode()).digest()).decode()[:6]
+    return f"{version}.{packed}.{check}"
+
+
+def forged(content: bytes) -> str:
+    """A token of that content."""
+    return sealed(base64.urlsafe_b64encode(zlib.compress(content, wbits=-15)).decode().rstrip("="))
+
+
+def of_type(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type."""
+    if get_origin(kind) is tuple:
+        return st.lists(of_type(get_args(kind)[0]), max_size=3).map(tuple)
+    if get_origin(kind) is UnionType:
+        return st.one_of(*map(of_type, get_args(kind)))
+    return {
+        str: st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+        bool: st.booleans(),
+        int: st.integers(-(2**53) + 1, 2**53 - 1),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        type(None): st.none(),
+    }[kind]
+
+
+KINDS = get_type_hints(Question)
+QUESTIONS = st.fixed_dictionaries({}, optional={field.name: of_type(KINDS[field.name]) for field in fields(Question)})
+
+
+@settings(max_examples=25, deadline=None)
+@given(QUESTIONS)
+def test_every_question_comes_back(values: dict[str, Any]) -> None:
+    question = Question(**values)
+    assert from_token(to_token(question)) == question
+
+
+def test_only_what_differs_from_the_defaults_is_in_it() -> None:
+    packed = to_token(ASKED).split(".")[1]
+    content = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), wbits=-15)
+    assert json.loads(content) == {
+        "dataset": "digits",
+        "log": False,
+        "payment": "cost",
+        "recipes": ["fast", "heavy"],
+        "target": 0.97,
+    }
+    assert len(to_token(Question())) < 20
+
+
+def test_a_token_that_was_broken_into_lines_still_works() -> None:
+    token = to_token(ASKED)
+    assert from_token(f"  {token[:7]}\r\n\t{token[7:20]} {token[20:]}\n") == ASKED
+
+
+def test_a_changed_character_is_refused() -> None:
+    """At every place: with another letter, without it, and with one more."""
+    token = to_token(ASKED)
+    for place, was in enumerate(token):
+        other = "A" if was != "A" else "B"
+        for changed in (other, "", was + "A"):
+            with pytest.raises(AnalysisError, match=r"^the view token: "):
+                from_token(token[:place] + changed + token[place + 1 :])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.one_of(st.text(max_size=80), st.binary(max_size=60).map(forged), st.binary(max_size=60)))
+def test_anything_else_is_refused_with_one_kind_of_error(found: str | bytes) -> None:
+    text = sealed(base64.urlsafe_b64encode(found).decode().rstrip("=") or "A") if isinstance(found, bytes) else found
+    with pytest.raises(AnalysisError):
+        from_token(text)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (b'{"datasett":"digits"}', "did you mean 'dataset'"),
+        (b'{"recipes":"fast"}', "recipes: input should be a valid array"),
+        (b'{"recipes":["fast",1]}', r"recipes\[1\]: input should be a valid string, found 1"),
+        (b'{"log":1}', "log: input should be a valid boolean, found 1"),
+        (b'{"target":"0.9"}', "target: input should be a valid number"),
+        (b'{"target":true}', "target: input should be a valid number"),
+        (b'{"target":NaN}', "NaN is not JSON"),
+        (b'{"target":1e999}', "too large for a number"),
+        (b'{"dataset":null}', "dataset: input should be a valid string"),
+        (b'{"dataset":"a","dataset":"b"}', "stands twice"),
+        (b'{"dataset":"\\ud800"}', "^the view token: "),
+        (b"[]", "the whole: "),
+        (b"{", "not JSON"),
+        (b"\xff", "can't decode"),
+        (b"[" * 5000, "nested too deep"),
+    ],
+)
+def test_a_state_that_is_no_question_is_refused(state: bytes, reason: str) -> None:
+    with pytest.raises(AnalysisError, match=reason):
+        from_token(forged(state))
+
+
+def test_a_bomb_is_never_unpacked() -> None:
+    bomb = forged(b'{"dataset":"' + b"a" * (100 * MAX_STATE) + b'"}')
+    assert len(bomb) > MAX_TOKEN
+    with pytest.raises(AnalysisError, match=f"at most {MAX_TOKEN} are read"):
+        from_token(bomb)
+    small = forged(b'{"dataset":"' + b"a" * (2 * MAX_STATE) + b'"}')
+    assert len(small) < MAX_TOKEN
+    with pytest.raises(AnalysisError, match=f"more than {MAX_STATE} bytes"):
+        from_token(small)
+    with pytest.raises(AnalysisError, match="at most"):
+        from_token("x" * 10_000_000)
+
+
+def test_what_stands_behind_the_state_is_refused() -> None:
+    packed = base64.urlsafe_b64encode(zlib.compress(b"{}", wbits=-15) + b"more").decode().rstrip("=")
+    with pytest.raises(AnalysisError, match="does not end where the token does"):
+        from_token(sealed(packed))
+    with pytest.raises(AnalysisError, match="does not end where the token does"):
+        from_token(sealed(base64.urlsafe_b64encode(zlib.compress(b"{}" * 50, wbits=-15)[:-2]).decode().rstrip("=")))
+
+
+def test_another_version_is_named() -> None:
+    with pytest.raises(AnalysisError, match="of version 'x2'; this explorer reads 'x1'"):
+        from_token(sealed("qqqq", version="x2"))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question(target=math.nan),
+        Question(usd_per_hour=math.inf),
+        Question(dataset="\ud800"),
+        Question(recipes=tuple(hashlib.sha256(b"%d" % n).hexdigest() for n in range(500))),
+    ],
+)
+def test_what_no_token_can_hold_is_said(question: Question) -> None:
+    with pytest.raises(AnalysisError, match="this view has no token"):
+        to_token(question)
