@@ -13,6 +13,7 @@ from explorer.entries.fields import read_float
 from explorer.entries.kinds import decode
 from explorer.entries.run import Decision
 from explorer.ledger.read import LedgerDirectory
+from explorer.recorded.papers import read_policy
 from explorer.recorded.run_ledger import RunLedger
 from explorer.store.deletability import deletion_rows, route_rows
 from explorer.store.spool import entropy_rows, segment_sums
@@ -37,10 +38,16 @@ def governed_rows(run: Path, key: Row) -> dict[str, list[Row]]:
         "contributions": [(*key, *row) for row in segment_sums(run)],
         "entropy": [(*key, *row) for row in entropy_rows(run)],
         "decisions": [(*key, *row) for row in _decisions(opened.ledger)],
-        "ledger_heads": [(*key, checkpoint.origin, checkpoint.size, checkpoint.root.hex())],
+        "ledger_heads": [(*key, checkpoint.origin, checkpoint.size, checkpoint.root.hex(), _policy(opened))],
         "deletion_routes": [(*key, *row) for row in route_rows(opened)],
         "deletions": [(*key, *row) for row in deletion_rows(run)],
     }
+
+
+def _policy(run: RunLedger) -> str | None:
+    """The name of the policy that the run was governed by; None: it routes nothing."""
+    policy = read_policy(run)
+    return None if policy is None else f"{policy.name} version {policy.version}"
 
 
 def _decisions(ledger: LedgerDirectory) -> list[Row]:

@@ -155,12 +155,12 @@ def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
 
 
 def _paths(runs: Path) -> list[str]:
-    """The run directories and profiles, relative to `runs`."""
+    """The run directories and profiles, those of the sweeps and those that were imported, relative to `runs`."""
     found = []
     for sweep in sweeps(runs):
         found += [f"{sweep.name}/{run.name}" for run in candidates(sweep)]
-        profiles = (sweep / rundir.PROFILES).glob("[!.]*.json")
-        found += [f"{sweep.name}/{rundir.PROFILES}/{profile.name}" for profile in profiles]
+    for place in (runs, *sweeps(runs)):
+        found += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob("[!.]*.json")]
     return sorted(found)
 
 
@@ -180,7 +180,7 @@ def _append(work: duckdb.DuckDBPyConnection, batch: Iterable[Found]) -> None:
     (sequence,) = work.execute("SELECT coalesce(max(sequence), 0) FROM work.sources").fetchone() or (0,)
     batch = list(batch)
     log = [
-        (sequence + place, s.path, s.path.split("/")[0], s.kind, s.version, s.state, s.problem)
+        (sequence + place, s.path, s.sweep, s.kind, s.version, s.state, s.problem)
         for place, s in enumerate((found.source for found in batch), start=1)
     ]
     insert(work, "work.sources", log)

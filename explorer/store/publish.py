@@ -5,6 +5,7 @@ so does every later one: DuckDB hands out the open database again. So nobody kee
 """
 
 import os
+import shutil
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from explorer.errors import StoreError
 from explorer.records import METRICS
 from explorer.store import schema
 from explorer.store.bulk import insert
+from explorer.store.outcomes import OUTCOMES
 from explorer.store.place import CONFIG, STORAGE_VERSION, database
 
 
@@ -41,13 +43,20 @@ def publish(
 ) -> bool:
     """Make a snapshot of the working database, which is attached as `work`; return whether that was done.
 
-    A snapshot that was made from the same content is left alone unless told to `force`. `beside` is the temporary file,
-    on the same disk. A crash at any moment leaves the old snapshot in place.
+    A snapshot that was made from the same content is left alone unless told to `force`; where only the prices are
+    others, nothing else is computed again. `beside` is the temporary file, on the same disk. A crash at any moment
+    leaves the old snapshot in place.
     """
     remove(beside)  # a writer that was killed may have left one
-    mark = (schema.VERSION, _content(work), digest([list(astuple(price)) for price in prices]), live is not None)
-    if not force and live is None and _mark(database(runs)) == mark:
+    made_from = (schema.VERSION, _content(work))
+    mark = (*made_from, digest([list(astuple(price)) for price in prices]), live is not None)
+    found = None if force or live is not None else _mark(database(runs))
+    if found == mark:
         return False
+    same = found is not None and (*found[:2], found[3]) == (*made_from, False)
+    if same and _repriced(database(runs), beside, prices=prices, mark=mark):
+        put_in_place(beside, database(runs))
+        return True
     work.execute(f"ATTACH '{quoted(beside)}' AS snapshot (STORAGE_VERSION '{STORAGE_VERSION}')")
     work.execute("USE snapshot")
     _fill(work, prices=prices, live=live or [], mark=mark)
@@ -62,18 +71,40 @@ def _fill(
 ) -> None:
     work.execute("BEGIN")
     work.execute(schema.SNAPSHOT)
-    hardware = [name for (name,) in work.execute("SELECT DISTINCT hardware FROM runs ORDER BY 1").fetchall() if name]
     insert(work, "metric_kinds", [astuple(metric) for metric in METRICS.values()])
-    insert(work, "prices", [astuple(price) for price in prices])
-    insert(work, "rates", [_rate(name, price) for name in hardware if (price := default_price(name, prices))])
+    work.execute(OUTCOMES)
     insert(work, "metrics", [astuple(metric) for metric in live])
-    insert(work, "schema_version", [mark])
+    _price(work, prices=prices, mark=mark)
     work.execute("COMMIT")
+
+
+def _repriced(path: Path, beside: Path, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> bool:
+    """Make `beside` from the snapshot `path` by changing nothing but the prices; False if that cannot be done."""
+    shutil.copyfile(path, beside)
+    try:
+        with duckdb.connect(beside, config=CONFIG) as connection:
+            connection.execute("BEGIN")
+            _price(connection, prices=prices, mark=mark)
+            connection.execute("COMMIT")
+    except duckdb.Error:  # it is damaged, and is made anew
+        remove(beside)
+        return False
+    return True
+
+
+def _price(connection: duckdb.DuckDBPyConnection, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> None:
+    """Write prices, and the rates of the hardware that runs and predictions have."""
+    connection.execute("DELETE FROM prices; DELETE FROM rates; DELETE FROM schema_version")
+    hardware = connection.execute("SELECT hardware FROM runs UNION SELECT hardware FROM outcomes ORDER BY 1").fetchall()
+    rates = [_rate(name, price) for (name,) in hardware if name and (price := default_price(name, prices))]
+    insert(connection, "prices", [astuple(price) for price in prices])
+    insert(connection, "rates", rates)
+    insert(connection, "schema_version", [mark])
 
 
 def _rate(hardware: str, price: Price) -> tuple[object, ...]:
     source = f"{price.provider} {price.instance}, {price.tenancy} ({price.source})"
-    return hardware, price.usd_per_accelerator_hour, source, price.retrieved or price.effective
+    return hardware, price.usd_per_accelerator_hour, source, price.as_of
 
 
 def _content(work: duckdb.DuckDBPyConnection) -> str:

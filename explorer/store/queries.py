@@ -15,26 +15,19 @@ from explorer.store.place import CONFIG
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
 _RESULTS = "SELECT * FROM results"
-_RESULTS_BY_METRIC = """
-SELECT * FROM (
-    SELECT r.* REPLACE (
-        q.metric AS metric, q.value AS quality, q.unit AS unit, q.higher_is_better AS higher_is_better
-    )
-    FROM results r JOIN qualities q ON q.sweep = r.sweep AND q.run_id = r.run_id AND q.metric = ?
-)
-"""
+_RESULTS_BY_METRIC = "SELECT * FROM results_by_metric WHERE metric = ?"
 
 _SCHEDULES = """
-SELECT s.sweep, s.recipe, s.recipe_digest, s.device, s.hardware, s.threads, s.world_size, s.ssr, s.identity, s.phase,
+SELECT o.sweep, o.recipe, o.recipe_digest, o.device, o.hardware, o.threads, o.world_size, o.ssr, r.identity, s.phase,
        s.steps, p.seconds, p.low, p.high, p.windows, p.split
 FROM (
-    SELECT r.*, unnest(map_keys(phases)) AS phase, unnest(map_values(phases)) AS steps
-    FROM (SELECT * EXCLUDE (steps) FROM runs WHERE state = 'finished' QUALIFY row_number() OVER (
+    SELECT * FROM outcomes QUALIFY row_number() OVER (
         PARTITION BY sweep, recipe_digest, device, hardware, threads, world_size, ssr ORDER BY seed, run_id
-    ) = 1) r
-) s
-LEFT JOIN run_profiles c USING (directory)
-LEFT JOIN profiles p ON p.sweep = c.sweep AND p.key = c.key AND p.phase = s.phase
+    ) = 1
+) o
+JOIN runs r USING (directory)
+JOIN run_phases s USING (directory)
+LEFT JOIN profiles p ON p.source = o.profile AND p.phase = s.phase
 WHERE s.steps > 0
 """
 
@@ -115,7 +108,7 @@ def sweeps(database: Path) -> list[str]:
 
 def metrics(database: Path) -> list[str]:
     """The names of the metrics that finished runs have, in order."""
-    return _names(database, "SELECT DISTINCT metric FROM finals ORDER BY 1")
+    return _names(database, "SELECT DISTINCT metric FROM facets ORDER BY 1")
 
 
 def results_question(database: Path, *, sweep: str | None = None, metric: str | None = None) -> Question:

@@ -2,13 +2,12 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from explorer import records, rundir
 from explorer.canonical import canonical
 from explorer.errors import ExplorerError, RunError
-from explorer.records import ProfileRecord
 from explorer.store import governed
 from explorer.store.examine import Examined, State, examine, file_digest, version
 
@@ -26,6 +25,12 @@ class Source:
     version: str
     state: str  # a run's `State`; a profile's "usable" or "damaged"; "gone"
     problem: str | None = None
+
+    @property
+    def sweep(self) -> str | None:
+        """The sweep that it is of; None for a profile that was imported."""
+        first = self.path.split("/")[0]
+        return None if first == rundir.PROFILES else first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +53,7 @@ def is_settled(runs: Path, known: Source) -> bool:
 
 def look(runs: Path, path: str) -> Found:
     """Read a source. One that cannot be used comes back as damaged, with the reason."""
-    kind = "profile" if path.split("/")[1] == rundir.PROFILES else "run"
+    kind = "profile" if PurePosixPath(path).parent.name == rundir.PROFILES else "run"
     try:
         return _run(path, examine(runs / path)) if kind == "run" else _profile(path, runs / path)
     except ExplorerError as error:
@@ -86,20 +91,20 @@ def _run_columns(run: Examined) -> Row:
         *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
-        *(record.control, "+".join(record.control_of) or None),
+        *(record.control, "+".join(record.control_of) or None, record.effective_digest),
     )
 
 
 def _profile(path: str, file: Path) -> Found:
     seen = file_digest(file)
-    profile = records.read(ProfileRecord, file)
+    profile = records.read_profile(file)
     canonical(records.to_json(profile))  # no number or text that a database would refuse
     if file.name != f"{profile.key}.json":
         raise RunError(f"{file}: holds the profile {profile.key!r}, not the one that the file is named for")
     hardware = profile.hardware
     head = (path, seen, profile.key, profile.recipe_digest, profile.recipe)
     place = (hardware.device, hardware.name, hardware.threads, hardware.world_size, profile.torch)
-    end = (profile.inference_seconds, profile.made_at)
+    end = (profile.inference_seconds, profile.made_at, profile.effective)
     rows = [
         (*head, *place, phase, step.seconds, step.low, step.high, step.windows, step.split, *end)
         for phase, step in profile.phases.items()

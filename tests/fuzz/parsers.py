@@ -1,6 +1,7 @@
 """Every parser of the package that reads what others wrote, with good input to start from."""
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
-from explorer import document, note, schema
+from explorer import costing, document, note, schema
 from explorer.canonical import canonical
+from explorer.costing import parse_prices
+from explorer.costing.catalogue import parse_catalogue
 from explorer.data.class_table import parse_class_table
 from explorer.data.pictures import decode
 from explorer.entries import fields, kinds, numbers, profiles, slots
@@ -44,10 +47,13 @@ from explorer.provenance import (
     trust,
 )
 from explorer.provenance.roles import Role
+from explorer.records import read_profile
+from explorer.schema import to_json
 from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
 from tests.provenance import people
+from tests.test_records import PROFILE
 
 ROOT = Path(__file__).parents[2]
 POLICIES = ROOT / "notebooks" / "policies"
@@ -82,7 +88,7 @@ def in_a_file(read: Callable[[Path], object], place: Path, mode: int = 0o600) ->
 
 def parsers(place: Path) -> dict[str, Parser]:
     """All of them, by name. Those that read files use a file at `place`."""
-    return {**_plain(), **_bulk(), **_signed(), **_statements(), **_files(place), **_data()}
+    return {**_plain(), **_bulk(), **_signed(), **_statements(), **_files(place), **_data(), **_costs(place)}
 
 
 def _plain() -> dict[str, Parser]:
@@ -409,6 +415,28 @@ def _data() -> dict[str, Parser]:
             read=lambda raw: decode(raw, size=8, channels=3),  # a fault is no error
             seeds=tuple(encoded(picture(0), kind) for kind in ("PNG", "JPEG", "WEBP")),
         ),
+    }
+
+
+def _costs(place: Path) -> dict[str, Parser]:
+    prices = Path(costing.__file__).parents[1] / "prices.csv"
+    catalogue = (
+        b"InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region,GpuInfo\n"
+        b"p4d.24xlarge,A100,8.0,21.957642,3.1,us-east-1,\"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 40960}}]}\"\n"
+        b",tpu-v4-8,1,12.88,3.864,us-central2,tpu-v4-8\nm5.large,,,0.096,nan,eu-west-1,\n"
+    )
+    return {
+        "prices": Parser(
+            read=lambda raw: parse_prices(raw, where="p", own=True),
+            seeds=(b"".join(prices.read_bytes().splitlines(keepends=True)[:4]),),
+            reads=("costing.table.parse_prices", "costing.table.load_prices"),
+        ),
+        "catalogue of prices": Parser(
+            read=lambda raw: parse_catalogue(raw, name="c", provider="aws", retrieved="2026-11"),
+            seeds=(catalogue,),
+            reads=("costing.catalogue.parse_catalogue",),
+        ),
+        "profile": Parser(read=in_a_file(read_profile, place), seeds=(json.dumps(to_json(PROFILE)).encode(),)),
     }
 
 

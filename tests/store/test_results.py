@@ -13,6 +13,7 @@ from explorer.store.ingest import ingest
 from explorer.store.place import database
 from tests.builders import CPU, H200, run_record, write_profile, write_run, write_sweep
 
+HEADER = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source"
 COLUMNS = [
     *("sweep", "run_id", "recipe", "methods", "dataset", "model", "precision", "batch_size", "ssr", "seed", "steps"),
     *("examples", "metric", "quality", "unit", "higher_is_better"),
@@ -169,7 +170,7 @@ def test_a_users_price_reprices_history(tmp_path):
     ingest(tmp_path)
     before = one(tmp_path)
     prices = tmp_path / "prices.csv"
-    prices.write_text(",".join(costing.COLUMNS) + "\nown,box,,on demand,H200,1,3600,,2026-11,invoice,USD\n")
+    prices.write_text(HEADER + "\nown,box,,on demand,H200,1,3600,,2026-11,invoice\n")
     assert ingest(tmp_path).published
     after = one(tmp_path)
     assert after["cost_usd"] == pytest.approx(after["train_seconds"])

@@ -1,0 +1,207 @@
+"""Two recipes of one setting side by side, neither of which need be the baseline.
+
+What they reach at each budget that both were trained at, seed by seed; what the second reaches with what the first
+takes for its full budget; and what the second takes to be as good as the first is at its full budget. The last two are
+the estimates that recipes are compared with their baseline by, with the first in the baseline's place.
+
+Nothing is adjusted for many comparisons, because a pair is one: so who picks it after looking at all of them has
+tested nothing yet, and the words say so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from explorer.analysis import sentences
+from explorer.analysis.comparison import RESAMPLES, judge
+from explorer.analysis.equal_budget import EqualBudget, equal_budget
+from explorer.analysis.equal_quality import EqualQuality, equal_quality
+from explorer.analysis.estimate import Estimate
+from explorer.analysis.inference import draws
+from explorer.analysis.ladders import SETTING, Setting
+from explorer.errors import AnalysisError, unknown
+
+FULL = 1.0
+PICKED = f"picked after looking: {sentences.CONFIRM}"
+
+COLUMNS = ("methods", "inference_seconds", "deletion_level", "deletion_seconds")
+"""The columns of `results` that are needed beside those of a ladder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One of the two. None where nothing is known."""
+
+    recipe: str
+    is_baseline: bool
+    methods: tuple[str, ...]
+    only: tuple[str, ...]  # methods that the other does not have
+    inference_seconds: float | None  # for one example
+    deletion_level: str | None  # of its governed runs, the least exact: G3 if any class takes a replay
+    deletion_seconds: float | None  # of the dearest class, at the full budget
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reached:
+    """What one of the two reaches at one budget."""
+
+    quality: float  # mean over its seeds
+    x: float | None  # median over its seeds; None where it is unknown
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtBudget:
+    """Both at one budget. `difference`: the second's quality less the first's, over the seeds that both have."""
+
+    ssr: float
+    first: Reached
+    second: Reached
+    difference: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Duel:
+    """Two recipes side by side. `budgets` ascend; `equal_x` and `equal_quality` have the first as their baseline."""
+
+    setting: Setting
+    x: str
+    first: Side
+    second: Side
+    budgets: tuple[AtBudget, ...]
+    equal_x: EqualBudget
+    equal_quality: EqualQuality
+    confidence: float
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no budget at which both can be seen side by side; None where there is one."""
+        return None if self.budgets else f"{self.first.recipe} and {self.second.recipe} share no budget"
+
+
+def duel(
+    rows: pd.DataFrame,
+    first: str,
+    second: str,
+    *,
+    x: str = "train_seconds",
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> Duel:
+    """Put two recipes of a table with the columns of `results` side by side, along the column `x`.
+
+    Raises `AnalysisError` for a name that is not in the table, for one recipe twice, for names that stand for several
+    recipes, and where the table is of more than one setting.
+    """
+    both = _both(rows, first, second)
+    (quality,) = equal_quality(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
+    (budget,) = equal_budget(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
+    mine, other = (both[both["recipe"] == name] for name in (first, second))
+    shared = sorted(set(mine["ssr"]) & set(other["ssr"]))
+    return Duel(
+        setting=quality.setting,
+        x=x,
+        first=_side(mine, other),
+        second=_side(other, mine),
+        budgets=tuple(_at(mine, other, ssr, x=x, confidence=confidence, resamples=resamples) for ssr in shared),
+        equal_x=budget,
+        equal_quality=quality,
+        confidence=confidence,
+    )
+
+
+def sentence(found: Duel) -> str:
+    """The duel in a sentence, which ends in what it does not show.
+
+    "fast reaches heavy's accuracy in 0.62 of its time (95% interval 0.55-0.70, 3 seeds); picked after looking: confirm
+    on fresh seeds"
+    """
+    result = found.equal_quality
+    if not found.first.is_baseline:
+        result = replace(result, tuning="")  # only of a baseline is it asked whether it was tuned
+    return f"{sentences.answer(result)}; {PICKED}"
+
+
+def _both(rows: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
+    """The runs of the two that have a quality, none of which is another's control here."""
+    for column in (*SETTING, *COLUMNS):
+        if column not in rows.columns:
+            raise AnalysisError(f"the table of results: {unknown('column', column, map(str, rows.columns))}")
+    names = {str(name) for name in rows["recipe"]}
+    for name in (first, second):
+        if name not in names:
+            raise AnalysisError(unknown("recipe", name, names))
+    if first == second:
+        raise AnalysisError(f"found {first!r} twice; expected two different recipes")
+    both = rows[rows["recipe"].isin([first, second]) & rows["quality"].notna()]
+    for name, mine in both.groupby("recipe"):
+        if mine["recipe_digest"].nunique() > 1:
+            raise AnalysisError(f"{mine['recipe_digest'].nunique()} different recipes are called {name} here")
+    several = [column for column in SETTING if both[column].nunique(dropna=False) > 1]
+    if several:
+        raise AnalysisError(
+            f"two recipes are compared in one setting; found more than one {', '.join(several)} among their runs"
+        )
+    return both.assign(control=None, control_of=None)
+
+
+def _side(mine: pd.DataFrame, other: pd.DataFrame) -> Side:
+    methods, others = _methods(mine), _methods(other)
+    levels = mine["deletion_level"].dropna()
+    at_full = mine.loc[mine["ssr"] == FULL, "deletion_seconds"]
+    return Side(
+        recipe=str(mine["recipe"].iloc[0]),
+        is_baseline=bool(mine["is_baseline"].iloc[0]),
+        methods=methods,
+        only=tuple(name for name in methods if name not in others),
+        inference_seconds=_median(mine["inference_seconds"]),
+        deletion_level=None if levels.empty else str(levels.max()),
+        deletion_seconds=_median(at_full),
+    )
+
+
+def _methods(rows: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(name for name in str(rows["methods"].iloc[0] or "").split("+") if name)
+
+
+def _at(mine: pd.DataFrame, other: pd.DataFrame, ssr: float, *, x: str, confidence: float, resamples: int) -> AtBudget:
+    first, second = mine[mine["ssr"] == ssr], other[other["ssr"] == ssr]
+    return AtBudget(
+        ssr=float(ssr),
+        first=_reached(first, x),
+        second=_reached(second, x),
+        difference=_difference(_by_seed(first), _by_seed(second), confidence=confidence, resamples=resamples),
+    )
+
+
+def _reached(rows: pd.DataFrame, x: str) -> Reached:
+    by_seed = _by_seed(rows)
+    return Reached(quality=float(np.mean([*by_seed.values()])), x=_median(rows[x]), n=len(by_seed))
+
+
+def _by_seed(rows: pd.DataFrame) -> dict[int, float]:
+    """The qualities; the mean where a seed was run twice."""
+    return {int(seed): float(quality) for seed, quality in rows.groupby("seed")["quality"].mean().items()}  # pyright: ignore
+
+
+def _difference(
+    first: Mapping[int, float], second: Mapping[int, float], *, confidence: float, resamples: int
+) -> Estimate:
+    """The second's quality less the first's seed by seed: Student's t with n-1 degrees of freedom."""
+    seeds = sorted(first.keys() & second.keys())
+    if not seeds:
+        return Estimate(reason="they share no seed")
+    less_S = np.array([second[seed] - first[seed] for seed in seeds]).round(12)  # equal ones are equal
+    value, n = float(less_S.mean()), len(seeds)
+    resampled_R = less_S[draws(n, resamples=resamples, key="seeds")].mean(axis=1)
+    found = judge(np.concatenate([[value], resampled_R]), n=n, df=n - 1, confidence=confidence)
+    if found.interval is None:
+        return Estimate(value=value, n=n, reason=found.reason)
+    return Estimate(value=value, low=found.interval.low, high=found.interval.high, p_value=found.interval.p_value, n=n)
+
+
+def _median(values: pd.Series) -> float | None:
+    known = values.dropna()
+    return None if known.empty else float(known.median())
