@@ -19,6 +19,7 @@ class Notebook(StrEnum):
     EXPLORE = "explore"
     SWEEP = "sweep"
     LEDGER = "ledger"
+    REPORT = "report"
 
 
 def register(app: typer.Typer) -> None:
@@ -35,12 +36,17 @@ def notebook_directory() -> Path:
 
 def open_notebook(
     notebook: Annotated[Notebook, typer.Argument(help="Which notebook.")] = Notebook.EXPLORE,
+    view: Annotated[
+        str | None, typer.Option("--view", metavar="TOKEN", help="Of explore: the view that a colleague sent.")
+    ] = None,
     runs: Runs = RUNS,
     data: Data = None,
 ) -> None:
-    """Open JupyterLab on a notebook: explore (tradeoff curves), sweep (edit, plan and run a sweep) or ledger (what a
-    governed run recorded, and its proofs)."""
+    """Open JupyterLab on a notebook: explore (tradeoff curves), sweep (edit, plan and run a sweep), ledger (what a
+    governed run recorded, and its proofs) or report (write reports by clicks)."""
     path = notebook_directory() / f"{notebook}.ipynb"
+    if view is not None:
+        os.environ["EXPLORER_VIEW"] = _checked(view, notebook)
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
     if data is not None:
         os.environ["EXPLORER_DATA"] = str(data.resolve())
@@ -49,3 +55,13 @@ def open_notebook(
     arguments = [sys.executable, "-m", "jupyterlab", root, str(path)]
     sys.stdout.flush()
     os.execv(sys.executable, arguments)
+
+
+def _checked(view: str, notebook: Notebook) -> str:
+    """The token of a view; a damaged one is told here, and not by a notebook's cell."""
+    from explorer.views.token import from_token
+
+    if notebook is not Notebook.EXPLORE:
+        raise ExplorerError(f"--view belongs to the notebook explore, not to {notebook}")
+    from_token(view)
+    return view

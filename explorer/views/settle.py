@@ -7,17 +7,30 @@ long enough would find a family of one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pandas as pd
 
 from explorer.analysis.reprice import DELETION
 from explorer.costing import Price
-from explorer.store.queries import Filter
+from explorer.store.means import Filter
 from explorer.views.axes import PAYMENTS, Payment
 from explorer.views.measures import known_measures
 from explorer.views.pricing import at_price, clouds
 from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question, hardware_label
-from explorer.views.snapshot import Snapshot
+
+
+class Results(Protocol):
+    """Where rows come from: a `Snapshot`."""
+
+    @property
+    def facets(self) -> pd.DataFrame: ...
+    @property
+    def metrics(self) -> tuple[str, ...]: ...
+    @property
+    def prices(self) -> tuple[Price, ...]: ...
+    def rows(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
+    def means(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,19 +81,19 @@ class _Scope:
     facets: pd.DataFrame  # those that are left
 
 
-def settle(snapshot: Snapshot, wished: Question) -> Settled:
+def settle(results: Results, wished: Question) -> Settled:
     """Fit a wish to the results, which have at least one row. Raises `StoreError` if they cannot be read any more."""
-    scope = _scope(snapshot.facets, wished)
-    metric = _first(wished.metric, snapshot.metrics, default=str(scope.facets["metric"].iloc[0]))
+    scope = _scope(results.facets, wished)
+    metric = _first(wished.metric, results.metrics, default=str(scope.facets["metric"].iloc[0]))
     question = replace(scope.question, metric=metric)
     where = _filter(question, scope.facets)
-    read = snapshot.means if question.is_survey else snapshot.rows
+    read = results.means if question.is_survey else results.rows
     rows = read(where, metric=metric)
-    return fit(rows, question, scope=scope, metrics=snapshot.metrics, prices=snapshot.prices)
+    return _fit(rows, question, scope=scope, metrics=results.metrics, prices=results.prices)
 
 
-def fit(
-    rows: pd.DataFrame, wished: Question, *, scope: "_Scope", metrics: Sequence[str], prices: Sequence[Price]
+def _fit(
+    rows: pd.DataFrame, wished: Question, *, scope: _Scope, metrics: Sequence[str], prices: Sequence[Price]
 ) -> Settled:
     """Fit what is asked of some rows to what they have."""
     rows = rows.assign(hardware_label=hardware_labels(rows))

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from explorer.analysis.reprice import DELETION, of_class, with_deletion_costs
+from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
 from explorer.costing import Price
 from explorer.store import frames, place, queries
-from explorer.store.queries import Filter
+from explorer.store.means import Filter
 
 KEPT = 12  # answers to questions
 
@@ -76,7 +76,7 @@ def read_snapshot(runs: Path) -> Snapshot:
         sha256=sha256,
         facets=facets,
         metrics=tuple(queries.metrics(database)),
-        prices=queries.prices(database),
+        prices=prices_of(frames.prices(database)),
     )
 
 
@@ -87,4 +87,7 @@ def _with_classes(results: pd.DataFrame, database: Path, *, sweep: str | None) -
     forecasts = frames.deletion_forecasts(database, sweep=sweep)
     seconds = forecasts.pivot(index="directory", columns="class", values="seconds")
     seconds.columns = [of_class(DELETION, str(name)) for name in seconds.columns]
-    return with_deletion_costs(results.merge(seconds, how="left", left_on="directory", right_index=True))
+    merged = results.merge(seconds, how="left", left_on="directory", right_index=True)
+    # What a deletion takes is known of the machine that trained, not of one whose times are predicted.
+    merged.loc[merged["time_source"] == "predicted", seconds.columns] = float("nan")
+    return with_deletion_costs(merged)
