@@ -8,6 +8,7 @@ Nothing is adjusted for many comparisons, because a pair is one: so who picks it
 tested nothing yet, and the words say so.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, equal_quality
 from explorer.analysis.estimate import Estimate
 from explorer.analysis.inference import draws
-from explorer.analysis.ladders import SETTING, Setting
+from explorer.analysis.ladders import SETTING, Ladder, Setting, ladders
 from explorer.errors import AnalysisError, unknown
 
 FULL = 1.0
@@ -92,10 +93,11 @@ def duel(
 ) -> Duel:
     """Put two recipes of a table with the columns of `results` side by side, along the column `x`.
 
-    Raises `AnalysisError` for a name that is not in the table, for one recipe twice, for names that stand for several
-    recipes, and where the table is of more than one setting.
+    They are named by their labels, as curves are: "fast", or "fast (1a2b3c)" where several have that name. Raises
+    `AnalysisError` for a name that the table lacks, for one recipe twice, and unless there is exactly one setting that
+    both were run in.
     """
-    both = _both(rows, first, second)
+    both = _both(rows, first, second, x)
     (quality,) = equal_quality(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
     (budget,) = equal_budget(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
     mine, other = (both[both["recipe"] == name] for name in (first, second))
@@ -124,27 +126,35 @@ def sentence(found: Duel) -> str:
     return f"{sentences.answer(result)}; {PICKED}"
 
 
-def _both(rows: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
-    """The runs of the two that have a quality, none of which is another's control here."""
-    for column in (*SETTING, *COLUMNS):
+def _both(rows: pd.DataFrame, first: str, second: str, x: str) -> pd.DataFrame:
+    """The runs of the two that have a quality, under their labels; here none of them is another's control."""
+    for column in COLUMNS:
         if column not in rows.columns:
             raise AnalysisError(f"the table of results: {unknown('column', column, map(str, rows.columns))}")
-    names = {str(name) for name in rows["recipe"]}
-    for name in (first, second):
-        if name not in names:
-            raise AnalysisError(unknown("recipe", name, names))
+    by_label: defaultdict[str, dict[Setting, Ladder]] = defaultdict(dict)
+    for ladder in ladders(rows, x=x, empty=True):
+        by_label[ladder.label][ladder.setting] = ladder
+    for label in (first, second):
+        if label not in by_label:
+            raise AnalysisError(unknown("recipe", label, by_label))
     if first == second:
         raise AnalysisError(f"found {first!r} twice; expected two different recipes")
-    both = rows[rows["recipe"].isin([first, second]) & rows["quality"].notna()]
-    for name, mine in both.groupby("recipe"):
-        if mine["recipe_digest"].nunique() > 1:
-            raise AnalysisError(f"{mine['recipe_digest'].nunique()} different recipes are called {name} here")
-    several = [column for column in SETTING if both[column].nunique(dropna=False) > 1]
-    if several:
-        raise AnalysisError(
-            f"two recipes are compared in one setting; found more than one {', '.join(several)} among their runs"
-        )
+    shared = [setting for setting in by_label[first] if setting in by_label[second]]
+    if len(shared) != 1:
+        places = ", ".join(f"{each.sweep} on {each.hardware}, {each.threads} threads" for each in shared)
+        found = f"more than one: {places}; choose one of them" if shared else "none"
+        raise AnalysisError(f"{first} and {second} are compared where both were run; found {found}")
+    both = pd.concat([_runs_of(rows, by_label[label][shared[0]]) for label in (first, second)])
     return both.assign(control=None, control_of=None)
+
+
+def _runs_of(rows: pd.DataFrame, ladder: Ladder) -> pd.DataFrame:
+    """The rows that a ladder is made of, those without x included."""
+    inside = (rows["recipe"] == ladder.recipe) & (rows["recipe_digest"] == ladder.recipe_digest)
+    for column in SETTING:
+        value = getattr(ladder.setting, column)
+        inside &= (rows[column] == value) | (rows[column].isna() if value == "" else False)
+    return rows[inside & rows["quality"].notna()].assign(recipe=ladder.label)
 
 
 def _side(mine: pd.DataFrame, other: pd.DataFrame) -> Side:

@@ -10,15 +10,36 @@ import duckdb
 import pandas as pd
 
 from explorer.store import queries
+from explorer.store.filter import EVERYTHING, Filter
+from explorer.store.means import means_question
 from explorer.store.queries import Question
 
 
-def results(database: Path, *, sweep: str | None = None, metric: str | None = None) -> pd.DataFrame:
-    """One row for each finished run, with `metric` in place of its quality if one is named.
+def results(
+    database: Path, *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING
+) -> pd.DataFrame:
+    """One row for each hardware that a finished run is shown on, with `metric` in place of its quality if one is named,
+    as far as `where` means it.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    return _frame(database, queries.results_question(database, sweep=sweep, metric=metric))
+    return _frame(database, queries.results_question(database, sweep=sweep, metric=metric, where=where))
+
+
+def means(database: Path, *, metric: str | None = None, where: Filter = EVERYTHING) -> pd.DataFrame:
+    """One row for each setting, recipe and budget: `n` seeds, their mean quality, and medians of what they took. A
+    number is NaN where it is known of none of them.
+
+    Raises `StoreError` for a metric that the database does not hold.
+    """
+    return _frame(database, means_question(database, metric=metric, where=where))
+
+
+def facets(database: Path) -> pd.DataFrame:
+    """What can be asked for: one row for each dataset, model, sweep, hardware and metric, with the metric's unit and
+    direction, `is_quality` (whether runs there are judged by it), and how many rows `results` has: `runs`, and how many
+    of them are `predicted`."""
+    return _frame(database, queries.table_question(database, "facets"))
 
 
 def runs(database: Path, *, sweep: str | None = None) -> pd.DataFrame:

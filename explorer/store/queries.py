@@ -11,11 +11,10 @@ import duckdb
 
 from explorer.errors import StoreError, unknown
 from explorer.store import schema
+from explorer.store.filter import EVERYTHING, Filter
 from explorer.store.place import CONFIG
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
-_RESULTS = "SELECT * FROM results"
-_RESULTS_BY_METRIC = "SELECT * FROM results_by_metric WHERE metric = ?"
 
 _SCHEDULES = """
 SELECT o.sweep, o.recipe, o.recipe_digest, o.device, o.hardware, o.threads, o.world_size, o.ssr, r.identity, s.phase,
@@ -88,12 +87,15 @@ def select(database: Path, question: Question) -> Table:
             raise damaged(database, error) from error
 
 
-def results(database: Path, *, sweep: str | None = None, metric: str | None = None) -> Table:
-    """The view `results`: one row for each finished run, with `metric` in place of its quality if one is named.
+def results(
+    database: Path, *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING
+) -> Table:
+    """The view `results`: one row for each hardware that a finished run is shown on, with `metric` in place of its
+    quality if one is named, as far as `where` means it.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    return select(database, results_question(database, sweep=sweep, metric=metric))
+    return select(database, results_question(database, sweep=sweep, metric=metric, where=where))
 
 
 def runs(database: Path, *, sweep: str | None = None) -> Table:
@@ -111,13 +113,32 @@ def metrics(database: Path) -> list[str]:
     return _names(database, "SELECT DISTINCT metric FROM facets ORDER BY 1")
 
 
-def results_question(database: Path, *, sweep: str | None = None, metric: str | None = None) -> Question:
+def states(database: Path, *, sweep: str | None = None) -> dict[str, int]:
+    """How many run directories are in each state that some of them are in.
+
+    Raises `StoreError` for a sweep that the database does not hold.
+    """
+    asked = table_question(database, "runs", sweep=sweep)
+    counted = f"SELECT state, count(*) FROM ({asked.sql}) GROUP BY state ORDER BY state"
+    return dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
+
+
+def results_question(
+    database: Path, *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING
+) -> Question:
     """What `results` asks, once the names are known to be right."""
-    if metric is not None and metric not in (known := metrics(database)):
-        raise StoreError(f"{database}: {unknown('metric', metric, known)}")
-    asked = Question(sql=_RESULTS) if metric is None else Question(sql=_RESULTS_BY_METRIC, parameters=(metric,))
-    chosen = _of_sweep(database, asked, sweep)
+    chosen = _of_sweep(database, rows_question(database, metric=metric, where=where), sweep)
     return Question(sql=f"{chosen.sql} ORDER BY {_ORDER}", parameters=chosen.parameters)
+
+
+def rows_question(database: Path, *, metric: str | None, where: Filter) -> Question:
+    """The same of all sweeps, in no order."""
+    if metric is None:
+        return Question(sql=f"SELECT * FROM results WHERE {where.sql}", parameters=where.parameters)
+    if metric not in (known := metrics(database)):
+        raise StoreError(f"{database}: {unknown('metric', metric, known)}")
+    sql = f"SELECT * FROM results_by_metric WHERE metric = ? AND {where.sql}"
+    return Question(sql=sql, parameters=(metric, *where.parameters))
 
 
 def table_question(database: Path, table: str, *, sweep: str | None = None) -> Question:

@@ -146,11 +146,26 @@ def test_what_cannot_be_put_side_by_side_is_refused(frame: pd.DataFrame) -> None
         duel(frame, "baseline", "fastt")
     with pytest.raises(AnalysisError, match="found 'fast' twice"):
         duel(frame, "fast", "fast")
-    elsewhere = frame.assign(hardware="NVIDIA H200", threads=8)
-    with pytest.raises(AnalysisError, match="more than one hardware, threads"):
-        duel(pd.concat([frame, elsewhere]), "slow", "fast")
-    again = frame[frame["recipe"] == "fast"].assign(recipe_digest="f" * 64)
-    with pytest.raises(AnalysisError, match="2 different recipes are called fast here"):
-        duel(pd.concat([frame, again]), "slow", "fast")
     with pytest.raises(AnalysisError, match="unknown column 'methods'"):
         duel(frame.drop(columns="methods"), "slow", "fast")
+
+
+def test_the_setting_is_the_one_that_both_have(frame: pd.DataFrame) -> None:
+    slow = frame["recipe"] == "slow"
+    elsewhere = frame[~slow].assign(hardware="NVIDIA H200", threads=8)
+    assert duel(pd.concat([frame, elsewhere]), "slow", "fast") == duel(frame, "slow", "fast")
+    with pytest.raises(AnalysisError, match="more than one: digits on AMD EPYC 7B13, 1 threads, digits on NVIDIA H200"):
+        duel(pd.concat([frame, elsewhere]), "baseline", "fast")
+    with pytest.raises(AnalysisError, match="where both were run; found none"):
+        duel(pd.concat([frame[slow], elsewhere[elsewhere["recipe"] == "fast"]]), "slow", "fast")
+
+
+def test_two_recipes_of_one_name_are_told_apart_by_their_labels(frame: pd.DataFrame) -> None:
+    again = frame[frame["recipe"] == "fast"].assign(recipe_digest="f" * 64, quality=0.5)
+    both = pd.concat([frame, again])
+    labels = ("fast (ffffff)", f"fast ({b'fast'.hex()[:6]})")
+    found = duel(both, *labels)
+    assert (found.first.recipe, found.second.recipe) == labels
+    assert found.budgets[0].first.quality == 0.5
+    with pytest.raises(AnalysisError, match="unknown recipe 'fast'"):
+        duel(both, "slow", "fast")
