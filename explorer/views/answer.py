@@ -8,14 +8,16 @@ from typing import Any
 import pandas as pd
 
 from explorer.analysis import curves, sentences
-from explorer.analysis.equal_budget import EqualBudget, equal_budget
-from explorer.analysis.equal_quality import EqualQuality, equal_quality
+from explorer.analysis.comparison import compared
+from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
+from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
 from explorer.analysis.hypervolume import Volume, hypervolume_of
+from explorer.analysis.ladders import Machine
 from explorer.views import text, theme
 from explorer.views.pricing import price_words
 from explorer.views.question import Question
 from explorer.views.scene import Scene, build_scene
-from explorer.views.series import Machine
+from explorer.views.series import machines
 from explorer.views.settle import Settled, settle
 from explorer.views.snapshot import Snapshot
 from explorer.views.survey import survey_scene, survey_sentence
@@ -71,11 +73,11 @@ def answer(snapshot: Snapshot, wished: Question) -> Answer:
     asked = settled.question
     if asked.is_survey:
         return _survey(settled)
-    compared = snapshot.remember(("compared", _of_comparison(asked)), lambda: _compare(settled))
+    beside = snapshot.remember(("compared", _of_comparison(asked)), lambda: _compare(settled))
     shown = set(settled.rows.loc[settled.shown, "recipe"])
-    comparisons = tuple(each for each in compared.qualities if each.recipe in shown)
+    comparisons = tuple(each for each in beside.qualities if each.recipe in shown)
     visible = settled.rows[settled.shown]
-    target = asked.target if asked.target is not None else _own_target(settled.rows, asked, compared.qualities)
+    target = asked.target if asked.target is not None else _own_target(settled.rows, asked, beside.qualities)
     scene = build_scene(
         visible,
         payment=asked.paid_in,
@@ -89,7 +91,7 @@ def answer(snapshot: Snapshot, wished: Question) -> Answer:
         settled=settled,
         scene=scene,
         comparisons=comparisons,
-        budgets=tuple(each for each in compared.budgets if each.recipe in shown),
+        budgets=tuple(each for each in beside.budgets if each.recipe in shown),
         volume=hypervolume_of(visible, x=asked.paid_in.column, baseline=asked.baseline),
         sentence=sentences.summary(list(comparisons)),
         target=target,
@@ -130,22 +132,17 @@ _OF_THE_PICTURE = (
 
 def _compare(settled: Settled) -> _Compared:
     asked, rows = settled.question, settled.rows
-    x = asked.paid_in.column
-    machine = _machine(rows, asked.baseline_hardware)
+    found = compared(
+        rows, x=asked.paid_in.column, baseline=asked.baseline, machine=_machine(rows, asked.baseline_hardware)
+    )
     return _Compared(
-        qualities=tuple(
-            equal_quality(rows, baseline=asked.baseline, x=x, target=asked.target, baseline_hardware=machine)
-        ),
-        budgets=tuple(equal_budget(rows, baseline=asked.baseline, x=x, baseline_hardware=machine)),
+        qualities=tuple(at_equal_quality(found, target=asked.target)), budgets=tuple(at_equal_budget(found))
     )
 
 
 def _machine(rows: pd.DataFrame, label: str) -> Machine | None:
-    """The machine with this label."""
-    if not label:
-        return None
-    first = rows[rows["hardware_label"] == label].iloc[0]
-    return str(first["device"]), str(first["hardware"]), int(first["threads"]), int(first["world_size"])
+    """The machine of this name."""
+    return machines(rows[rows["hardware_label"] == label].head(1))[0] if label else None
 
 
 def _rates(rows: pd.DataFrame) -> dict[str, float]:

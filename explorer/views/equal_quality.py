@@ -15,7 +15,6 @@ from explorer.analysis.reprice import own_price
 from explorer.analysis.sentences import CONFIRM, is_winner
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
-from explorer.views.question import hardware_label
 from explorer.views.tables import Column, Row, swatch, table, with_note
 
 
@@ -101,7 +100,7 @@ def _baseline(
 ) -> Row:
     name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
     note = "tuned baseline" if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
-    where = _place(setting.hardware, setting.threads, setting.world_size) if several else ""
+    where = str(setting.machine) if several else ""
     cells = (
         with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
         _needed(x, payment=payment, rate=rates.get(setting.hardware))
@@ -128,7 +127,7 @@ def _recipe(
     setting = result.setting
     said = [CONFIRM if is_winner(result) else verdict(result)]
     if several:
-        said.append(_place(setting.hardware, setting.threads, setting.world_size))
+        said.append(str(setting.machine))
     cells = (
         with_note(swatch(result.label, look), "; ".join(words for words in said if words)),
         _outcome(result, payment=payment, rate=rates.get(setting.hardware)),
@@ -140,10 +139,6 @@ def _recipe(
     )
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
     return Row(cells=cells, bold=is_winner(result), quiet=not reached)
-
-
-def _place(hardware: str, threads: int, world_size: int) -> str:
-    return hardware_label(hardware, threads, world_size)
 
 
 def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> str | Markup:

@@ -35,7 +35,7 @@ class Question:
     dataset: str = ""
     model: str = ""  # or ALL
     sweep: str = ""  # or ALL
-    hardware: str = ""  # a label of `hardware_label`, or ALL
+    hardware: str = ""  # a machine in words, or ALL
     cloud: str = ""  # at whose prices, a provider of the price table; empty: own prices, else the cheapest on demand
     metric: str = ""
     recipes: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Question:
     split: str = ""  # a key of SPLITS
     size: str = ""  # a key of `measures.MEASURES`: what the size of a mark says
     baseline: str = ""
-    baseline_hardware: str = ""  # a label of `hardware_label`; empty: of each recipe its own
+    baseline_hardware: str = ""  # a machine in words; empty: of each recipe its own
     payment: str = "time"  # a key of `PAYMENTS`
     deletion_of: str = ""  # a class, where deletion is what is paid; empty: the dearest
     log: bool = True
@@ -70,13 +70,3 @@ class Question:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def hardware_label(name: str, threads: int, world_size: int) -> str:
-    """What tells one machine from another, in words.
-
-    >>> hardware_label("NVIDIA H200", 8, 2)
-    'NVIDIA H200, 8 threads, 2 processes'
-    """
-    parts = [name, f"{threads} thread{'s' * (threads != 1)}"]
-    return ", ".join([*parts, f"{world_size} processes"] if world_size > 1 else parts)

@@ -8,9 +8,10 @@ import pandas as pd
 
 from explorer.analysis import curves, pareto
 from explorer.analysis.curves import Curve
+from explorer.analysis.ladders import Machine
 from explorer.views.axes import Heights, Payment, heights
 from explorer.views.measures import MEASURES, Measure
-from explorer.views.series import Machine, group_of, machine, run_labels, series_names
+from explorer.views.series import group_of, run_labels, series_names
 
 BETWEEN = 12  # drawn points between two budgets, because a line that is straight in log x is not so on every axis
 MAX_RUNS = 1500  # marks; of more runs the means are drawn alone
@@ -143,7 +144,7 @@ def _means(
     front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
     means = curves.table(found).merge(front, on=keys, how="left")
     groups = group_of(rows, found, compare)
-    places = [machine(curve.setting) for curve in found for _ in curve.points]
+    places = [curve.setting.machine for curve in found for _ in curve.points]
     means = means.assign(
         recipe=means["label"],
         series=[names[place, label] for place, label in zip(places, means["label"], strict=True)],
@@ -152,7 +153,7 @@ def _means(
         candidate=means["on_front"].notna(),  # controls are none
         on_front=means["on_front"].eq(True),
     )
-    if len({machine(curve.setting) for curve in found}) > 1:
+    if len({curve.setting.machine for curve in found}) > 1:
         means = _front_over_all(means, higher=found[0].setting.higher_is_better)
     columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
     return means.reindex(columns=columns)
@@ -190,7 +191,7 @@ def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 def _line(curve: Curve, names: dict[tuple[Machine, str], str], means: pd.DataFrame) -> pd.DataFrame:
     points = pd.DataFrame([{name: getattr(p, name) for name in ("x", "fitted", "low", "high")} for p in curve.points])
     points = points.astype(float).rename(columns={"fitted": "y"})
-    series = names[machine(curve.setting), curve.label]
+    series = names[curve.setting.machine, curve.label]
     group = means.loc[means["series"] == series, "group"].iloc[0]
     return denser(points).assign(recipe=curve.label, series=series, group=group)
 

@@ -8,26 +8,17 @@ from collections.abc import Sequence
 import pandas as pd
 
 from explorer.analysis.curves import Curve
-from explorer.analysis.ladders import Setting
-from explorer.views.question import hardware_label
-
-Machine = tuple[str, str, int, int]
-"""device, hardware, threads, world_size"""
+from explorer.analysis.ladders import Machine
 
 UNGOVERNED = "no policy"
 NO_METHODS = "none"
 
 
-def machine(setting: Setting) -> Machine:
-    """The machine of a setting."""
-    return setting.device, setting.hardware, setting.threads, setting.world_size
-
-
 def series_names(found: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
     """The name of each curve, by its machine and label."""
-    several = len({machine(curve.setting) for curve in found}) > 1
+    several = len({curve.setting.machine for curve in found}) > 1
     return {
-        (machine(curve.setting), curve.label): f"{curve.label}, {_words(machine(curve.setting))}"
+        (curve.setting.machine, curve.label): f"{curve.label}, {curve.setting.machine}"
         if several
         else curve.label
         for curve in found
@@ -36,7 +27,7 @@ def series_names(found: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
 
 def run_labels(rows: pd.DataFrame, found: Sequence[Curve]) -> tuple[list[Machine], list[str]]:
     """The machine and the label of each row's curve: the recipe, with its digest where several have that name."""
-    known = {(machine(curve.setting), curve.label) for curve in found}
+    known = {(curve.setting.machine, curve.label) for curve in found}
     places = machines(rows)
     labels = [
         recipe if (place, recipe) in known else f"{recipe} ({digest[:6]})"
@@ -48,7 +39,14 @@ def run_labels(rows: pd.DataFrame, found: Sequence[Curve]) -> tuple[list[Machine
 def machines(rows: pd.DataFrame) -> list[Machine]:
     """The machine of each row."""
     columns = (rows["device"], rows["hardware"], rows["threads"], rows["world_size"])
-    return [(str(d), str(h), int(t), int(w)) for d, h, t, w in zip(*columns, strict=True)]
+    known: dict[tuple[object, ...], Machine] = {}  # a sweep has few, and as many rows as it has runs
+    for key in zip(*columns, strict=True):
+        if key not in known:
+            device, hardware, threads, world_size = key
+            known[key] = Machine(
+                device=str(device), hardware=str(hardware), threads=int(threads), world_size=int(world_size)
+            )
+    return [known[key] for key in zip(*columns, strict=True)]
 
 
 def group_of(rows: pd.DataFrame, found: Sequence[Curve], compare: str) -> dict[tuple[Machine, str], str]:
@@ -67,7 +65,7 @@ def group_name(compare: str, label: str, place: Machine, methods: object, policy
         case "methods":
             return str(methods).replace("+", " + ") if isinstance(methods, str) and methods else NO_METHODS
         case "hardware":
-            return _words(place)
+            return str(place)
         case "policy":
             return policy if isinstance(policy, str) else UNGOVERNED
         case _:
@@ -76,7 +74,3 @@ def group_name(compare: str, label: str, place: Machine, methods: object, policy
 
 def _policies(rows: pd.DataFrame) -> pd.Series:
     return rows["policy"] if "policy" in rows else pd.Series(None, index=rows.index, dtype=object)
-
-
-def _words(place: Machine) -> str:
-    return hardware_label(place[1], place[2], place[3])

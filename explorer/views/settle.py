@@ -17,7 +17,8 @@ from explorer.store.means import Filter
 from explorer.views.axes import PAYMENTS, Payment
 from explorer.views.measures import known_measures
 from explorer.views.pricing import at_price, clouds
-from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question, hardware_label
+from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question
+from explorer.views.series import machines
 
 
 class Results(Protocol):
@@ -25,8 +26,6 @@ class Results(Protocol):
 
     @property
     def facets(self) -> pd.DataFrame: ...
-    @property
-    def metrics(self) -> tuple[str, ...]: ...
     @property
     def prices(self) -> tuple[Price, ...]: ...
     def rows(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
@@ -84,12 +83,14 @@ class _Scope:
 def settle(results: Results, wished: Question) -> Settled:
     """Fit a wish to the results, which have at least one row. Raises `StoreError` if they cannot be read any more."""
     scope = _scope(results.facets, wished)
-    metric = _first(wished.metric, results.metrics, default=str(scope.facets["metric"].iloc[0]))
+    judged = scope.facets.loc[scope.facets["is_quality"], "metric"]
+    metrics = tuple(sorted(scope.facets["metric"].unique()))
+    metric = _first(wished.metric, metrics, default=str(judged.iloc[0]))
     question = replace(scope.question, metric=metric)
     where = _filter(question, scope.facets)
     read = results.means if question.is_survey else results.rows
     rows = read(where, metric=metric)
-    return _fit(rows, question, scope=scope, metrics=results.metrics, prices=results.prices)
+    return _fit(rows, question, scope=scope, metrics=metrics, prices=results.prices)
 
 
 def _fit(
@@ -163,8 +164,7 @@ def _fit(
 
 def hardware_labels(frame: pd.DataFrame) -> list[str]:
     """What tells one machine from another, in words, for each row."""
-    columns = (frame["hardware"], frame["threads"], frame["world_size"])
-    return [hardware_label(*values) for values in zip(*columns, strict=True)]
+    return [str(machine) for machine in machines(frame)]
 
 
 def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
@@ -187,8 +187,9 @@ def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
 
 
 def _most(facets: pd.DataFrame, column: str) -> str:
-    """The value with most runs of its own; of several such, the first by name."""
-    return str(facets.groupby(column)["runs"].sum().sort_index().idxmax())
+    """The value with most runs of its own, not predicted ones; of several such, the first by name."""
+    own = facets["runs"] - facets["predicted"]
+    return str(own.groupby(facets[column]).sum().sort_index().idxmax())
 
 
 def _filter(question: Question, facets: pd.DataFrame) -> Filter:

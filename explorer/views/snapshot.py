@@ -15,7 +15,7 @@ import pandas as pd
 
 from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
 from explorer.costing import Price
-from explorer.store import frames, place, queries
+from explorer.store import frames, place
 from explorer.store.means import Filter
 
 KEPT = 12  # answers to questions
@@ -31,7 +31,6 @@ class Snapshot:
     database: Path
     sha256: str  # of the database file
     facets: pd.DataFrame  # see `frames.facets`
-    metrics: tuple[str, ...]
     prices: tuple[Price, ...]
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
 
@@ -75,7 +74,6 @@ def read_snapshot(runs: Path) -> Snapshot:
         database=database,
         sha256=sha256,
         facets=facets,
-        metrics=tuple(queries.metrics(database)),
         prices=prices_of(frames.prices(database)),
     )
 

@@ -13,13 +13,16 @@ class InMemory:
     """What `settle` reads, made of rows of `results`."""
 
     frame: pd.DataFrame
-    metrics: tuple[str, ...] = ("accuracy",)
+    others: tuple[str, ...] = ()  # metrics beside the one that runs are judged by
     prices: tuple[Price, ...] = ()
 
     @property
     def facets(self) -> pd.DataFrame:
         keys = ["dataset", "model", "sweep", "device", "hardware", "threads", "world_size", "metric"]
-        return self.frame.groupby(keys).size().rename("runs").reset_index()
+        predicted = self.frame.assign(predicted=self.frame["time_source"] == "predicted").groupby(keys)["predicted"]
+        found = predicted.agg(runs="size", predicted="sum").reset_index().assign(is_quality=True)
+        others = [found.assign(metric=name, is_quality=False) for name in self.others]
+        return pd.concat([found, *others], ignore_index=True)
 
     def rows(self, where: Filter, *, metric: str) -> pd.DataFrame:
         wanted = {field.name: getattr(where, field.name) for field in fields(where)}

@@ -26,12 +26,13 @@ def both(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_an_empty_question_becomes_the_first_choices(results: pd.DataFrame) -> None:
-    settled = settle(results, Question(), metrics=("accuracy", "nll"))
+    settled = settle(results, Question(), others=("nll",))
     asked = settled.question
     assert (asked.dataset, asked.model, asked.sweep) == ("digits", "resnet8", "digits")
     assert asked.hardware == "AMD EPYC 7B13, 1 thread"
     assert (asked.metric, asked.baseline, asked.payment) == ("accuracy", "baseline", "time")
     assert asked.recipes == ("baseline", "fast", "heavy")
+    assert settled.choices.metrics == ("accuracy", "nll")
     assert len(settled.rows) == 45 and settled.shown.all()
 
 
