@@ -1,11 +1,13 @@
 """Small multiples: the tradeoff chart once for each model, hardware, policy or seed, all on the same axes."""
 
+from dataclasses import replace
+
 import altair as alt
 import pandas as pd
 
 from explorer.views import text, theme
 from explorer.views.answer import Answer
-from explorer.views.scene import Scene
+from explorer.views.scene import Scene, build_scene
 from explorer.views.tradeoff import describe, layers, look_of
 
 COLUMNS = 2
@@ -25,7 +27,7 @@ def multiples(found: Answer) -> alt.ConcatChart:
         alt.LayerChart(layer=layers(part, look=look)).properties(
             width=WIDTH,
             height=HEIGHT,
-            title=alt.TitleParams(text.clipped(name, 44), fontSize=12, fontWeight="normal", offset=26),
+            title=alt.TitleParams(text.clipped(name, 44), fontSize=12, fontWeight="normal", offset=14),
             description=f"{split} {text.clipped(name)}: {describe(part)}",
         )
         for name, part in drawn.items()
@@ -40,7 +42,7 @@ def _parts(found: Answer, scene: Scene) -> dict[str, Scene]:
     """The scene of each value, by name."""
     column = {"hardware": "hardware_label"}.get(found.question.split, found.question.split)
     if found.question.split == "seed":
-        return {f"seed {seed}": _of_seed(scene, seed) for seed in sorted(scene.runs["seed"].unique())}
+        return {f"seed {seed}": _of_seed(found, scene, seed) for seed in sorted(scene.runs["seed"].unique())}
     rows = scene.runs if len(scene.runs) else scene.means
     values = rows[column].map(lambda value: str(value) if isinstance(value, str) else UNKNOWN)
     return {
@@ -53,6 +55,17 @@ def _mask(scene: Scene, rows: pd.Series) -> pd.Series | None:
     return rows if len(scene.runs) else None
 
 
-def _of_seed(scene: Scene, seed: int) -> Scene:
-    """The runs of one seed beside the curves of all."""
-    return scene.of(sorted(set(scene.means["series"])), runs=scene.runs["seed"] == seed)
+def _of_seed(found: Answer, scene: Scene, seed: int) -> Scene:
+    """The curves of one seed alone, on the axes of all."""
+    asked, rows = found.question, found.rows
+    alone = build_scene(
+        rows[rows["seed"] == seed],
+        payment=scene.payment,
+        baseline=scene.base,
+        target=scene.target,
+        log=scene.log,
+        compare=asked.compare,
+        size=asked.size,
+    )
+    assert alone is not None  # the seed has runs
+    return replace(alone, x_range=scene.x_range, y_range=scene.y_range)

@@ -104,9 +104,9 @@ def build_scene(
     if not found:
         return None
     setting = found[0].setting
-    names = series_names(found)
-    runs = _runs(rows, found, names, payment, compare)
-    means = _means(found, names, rows, payment, compare)
+    names, groups = series_names(found), group_of(rows, found, compare)
+    runs = _runs(rows, found, names, groups, payment)
+    means = _means(found, names, groups, rows, payment)
     measure = MEASURES.get(size)
     if measure is not None:
         means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
@@ -114,7 +114,7 @@ def build_scene(
     return Scene(
         runs=runs,
         means=means,
-        lines=pd.concat([_line(curve, names, means) for curve in found], ignore_index=True),
+        lines=_lines(found, names, groups),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
         payment=payment,
         metric=setting.metric,
@@ -135,15 +135,16 @@ def extent(values: Sequence[float]) -> tuple[float, float]:
     return float(min(values)), float(max(values))
 
 
-def _means(
-    found: list[Curve], names: dict[tuple[Machine, str], str], rows: pd.DataFrame, payment: Payment, compare: str
-) -> pd.DataFrame:
+Names = dict[tuple[Machine, str], str]
+"""Something of each curve, by its machine and label."""
+
+
+def _means(found: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, payment: Payment) -> pd.DataFrame:
     """The mean points, with their places on the front over everything that is drawn."""
     front = pareto.front_table(rows, x=payment.column)
     keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
     front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
     means = curves.table(found).merge(front, on=keys, how="left")
-    groups = group_of(rows, found, compare)
     places = [curve.setting.machine for curve in found for _ in curve.points]
     means = means.assign(
         recipe=means["label"],
@@ -166,12 +167,9 @@ def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
     return means.assign(on_front=means.index.isin(best), probability=np.nan)
 
 
-def _runs(
-    rows: pd.DataFrame, found: list[Curve], names: dict[tuple[Machine, str], str], payment: Payment, compare: str
-) -> pd.DataFrame:
+def _runs(rows: pd.DataFrame, found: list[Curve], names: Names, groups: Names, payment: Payment) -> pd.DataFrame:
     shown = rows[rows[payment.column].notna()]
     places, labels = run_labels(shown, found)
-    groups = group_of(rows, found, compare)
     pairs = list(zip(places, labels, strict=True))
     return shown.assign(
         recipe=labels,
@@ -188,21 +186,28 @@ def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     return grouped.rename("size").reset_index()
 
 
-def _line(curve: Curve, names: dict[tuple[Machine, str], str], means: pd.DataFrame) -> pd.DataFrame:
-    points = pd.DataFrame([{name: getattr(p, name) for name in ("x", "fitted", "low", "high")} for p in curve.points])
-    points = points.astype(float).rename(columns={"fitted": "y"})
-    series = names[curve.setting.machine, curve.label]
-    group = means.loc[means["series"] == series, "group"].iloc[0]
-    return denser(points).assign(recipe=curve.label, series=series, group=group)
+def _lines(found: list[Curve], names: Names, groups: Names) -> pd.DataFrame:
+    """The curves with more points than they have: they are linear in log x, as the analysis has it, on every axis."""
+    parts = []
+    for curve in found:
+        points = np.array([[p.x, p.fitted, _number(p.low), _number(p.high)] for p in curve.points])
+        at, corners = np.arange((len(points) - 1) * BETWEEN + 1), np.arange(len(points)) * BETWEEN
+        log_x = np.log(points[:, 0])
+        places = np.interp(at, corners, log_x)
+        ends = [np.interp(places, log_x, column) for column in points[:, 1:].T]
+        parts.append(np.column_stack([np.exp(places), *ends]))
+    keys = [(curve.setting.machine, curve.label) for curve in found]
+    frame = pd.DataFrame(np.concatenate(parts), columns=["x", "y", "low", "high"])
+    lengths = [len(part) for part in parts]
+    return frame.assign(
+        recipe=np.repeat([label for _, label in keys], lengths),
+        series=np.repeat([names[key] for key in keys], lengths),
+        group=np.repeat([groups[key] for key in keys], lengths),
+    )
 
 
-def denser(points: pd.DataFrame) -> pd.DataFrame:
-    """The same curve (x, y, low, high) with more points: it is linear in log x, as the analysis has it, on every
-    axis."""
-    count = (len(points) - 1) * BETWEEN + 1
-    places = np.interp(np.arange(count), np.arange(len(points)) * BETWEEN, np.log(points["x"]))
-    dense = {name: np.interp(places, np.log(points["x"]), points[name]) for name in ("y", "low", "high")}
-    return pd.DataFrame({"x": np.exp(places), **dense})
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
 
 
 def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
