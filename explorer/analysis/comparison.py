@@ -9,22 +9,34 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.inference import Interval, holm, t_interval
-from explorer.analysis.ladders import Ladder, Setting, axis_words, ladders
+from explorer.analysis.ladders import Ladder, Machine, Setting, axis_words, ladders
+from explorer.analysis.pairing import Pair, pairs
 from explorer.errors import AnalysisError, unknown
 
 RESAMPLES = 2000
 LEAST_REACH_RATE = 0.9  # below it no interval is given: too many resamples have no value at all
+ROUNDING = 1e-12  # what differs by less does not differ
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """A recipe and the baseline of its setting; the baseline is None where they cannot be compared."""
+    """A recipe and its baseline; the baseline is None where they cannot be compared."""
 
     setting: Setting
+    baseline_setting: Setting  # the recipe's own, but for the machine if the baseline is bound to one
     baseline_name: str
     baseline: Ladder | None
     recipe: Ladder
     reason: str | None  # why the two cannot be compared
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """A match along `x` with both curves in every resample of the seeds; None where the two cannot be compared."""
+
+    match: Match
+    pair: Pair | None
+    x: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,26 +48,55 @@ class Judged:
     reason: str | None
 
 
-def matches(frame: pd.DataFrame, *, x: str, baseline: str | None) -> Iterator[Match]:
-    """Every recipe of the table beside the baseline of its setting: `baseline`, or else the one that its sweep names.
+def compared(
+    frame: pd.DataFrame,
+    *,
+    x: str,
+    baseline: str | None = None,
+    machine: Machine | None = None,
+    resamples: int = RESAMPLES,
+) -> list[Compared]:
+    """The matches of the table with their curves: what comparisons of any kind along `x` are read from."""
+    found = list(matches(frame, x=x, baseline=baseline, machine=machine))
+    recipes: defaultdict[int, list[Match]] = defaultdict(list)
+    for match in found:
+        if match.baseline is not None:
+            recipes[id(match.baseline)].append(match)
+    known: dict[int, Pair] = {}
+    for beside in recipes.values():
+        assert beside[0].baseline is not None
+        both = pairs(beside[0].baseline, [match.recipe for match in beside], resamples=resamples)
+        known |= {id(match): pair for match, pair in zip(beside, both, strict=True)}
+    return [Compared(match=match, pair=known.get(id(match)), x=x) for match in found]
 
-    Recipes that are controls of others are no candidates, and are left out.
-    Raises `AnalysisError` for a baseline that is no recipe of the table.
+
+def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machine | None = None) -> Iterator[Match]:
+    """Every recipe of the table beside its baseline: `baseline`, or else the one that its sweep names.
+
+    The baseline is that of the recipe's own setting, or of the same but for the machine if one is given: it is then
+    the one baseline of all machines, its own runs on the others among what is compared with it. Recipes that are
+    controls of others are no candidates, and are left out.
+    Raises `AnalysisError` for a baseline that is no recipe of the table, and for a machine without rows.
     """
     found = ladders(frame, x=x, empty=True)
     names = {str(name) for name in frame["recipe"]}
     if baseline is not None and baseline not in names:
         raise AnalysisError(unknown("baseline", baseline, names))
+    machines = {ladder.setting.machine for ladder in found}
+    if machine is not None and machine not in machines:
+        raise AnalysisError(unknown("machine", str(machine), map(str, machines)))
     by_name: defaultdict[tuple[Setting, str], list[Ladder]] = defaultdict(list)
     for ladder in found:
         by_name[ladder.setting, ladder.recipe].append(ladder)
     for recipe in found:
         name = baseline if baseline is not None else recipe.baseline
-        if recipe.recipe != name and recipe.control is None:
-            bases = by_name[recipe.setting, name]
-            reason = _reason(recipe, name, bases, x)
+        home = recipe.setting.on(machine)
+        if recipe.control is None and (recipe.setting, recipe.recipe) != (home, name):
+            bases = by_name[home, name]
+            reason = _reason(recipe, name, bases, x, where="here" if machine is None else f"on {machine}")
             yield Match(
                 setting=recipe.setting,
+                baseline_setting=home,
                 baseline_name=name,
                 baseline=bases[0] if reason is None else None,
                 recipe=recipe,
@@ -63,22 +104,26 @@ def matches(frame: pd.DataFrame, *, x: str, baseline: str | None) -> Iterator[Ma
             )
 
 
-def judge(values_R: np.ndarray, *, n: int, df: int, confidence: float) -> Judged:
+def judge(values_R: np.ndarray, *, n: int, df: int, confidence: float, weight_R: np.ndarray | None = None) -> Judged:
     """The interval of an estimate: `values_R` holds the estimate first, then its values in the resamples, NaN for none.
 
-    There is none for one seed, for a reach rate below `LEAST_REACH_RATE`, and where seeds do not differ at all.
+    `weight_R`: how many resamples each value stands for; without it, those after the first for one each. There is no
+    interval for one seed, for a reach rate below `LEAST_REACH_RATE`, and where seeds do not differ at all.
     """
     if n < 2:
         return Judged(interval=None, reach_rate=None, reason="one seed")
-    resampled = values_R[1:]
-    reached = np.isfinite(resampled)
-    rate = float(reached.mean())
+    weights_R = np.r_[0.0, np.ones(len(values_R) - 1)] if weight_R is None else weight_R
+    reached = np.isfinite(values_R)
+    rate = float(weights_R[reached].sum() / weights_R.sum())
     if rate < LEAST_REACH_RATE:
         return Judged(interval=None, reach_rate=rate, reason=f"only {rate:.0%} of the resamples reach the target")
-    spread = np.ptp(resampled[reached])
-    if spread < 1e-12 and abs(values_R[0]) > 1e-12:
-        return Judged(interval=None, reach_rate=rate, reason="the seeds do not differ, so nothing tells the noise")
-    interval = t_interval(float(values_R[0]), resampled[reached], n=n, df=df, confidence=confidence)
+    estimate, drawn = float(values_R[0]), reached & (weights_R > 0)
+    resampled, weights = values_R[drawn], weights_R[drawn]
+    if np.ptp(resampled) < ROUNDING:
+        if abs(estimate) > ROUNDING:
+            return Judged(interval=None, reach_rate=rate, reason="the seeds do not differ, so nothing tells the noise")
+        return Judged(interval=Interval(low=estimate, high=estimate, p_value=1.0), reach_rate=rate, reason=None)
+    interval = t_interval(estimate, resampled, n=n, df=df, confidence=confidence, weight_R=weights)
     return Judged(interval=interval, reach_rate=rate, reason=None)
 
 
@@ -86,7 +131,7 @@ class Comparison(Protocol):
     """A frozen result of a comparison, as far as correcting for many of them goes."""
 
     @property
-    def setting(self) -> Setting: ...
+    def baseline_setting(self) -> Setting: ...
     @property
     def baseline(self) -> str: ...
     @property
@@ -97,11 +142,15 @@ AnyComparison = TypeVar("AnyComparison", bound=Comparison)
 
 
 def adjusted(results: Sequence[AnyComparison]) -> list[AnyComparison]:
-    """The results with `p_holm` and `family`: a family is all comparisons with one baseline in one setting."""
+    """The results with `p_holm` and `family`: a family is all comparisons with one baseline, on whatever machine.
+
+    Give it all of them: a view that shows some of the recipes leaves the others out afterwards, or what is hidden would
+    no longer be paid for.
+    """
     families: dict[tuple[Setting, str], list[int]] = {}
     for index, result in enumerate(results):
         if result.p_value is not None:
-            families.setdefault((result.setting, result.baseline), []).append(index)
+            families.setdefault((result.baseline_setting, result.baseline), []).append(index)
     done: list[Any] = list(results)
     for members in families.values():
         p_values = holm([done[index].p_value for index in members])
@@ -123,12 +172,12 @@ _WITHOUT = {
 }
 
 
-def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str) -> str | None:
+def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str, *, where: str) -> str | None:
     """Why the two cannot be compared; None if they can."""
     if not bases:
-        return f"the baseline {name} has no finished run here"
+        return f"the baseline {name} has no finished run {where}"
     if len(bases) > 1:
-        return f"{len(bases)} different recipes are called {name} here"
+        return f"{len(bases)} different recipes are called {name} {where}"
     for ladder in (recipe, bases[0]):
         if not ladder.ssr_B.size:
             return f"{ladder.label} has no {axis_words(x)}: {_WITHOUT.get(x.partition('/')[0], f'{x} is unknown')}"

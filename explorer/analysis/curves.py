@@ -1,12 +1,15 @@
 """Tradeoff curves: quality over time, cost or steps, one curve for each recipe and hardware, with an honest band."""
 
-from dataclasses import asdict, dataclass
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from explorer.analysis.inference import t_quantile
-from explorer.analysis.ladders import Ladder, Setting, ladders
+from explorer.analysis.ladders import Ladder, Setting, ladders, stacked
 from explorer.analysis.monotone import crossing, monotone, value_at
 
 
@@ -53,71 +56,83 @@ class Curve:
 
 def curves(frame: pd.DataFrame, *, x: str = "train_seconds", confidence: float = 0.95) -> list[Curve]:
     """The curves in a table with the columns of `results`. Rows without x are left out."""
-    return [_curve(ladder, x, confidence) for ladder in ladders(frame, x=x)]
+    found = ladders(frame, x=x)
+    return [
+        Curve(
+            setting=ladder.setting,
+            recipe=ladder.recipe,
+            label=ladder.label,
+            is_baseline=ladder.is_baseline,
+            time_source=ladder.time_source,
+            x=x,
+            points=points,
+        )
+        for ladder, points in zip(found, _points(found, confidence), strict=True)
+    ]
 
 
 def table(curves: list[Curve]) -> pd.DataFrame:
     """One row for each point of each curve, with the curve's setting."""
-    rows = [
-        {**asdict(curve.setting), "recipe": curve.recipe, "label": curve.label, "is_baseline": curve.is_baseline}
-        | {"time_source": curve.time_source, "x_name": curve.x}
-        | asdict(point)
-        for curve in curves
-        for point in curve.points
-    ]
-    frame = pd.DataFrame(rows, columns=None if rows else _COLUMNS)
+    setting, point = Setting.__dataclass_fields__, Point.__dataclass_fields__
+    rows = []
+    for curve in curves:
+        common = *(getattr(curve.setting, name) for name in setting), curve.recipe, curve.label, curve.is_baseline
+        common = *common, curve.time_source, curve.x
+        rows += [(*common, *(getattr(each, name) for name in point)) for each in curve.points]
+    columns = [*setting, "recipe", "label", "is_baseline", "time_source", "x_name", *point]
+    frame = pd.DataFrame(rows, columns=columns)
     return frame.astype({"low": float, "high": float}) if rows else frame
 
 
-_COLUMNS = [
-    *Setting.__dataclass_fields__,
-    *("recipe", "label", "is_baseline", "time_source", "x_name"),
-    *Point.__dataclass_fields__,
-]
-
-
-def _curve(ladder: Ladder, x: str, confidence: float) -> Curve:
-    n_B = np.isfinite(ladder.quality_BS).sum(axis=1)
-    x_B = np.nanmedian(ladder.x_BS, axis=1)
-    order = np.argsort(x_B, kind="stable")
-    mean_B = np.nanmean(ladder.quality_BS, axis=1)
-    half_B = _half_widths(ladder.quality_BS, n_B, confidence)
-    columns = {
-        "ssr": ladder.ssr_B[order],
-        "x": x_B[order],
-        "mean": mean_B[order],
-        "fitted": _fit(mean_B[order], n_B[order], ladder.sign),
-        "low": _fit((mean_B - half_B)[order], n_B[order], ladder.sign),
-        "high": _fit((mean_B + half_B)[order], n_B[order], ladder.sign),
-    }
-    points = [
-        {name: float(column[i]) if np.isfinite(column[i]) else None for name, column in columns.items()}
-        for i in range(order.size)
-    ]
-    return Curve(
-        setting=ladder.setting,
-        recipe=ladder.recipe,
-        label=ladder.label,
-        is_baseline=ladder.is_baseline,
-        time_source=ladder.time_source,
-        x=x,
-        points=tuple(Point(**point, n=int(n)) for point, n in zip(points, n_B[order], strict=True)),  # pyright: ignore
+def _points(found: list[Ladder], confidence: float) -> list[tuple[Point, ...]]:
+    """The points of each ladder, of all ladders at once. P: points, ladder by ladder, each ladder's by x."""
+    if not found:
+        return []
+    x_PS, quality_PS = stacked([each.x_BS for each in found]), stacked([each.quality_BS for each in found])
+    sizes = np.array([each.ssr_B.size for each in found])
+    line_P = np.repeat(np.arange(sizes.size), sizes)
+    order = np.lexsort((np.nanmedian(x_PS, axis=1), line_P))
+    x_PS, quality_PS = x_PS[order], quality_PS[order]
+    n_P, mean_P = np.isfinite(quality_PS).sum(axis=1), np.nanmean(quality_PS, axis=1)
+    half_P = _half_widths(quality_PS, n_P, confidence)
+    sign_P = np.repeat([each.sign for each in found], sizes)
+    place = line_P, np.arange(line_P.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    columns = (
+        np.concatenate([each.ssr_B for each in found])[order],
+        np.nanmedian(x_PS, axis=1),
+        mean_P,
+        *_fits((mean_P, mean_P - half_P, mean_P + half_P), n_P, sign_P, place),
+        n_P,
     )
+    points = [
+        Point(ssr=ssr, x=x, mean=mean, fitted=fitted, low=_known(low), high=_known(high), n=n)
+        for ssr, x, mean, fitted, low, high, n in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    edge = [0, *np.cumsum(sizes).tolist()]
+    return [tuple(points[start:end]) for start, end in itertools.pairwise(edge)]
 
 
-def _half_widths(quality_BS: np.ndarray, n_B: np.ndarray, confidence: float) -> np.ndarray:
+def _half_widths(quality_PS: np.ndarray, n_P: np.ndarray, confidence: float) -> np.ndarray:
     """Half the width of each mean's t interval; NaN for a single seed."""
-    half_B = np.full(n_B.shape, np.nan)
-    several = n_B > 1
-    spread = np.nanstd(quality_BS[several], axis=1, ddof=1)
-    half_B[several] = t_quantile(confidence, n_B[several] - 1) * spread / np.sqrt(n_B[several])
-    return half_B
+    half_P = np.full(n_P.shape, np.nan)
+    several = n_P > 1
+    spread = np.nanstd(quality_PS[several], axis=1, ddof=1)
+    half_P[several] = t_quantile(confidence, n_P[several] - 1) * spread / np.sqrt(n_P[several])
+    return half_P
 
 
-def _fit(values_B: np.ndarray, n_B: np.ndarray, sign: int) -> np.ndarray:
-    """The monotone fit, weighted by seeds, of the values that are known."""
-    fitted = np.full(values_B.shape, np.nan)
-    known = np.isfinite(values_B)
-    if known.any():
-        fitted[known] = sign * monotone(sign * values_B[None, known], n_B[known].astype(float))[0]
-    return fitted
+def _fits(
+    values: Sequence[np.ndarray], n_P: np.ndarray, sign_P: np.ndarray, place: tuple[np.ndarray, np.ndarray]
+) -> list[np.ndarray]:
+    """The monotone fits, weighted by seeds, of the values that are known. `place`: each point's ladder and rank."""
+    shape = place[0][-1] + 1, place[1].max() + 1
+    fits = []
+    for values_P in values:
+        y_LB, weights_LB = np.zeros(shape), np.zeros(shape)
+        y_LB[place], weights_LB[place] = sign_P * values_P, np.where(np.isfinite(values_P), n_P, 0)
+        fits.append(sign_P * monotone(y_LB, weights_LB)[place])
+    return fits
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

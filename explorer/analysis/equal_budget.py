@@ -5,15 +5,15 @@ given. Nothing is extrapolated: a recipe that was not tested at that x has no an
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.comparison import RESAMPLES, Match, adjusted, judge, known, matches
-from explorer.analysis.ladders import Setting
+from explorer.analysis.comparison import RESAMPLES, Compared, adjusted, compared, judge, known
+from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.monotone import value_at
-from explorer.analysis.pairing import pair
 from explorer.errors import AnalysisError
 
 
@@ -22,6 +22,7 @@ class EqualBudget:
     """One recipe beside its baseline at one x. None where there is no such number; `reason` says why."""
 
     setting: Setting
+    baseline_setting: Setting  # that of the recipe, but for the machine if the baseline is bound to one
     recipe: str
     label: str
     baseline: str
@@ -52,6 +53,7 @@ def equal_budget(
     frame: pd.DataFrame,
     *,
     baseline: str | None = None,
+    machine: Machine | None = None,
     x: str = "train_seconds",
     budget: float | None = None,
     confidence: float = 0.95,
@@ -59,20 +61,27 @@ def equal_budget(
 ) -> list[EqualBudget]:
     """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
 
-    Raises `AnalysisError` for a name, a column or a budget that cannot be used.
+    `baseline`, `machine` and the adjusting of p-values are those of `equal_quality`.
+    Raises `AnalysisError` for a name, a machine, a column or a budget that cannot be used.
     """
+    found = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
+    return at_equal_budget(found, budget=budget, confidence=confidence)
+
+
+def at_equal_budget(
+    found: Sequence[Compared], *, budget: float | None = None, confidence: float = 0.95
+) -> list[EqualBudget]:
+    """The same for recipes whose curves are there already, one result each."""
     if budget is not None and not 0 < budget < math.inf:
         raise AnalysisError(f"budget: found {budget}; expected a number above 0")
-    found = [
-        _compare(match, x=x, budget=budget, confidence=confidence, resamples=resamples)
-        for match in matches(frame, x=x, baseline=baseline)
-    ]
-    return adjusted(found)
+    return adjusted([_compare(each, budget=budget, confidence=confidence) for each in found])
 
 
-def _compare(match: Match, *, x: str, budget: float | None, confidence: float, resamples: int) -> EqualBudget:
+def _compare(each: Compared, *, budget: float | None, confidence: float) -> EqualBudget:
+    match, both, x = each.match, each.pair, each.x
     blank = EqualBudget(
         setting=match.setting,
+        baseline_setting=match.baseline_setting,
         recipe=match.recipe.recipe,
         label=match.recipe.label,
         baseline=match.baseline_name,
@@ -81,9 +90,8 @@ def _compare(match: Match, *, x: str, budget: float | None, confidence: float, r
         confidence=confidence,
         reason=match.reason,
     )
-    if match.baseline is None:
+    if both is None:
         return blank
-    both = pair(match.baseline, match.recipe, resamples=resamples)
     blank = replace(blank, n=both.n, left_out=both.left_out)
     x_R = both.baseline.x_at_full_budget_R if budget is None else np.full(len(both.recipe.x_RB), budget)
     if x_R is None:
@@ -94,7 +102,7 @@ def _compare(match: Match, *, x: str, budget: float | None, confidence: float, r
     if not np.isfinite(mine_R[0] - base_R[0]):
         who = match.baseline_name if not np.isfinite(base_R[0]) else match.recipe.recipe
         return replace(found, reason=f"{who} was not tested at this {x}")
-    judged = judge(mine_R - base_R, n=both.n, df=both.df, confidence=confidence)
+    judged = judge(mine_R - base_R, n=both.n, df=both.df, confidence=confidence, weight_R=both.weight_R)
     found = replace(found, difference=float(mine_R[0] - base_R[0]), reason=judged.reason)
     if judged.interval is None:
         return found

@@ -6,16 +6,17 @@ are recipe over baseline: 0.6 means "in 0.6 of its time".
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.comparison import RESAMPLES, Match, adjusted, judge, known, matches
-from explorer.analysis.ladders import Setting
+from explorer.analysis.comparison import RESAMPLES, Compared, Match, adjusted, compared, judge, known
+from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.monotone import Crossing, crossing
-from explorer.analysis.pairing import Pair, pair
+from explorer.analysis.pairing import Pair
 from explorer.errors import AnalysisError
 
 SLOWER_INFERENCE = 1.02  # from here on, what training saves is paid for at inference, and is marked
@@ -35,6 +36,7 @@ class EqualQuality:
     """One recipe beside its baseline. None where there is no such number; `reason` says why."""
 
     setting: Setting
+    baseline_setting: Setting  # that of the recipe, but for the machine if the baseline is bound to one
     recipe: str
     label: str
     baseline: str
@@ -82,6 +84,7 @@ def equal_quality(
     frame: pd.DataFrame,
     *,
     baseline: str | None = None,
+    machine: Machine | None = None,
     x: str = "train_seconds",
     target: float | None = None,
     confidence: float = 0.95,
@@ -89,42 +92,50 @@ def equal_quality(
 ) -> list[EqualQuality]:
     """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
 
-    `baseline` names the recipe to compare with, by default the one of the sweep. Raises `AnalysisError` for a name, a
-    column or a target that cannot be used.
+    `baseline` names the recipe to compare with, by default the one of the sweep; `machine` binds it to one machine, by
+    default it is the baseline on the recipe's own. p-values are adjusted for all recipes of the table: a view that
+    shows some of them gives the whole table, and leaves results out afterwards.
+    Raises `AnalysisError` for a name, a machine, a column or a target that cannot be used.
     """
+    found = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
+    return at_equal_quality(found, target=target, confidence=confidence)
+
+
+def at_equal_quality(
+    found: Sequence[Compared], *, target: float | None = None, confidence: float = 0.95
+) -> list[EqualQuality]:
+    """The same for recipes whose curves are there already, one result each."""
     if target is not None and not math.isfinite(target):
         raise AnalysisError(f"target: found {target}; expected a finite quality")
-    found = [
-        _compare(match, x=x, target=target, confidence=confidence, resamples=resamples)
-        for match in matches(frame, x=x, baseline=baseline)
-    ]
-    return adjusted(found)
+    return adjusted([_compare(each, target=target, confidence=confidence) for each in found])
 
 
 def table(results: list[EqualQuality]) -> pd.DataFrame:
-    """One row for each result; the setting's fields are columns of their own."""
+    """One row for each result; the setting's fields, and those of the baseline's machine, are columns of their own."""
     rows = [
         asdict(result.setting)
-        | {name: getattr(result, name) for name in EqualQuality.__dataclass_fields__ if name != "setting"}
+        | {name: getattr(result, name) for name in _OWN}
+        | {f"baseline_{name}": getattr(result.baseline_setting, name) for name in Machine.__dataclass_fields__}
         | {"outcome": str(result.outcome), "speedup": result.speedup, "significant": result.significant}
         for result in results
     ]
-    columns = [*Setting.__dataclass_fields__, *(n for n in EqualQuality.__dataclass_fields__ if n != "setting")]
+    columns = [*Setting.__dataclass_fields__, *_OWN, *(f"baseline_{name}" for name in Machine.__dataclass_fields__)]
     frame = pd.DataFrame(rows, columns=None if rows else [*columns, "speedup", "significant"])
     return frame.astype(dict.fromkeys(_NUMBERS, float)) if rows else frame
 
 
+_OWN = tuple(name for name in EqualQuality.__dataclass_fields__ if name not in ("setting", "baseline_setting"))
 _NUMBERS = (
     *("target", "baseline_x", "recipe_x", "ratio", "ratio_low", "ratio_high", "speedup"),
     *("reach_rate", "p_value", "p_holm", "inference_ratio"),
 )
 
 
-def _compare(match: Match, *, x: str, target: float | None, confidence: float, resamples: int) -> EqualQuality:
-    blank = _blank(match, x=x, target=target, confidence=confidence)
-    if match.baseline is None:
+def _compare(each: Compared, *, target: float | None, confidence: float) -> EqualQuality:
+    match, both = each.match, each.pair
+    blank = _blank(match, x=each.x, target=target, confidence=confidence)
+    if both is None:
         return blank
-    both = pair(match.baseline, match.recipe, resamples=resamples)
     blank = replace(blank, n=both.n, left_out=both.left_out)
     sign = match.recipe.sign
     if target is not None:
@@ -140,6 +151,7 @@ def _compare(match: Match, *, x: str, target: float | None, confidence: float, r
 def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> EqualQuality:
     return EqualQuality(
         setting=match.setting,
+        baseline_setting=match.baseline_setting,
         recipe=match.recipe.recipe,
         label=match.recipe.label,
         baseline=match.baseline_name,
@@ -172,7 +184,7 @@ def _measured(blank: EqualQuality, both: Pair, target_R: np.ndarray) -> EqualQua
     outcome = _outcome(mine)
     recipe_x = float(both.recipe.x_RB[0, 0] if outcome == Outcome.BELOW else mine.x_R[0])
     log_ratio_R = np.log(mine.x_R) - np.log(base.x_R)
-    judged = judge(log_ratio_R, n=both.n, df=both.df, confidence=blank.confidence)
+    judged = judge(log_ratio_R, n=both.n, df=both.df, confidence=blank.confidence, weight_R=both.weight_R)
     found = replace(
         blank,
         outcome=outcome,

@@ -24,6 +24,19 @@ class Interval:
     p_value: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resamples:
+    """How often each resample takes each seed; a mean or a median over seeds asks for nothing else.
+
+    Resamples that take the same are one, with their number as its weight: of five seeds there are 126. The first takes
+    each seed once, so it is the sample itself; where it was not drawn, its weight is 0. `counts`: an R x S array for
+    each of one or several samples that are resampled at the same time.
+    """
+
+    counts: tuple[np.ndarray, ...]
+    weight_R: np.ndarray
+
+
 def draws(n: int, *, resamples: int, key: str) -> np.ndarray:
     """Resamples of n seeds with replacement, one a row: all n**n of them if they are at most `resamples`, else drawn.
 
@@ -34,14 +47,30 @@ def draws(n: int, *, resamples: int, key: str) -> np.ndarray:
     return generator(key, n).integers(0, n, size=(resamples, n))
 
 
+def counted(*samples: np.ndarray) -> Resamples:
+    """Resamples from their rows of seeds; row k of each of the arrays belongs to resample k."""
+    taken_RS = np.hstack([(rows_RS[:, :, None] == np.arange(rows_RS.shape[1])).sum(axis=1) for rows_RS in samples])
+    taken_RS, weight_R = np.unique(np.vstack([np.ones_like(taken_RS[:1]), taken_RS]), axis=0, return_counts=True)
+    once = int((taken_RS == 1).all(axis=1).argmax())
+    weight_R[once] -= 1
+    order = np.r_[once, np.delete(np.arange(len(weight_R)), once)]
+    edges = np.cumsum([rows_RS.shape[1] for rows_RS in samples])[:-1]
+    return Resamples(counts=tuple(np.split(taken_RS[order], edges, axis=1)), weight_R=weight_R[order].astype(float))
+
+
 def generator(*key: object) -> np.random.Generator:
     """A stream of random numbers that belongs to `key` alone."""
     return np.random.Generator(np.random.Philox(key=int(digest([str(part) for part in key])[:32], 16)))
 
 
-def t_interval(estimate: float, resampled_R: np.ndarray, *, n: int, df: int, confidence: float) -> Interval:
-    """The interval of an estimate from n seeds, from its values in the resamples."""
-    error = float(np.std(resampled_R)) * math.sqrt(n / (n - 1))
+def t_interval(
+    estimate: float, resampled_R: np.ndarray, *, n: int, df: int, confidence: float, weight_R: np.ndarray | None = None
+) -> Interval:
+    """The interval of an estimate from n seeds, from its values in the resamples and how many each stands for."""
+    weight_R = np.ones(resampled_R.shape) if weight_R is None else weight_R
+    mean = weight_R @ resampled_R / weight_R.sum()
+    variance = weight_R @ (resampled_R - mean) ** 2 / weight_R.sum()
+    error = math.sqrt(variance * n / (n - 1))
     half = float(t_quantile(confidence, df)) * error
     score = abs(estimate) / error if error > 0 else 0.0 if estimate == 0 else math.inf
     return Interval(low=estimate - half, high=estimate + half, p_value=float(2 * stdtr(df, -score)))

@@ -4,7 +4,8 @@ Shapes: B budgets, S seeds.
 """
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,24 @@ def axis_words(x: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """What a run's time depends on beside its recipe."""
+
+    device: str
+    hardware: str
+    threads: int
+    world_size: int
+
+    def __str__(self) -> str:
+        """
+        >>> str(Machine(device="cuda", hardware="NVIDIA H200", threads=8, world_size=2))
+        'NVIDIA H200, 8 threads, 2 processes'
+        """
+        processes = f", {self.world_size} processes" if self.world_size > 1 else ""
+        return f"{self.hardware}, {self.threads} thread{'s' * (self.threads != 1)}{processes}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
     """Where recipes are compared: only what agrees in all of this is comparable."""
 
@@ -48,6 +67,14 @@ class Setting:
     hardware: str
     threads: int
     world_size: int
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(device=self.device, hardware=self.hardware, threads=self.threads, world_size=self.world_size)
+
+    def on(self, machine: Machine | None) -> "Setting":
+        """The same comparison on another machine; None: on this one."""
+        return self if machine is None else replace(self, **asdict(machine))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +140,16 @@ def ladders(frame: pd.DataFrame, *, x: str, empty: bool = False) -> list[Ladder]
         else ladder
         for ladder in found
     ]
+
+
+def stacked(grids: Sequence[np.ndarray]) -> np.ndarray:
+    """Grids of several ladders below one another, NaN where one has fewer seeds than another."""
+    wide = np.full((sum(len(grid) for grid in grids), max(grid.shape[1] for grid in grids)), np.nan)
+    row = 0
+    for grid in grids:
+        wide[row : row + len(grid), : grid.shape[1]] = grid
+        row += len(grid)
+    return wide
 
 
 def _numbers(frame: pd.DataFrame, x: str) -> tuple[np.ndarray, np.ndarray]:

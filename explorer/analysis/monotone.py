@@ -22,23 +22,40 @@ class Crossing:
         return np.isfinite(self.x_R)
 
 
-def monotone(y_RB: np.ndarray, weights_B: np.ndarray | None = None) -> np.ndarray:
+def monotone(y_RB: np.ndarray, weights_RB: np.ndarray | None = None) -> np.ndarray:
     """The rising curves that are closest to `y_RB` in the least-squares sense (what pool-adjacent-violators finds).
 
-    By the min-max formula: the value at i is the largest over j <= i of the smallest over k >= i of the mean of j..k.
+    A point without weight is unknown: it takes no part, and the curve is NaN there.
     """
-    count = y_RB.shape[-1]
-    weights_B = np.ones(count) if weights_B is None else weights_B
-    zero = np.zeros((*y_RB.shape[:-1], 1))
-    sums = np.concatenate([zero, np.cumsum(y_RB * weights_B, axis=-1)], axis=-1)
-    weight = np.concatenate([[0.0], np.cumsum(weights_B)])
-    starts, ends = np.arange(count)[:, None], np.arange(count)[None, :]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = (sums[..., None, 1:] - sums[..., :-1, None]) / (weight[None, 1:] - weight[:-1, None])
-    means = np.where(starts == ends, y_RB[..., None, :], means)
-    means = np.where(starts <= ends, means, np.inf)
-    smallest = np.minimum.accumulate(means[..., ::-1], axis=-1)[..., ::-1]
-    return np.where(starts <= ends, smallest, -np.inf).max(axis=-2)
+    if weights_RB is not None:
+        known_RB = weights_RB > 0
+        return np.where(known_RB, _pooled(np.where(known_RB, y_RB, 0.0).T, weights_RB.T).T, np.nan)
+    falling_R = (y_RB[:, 1:] < y_RB[:, :-1]).any(axis=1)
+    if not falling_R.any():
+        return y_RB
+    fitted_RB = y_RB.copy()
+    fitted_RB[falling_R] = _pooled(y_RB[falling_R].T, np.ones((y_RB.shape[1], 1))).T
+    return fitted_RB
+
+
+def _pooled(y_BR: np.ndarray, weights_BR: np.ndarray) -> np.ndarray:
+    """By the min-max formula: at i, the largest over j <= i of the smallest over k >= i of the mean of j..k."""
+    sums_BR, totals_BR = _summed(y_BR * weights_BR), _summed(weights_BR)
+    fitted_BR = np.full(y_BR.shape, -np.inf)
+    for j, y_R in enumerate(y_BR):
+        totals_KR = totals_BR[j + 1 :] - totals_BR[j]
+        some_KR = totals_KR > 0
+        means_KR = np.full(fitted_BR[j:].shape, np.inf)
+        np.divide(sums_BR[j + 1 :] - sums_BR[j], totals_KR, out=means_KR, where=some_KR)
+        means_KR[0] = np.where(some_KR[0], y_R, np.inf)  # free of rounding
+        smallest_KR = np.minimum.accumulate(means_KR[::-1])[::-1]
+        np.maximum(fitted_BR[j:], smallest_KR, out=fitted_BR[j:])
+    return fitted_BR
+
+
+def _summed(values_BR: np.ndarray) -> np.ndarray:
+    """The sums of the first 0, 1, 2, ... rows."""
+    return np.cumsum(np.vstack([np.zeros(values_BR.shape[1]), values_BR]), axis=0)
 
 
 def crossing(x_RB: np.ndarray, y_RB: np.ndarray, value_R: np.ndarray) -> Crossing:

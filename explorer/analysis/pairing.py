@@ -3,11 +3,13 @@
 Shapes: R resamples (row 0 is the sample itself), B budgets, S seeds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from explorer.analysis.inference import draws
+from explorer.analysis.inference import Resamples, counted, draws
 from explorer.analysis.ladders import Ladder
 from explorer.analysis.monotone import monotone
 
@@ -28,6 +30,7 @@ class Pair:
 
     baseline: Resampled
     recipe: Resampled
+    weight_R: np.ndarray  # how many resamples each row stands for
     n: int  # seeds
     df: int  # degrees of freedom of Student's t
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
@@ -43,26 +46,43 @@ class _Cells:
     left_out: tuple[float, ...]
 
 
-def pair(baseline: Ladder, recipe: Ladder, *, resamples: int) -> Pair:
-    """Put two ladders side by side.
+def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> list[Pair]:
+    """Put each of the recipes beside the baseline, whose own curves are found once for all recipes with its seeds.
 
     Seeds that both have are paired and resampled jointly, with n-1 degrees of freedom. Where they have none in common,
     each is resampled on its own, with 2(n-1). A budget that lacks one of the seeds is left out.
     """
-    seeds_b, seeds_r = _seeds(baseline), _seeds(recipe)
-    common = np.intersect1d(seeds_b, seeds_r)
-    joint = common.size == min(seeds_b.size, seeds_r.size)
-    cells_b = _cells(baseline, common if joint else seeds_b)
-    cells_r = _cells(recipe, common if joint else seeds_r)
-    n = min(cells_b.x_BS.shape[1], cells_r.x_BS.shape[1])
-    rows_b, rows_r = _rows(cells_b, cells_r, joint=joint, resamples=resamples)
-    return Pair(
-        baseline=_resampled(cells_b, rows_b),
-        recipe=_resampled(cells_r, rows_r),
-        n=n,
-        df=n - 1 if common.size else 2 * (n - 1),
-        left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
-    )
+    seeds_b, known = _seeds(baseline), {}
+    done = []
+    for recipe in recipes:
+        seeds_r = _seeds(recipe)
+        common = np.intersect1d(seeds_b, seeds_r)
+        joint = common.size == min(seeds_b.size, seeds_r.size)
+        mine, others = (common, common) if joint else (seeds_b, seeds_r)
+        taken = _resamples(mine.size, others.size, joint=joint, resamples=resamples)
+        key = (tuple(mine), others.size, joint)
+        if key not in known:
+            cells_b = _cells(baseline, mine)
+            known[key] = cells_b.left_out, _resampled(cells_b, taken.counts[0])
+        left_out, curves_b = known[key]
+        cells_r = _cells(recipe, others)
+        n = min(mine.size, others.size)
+        done.append(
+            Pair(
+                baseline=curves_b,
+                recipe=_resampled(cells_r, taken.counts[-1]),
+                weight_R=taken.weight_R,
+                n=n,
+                df=n - 1 if common.size else 2 * (n - 1),
+                left_out=tuple(sorted({*left_out, *cells_r.left_out})),
+            )
+        )
+    return done
+
+
+def pair(baseline: Ladder, recipe: Ladder, *, resamples: int) -> Pair:
+    """One recipe beside the baseline."""
+    return pairs(baseline, [recipe], resamples=resamples)[0]
 
 
 def _seeds(ladder: Ladder) -> np.ndarray:
@@ -83,17 +103,15 @@ def _cells(ladder: Ladder, seeds: np.ndarray) -> _Cells:
     )
 
 
-def _rows(b: _Cells, r: _Cells, *, joint: bool, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which seeds each resample takes, for either; the first row takes every seed once."""
-    n_b, n_r = b.x_BS.shape[1], r.x_BS.shape[1]
+@lru_cache(maxsize=32)
+def _resamples(n_b: int, n_r: int, *, joint: bool, resamples: int) -> Resamples:
+    """Which seeds each resample takes, of either; of both at once if `joint`."""
     if joint:
-        rows_b = rows_r = draws(n_b, resamples=resamples, key="seeds")
-    elif n_b**n_b * n_r**n_r <= resamples:
+        return counted(draws(n_b, resamples=resamples, key="seeds"))
+    if n_b**n_b * n_r**n_r <= resamples:
         all_b, all_r = draws(n_b, resamples=resamples, key=""), draws(n_r, resamples=resamples, key="")
-        rows_b, rows_r = np.repeat(all_b, len(all_r), axis=0), np.tile(all_r, (len(all_b), 1))
-    else:
-        rows_b, rows_r = _drawn(n_b, resamples, "seeds of the baseline"), _drawn(n_r, resamples, "seeds of the recipe")
-    return np.vstack([np.arange(n_b), rows_b]), np.vstack([np.arange(n_r), rows_r])
+        return counted(np.repeat(all_b, len(all_r), axis=0), np.tile(all_r, (len(all_b), 1)))
+    return counted(_drawn(n_b, resamples, "seeds of the baseline"), _drawn(n_r, resamples, "seeds of the recipe"))
 
 
 def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
@@ -101,9 +119,9 @@ def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
     return np.resize(rows, (resamples, n)) if len(rows) < resamples else rows
 
 
-def _resampled(cells: _Cells, rows_RS: np.ndarray) -> Resampled:
-    x_RB = np.median(cells.x_BS[:, rows_RS], axis=2).T
-    y_RB = cells.y_BS[:, rows_RS].mean(axis=2).T
+def _resampled(cells: _Cells, counts_RS: np.ndarray) -> Resampled:
+    x_RB = _medians(cells.x_BS, counts_RS)
+    y_RB = counts_RS @ cells.y_BS.T / counts_RS.shape[1]
     order_RB = np.argsort(x_RB, axis=1, kind="stable")
     x_RB, y_RB = np.take_along_axis(x_RB, order_RB, 1), monotone(np.take_along_axis(y_RB, order_RB, 1))
     full = np.flatnonzero(cells.ssr_B == 1.0)
@@ -111,3 +129,14 @@ def _resampled(cells: _Cells, rows_RS: np.ndarray) -> Resampled:
         return Resampled(x_RB=x_RB, y_RB=y_RB, at_full_budget_R=None, x_at_full_budget_R=None)
     place_RB = order_RB == full[0]
     return Resampled(x_RB=x_RB, y_RB=y_RB, at_full_budget_R=y_RB[place_RB], x_at_full_budget_R=x_RB[place_RB])
+
+
+def _medians(x_BS: np.ndarray, counts_RS: np.ndarray) -> np.ndarray:
+    """The median x of each resample; only where seeds differ in it is there anything to find."""
+    x_RB = np.repeat(x_BS[None, :, 0], len(counts_RS), axis=0)
+    differing_B = (x_BS != x_BS[:, :1]).any(axis=1)
+    if differing_B.any():
+        seeds = np.broadcast_to(np.arange(counts_RS.shape[1]), counts_RS.shape)
+        rows_RS = np.repeat(seeds.ravel(), counts_RS.ravel()).reshape(counts_RS.shape)
+        x_RB[:, differing_B] = np.median(x_BS[differing_B][:, rows_RS], axis=2).T
+    return x_RB
