@@ -98,8 +98,9 @@ class Explorer(widgets.VBox):
             kind,
             rows=self.shown,
             chart=tradeoff(self._answer.scene, width=PAPER),
-            query={**asked.as_json(), "brush": self._brush, "target_used": self._answer.target},
-            snapshot=self._snapshot.sha256,
+            question=asked,
+            target=self._answer.target,
+            snapshot=self._snapshot,
             directory=directory or Path.cwd() / "exports",
             name=re.sub(r"[^\w.-]+", "-", f"{asked.sweep}-{asked.metric}-{asked.payment}-{moment}"),
         )

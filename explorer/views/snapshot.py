@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from explorer.analysis.reprice import DELETION, of_class, with_deletion_costs
+from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
+from explorer.costing import Price
 from explorer.store import frames, place, queries
 
 
@@ -20,6 +21,7 @@ class Snapshot:
     results: pd.DataFrame  # with a column more for the deletion of each class: `reprice.of_class`
     schedules: pd.DataFrame  # the phases of each recipe at each budget, with their step times
     metrics: tuple[str, ...]
+    prices: tuple[Price, ...]
 
     def with_metric(self, metric: str) -> pd.DataFrame:
         """The rows of `results` with another metric as their quality. Reads the database again.
@@ -42,6 +44,7 @@ def read_snapshot(runs: Path) -> Snapshot:
         results=results,
         schedules=frames.schedules(database),
         metrics=tuple(queries.metrics(database)),
+        prices=prices_of(frames.prices(database)),
     )
 
 
