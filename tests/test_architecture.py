@@ -175,7 +175,7 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
 
 
 def test_package_files_hold_nothing_but_words() -> None:
-    """`__init__` stays light; the exceptions are the tables of methods, and `costing`, one name for five small files."""
+    """`__init__` stays light; the exceptions are the tables of methods, and what gathers the parts of `costing`."""
     for path in sorted((ROOT / "explorer").rglob("__init__.py")):
         if path.parent.name in ("explorer", "methods", "governance", "costing"):
             continue
