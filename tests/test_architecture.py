@@ -175,8 +175,8 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
 
 
 def test_package_files_hold_nothing_but_words() -> None:
-    """`__init__` stays light; the tables of methods are the exceptions."""
+    """`__init__` stays light; the exceptions are the tables of methods, and what gathers the parts of `costing`."""
     for path in sorted((ROOT / "explorer").rglob("__init__.py")):
-        if path.parent.name in ("explorer", "methods", "governance"):
+        if path.parent.name in ("explorer", "methods", "governance", "costing"):
             continue
         assert path.read_text().count('"""') == 2 and "import" not in path.read_text().split('"""')[2], path

@@ -9,8 +9,10 @@ import typer
 
 import explorer
 from explorer.cli import (
+    ask,
     attest,
     authority,
+    confirm,
     conform,
     data,
     delete,
@@ -20,6 +22,7 @@ from explorer.cli import (
     observe,
     pack,
     policy,
+    prices,
     quickstart,
     read,
     replay,
@@ -71,6 +74,8 @@ replay.register(app)
 sweep.register(app)
 notebooks.register(app)
 results.register(app)
+ask.register(app)
+confirm.register(app)
 ledger.register(app)
 trace.register(app)
 conform.register(app)
@@ -83,6 +88,7 @@ grant.register(app)
 read.register(app)
 taxonomy.register(app)
 policy.register(app)
+prices.register(app)
 tags.register(app)
 authority.register(app)
 

@@ -13,11 +13,12 @@ shown, never converted, and never becomes a cost.
 from explorer.costing.choice import current, default_price, matching, price_at, providers
 from explorer.costing.duration import SAME_TIME, Duration, StepTime, train_seconds
 from explorer.costing.price import OWN, USD, Price, cost_usd
-from explorer.costing.table import COLUMNS, load_prices, parse_prices, to_csv
+from explorer.costing.table import COLUMNS, FILE, load_prices, own_prices, parse_prices, to_csv
 from explorer.costing.words import age_words, price_words, stale
 
 __all__ = [
     "COLUMNS",
+    "FILE",
     "OWN",
     "SAME_TIME",
     "USD",
@@ -30,6 +31,7 @@ __all__ = [
     "default_price",
     "load_prices",
     "matching",
+    "own_prices",
     "parse_prices",
     "price_at",
     "price_words",

@@ -17,6 +17,7 @@ from explorer.costing.price import USD, Price, day, words
 from explorer.errors import PriceError, unknown
 
 SHIPPED = Path(__file__).parents[1] / "prices.csv"
+FILE = "prices.csv"  # the user's own, in the directory of runs
 COLUMNS = (
     "provider", "instance", "region", "tenancy", "accelerator", "count",
     "usd_per_hour", "effective", "retrieved", "source", "currency",
@@ -34,6 +35,12 @@ def load_prices(path: Path | None = None) -> tuple[Price, ...]:
     """
     shipped = parse_prices(_bytes(SHIPPED), where=str(SHIPPED), own=False)
     return shipped if path is None else shipped + parse_prices(_bytes(path), where=str(path), own=True)
+
+
+def own_prices(runs: Path) -> tuple[Price, ...]:
+    """The user's own prices for a directory of runs; none where there is no file. Raises `PriceError`."""
+    path = runs / FILE
+    return parse_prices(_bytes(path), where=str(path), own=True) if path.exists() else ()
 
 
 def parse_prices(content: bytes, *, where: str, own: bool) -> tuple[Price, ...]:

@@ -65,4 +65,4 @@ def amount(value: float, currency: str) -> str:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"
+    return f"{value:,.2f}" if value >= 0.1 else f"{value:.3g}"

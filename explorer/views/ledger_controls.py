@@ -1,6 +1,6 @@
-"""The controls of the ledger's views: which run, whom to believe, which steps, which layer and class."""
+"""The controls of the ledger's views: which run and whom to believe; which steps, which layer and class."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets as widgets
@@ -8,15 +8,11 @@ import ipywidgets as widgets
 from explorer.views.ledger_depth import MEASURES
 
 
-class LedgerControls(widgets.Box):
-    """The fields. `on_run` is called when another run or trust file is named, `on_steps` and `on_cell` when another
-    stretch of steps or another cell is looked at. A stretch is [first, last], both shown."""
+class RunControls(widgets.Box):
+    """Which run is looked at and whom the reader believes; `on_change` is called when either is another one."""
 
-    def __init__(
-        self, *, trust: str, on_run: Callable[[], None], on_steps: Callable[[], None], on_cell: Callable[[], None]
-    ) -> None:
+    def __init__(self, *, trust: str, on_change: Callable[[], None]) -> None:
         self._quiet = False
-        self._offered: object = None
         self.run = widgets.Dropdown(description="Run")
         self.trust = widgets.Text(
             value=trust,
@@ -24,22 +20,35 @@ class LedgerControls(widgets.Box):
             placeholder="trust.json of those you believe",
             continuous_update=False,
         )
+        super().__init__([self.run, self.trust])
+        self.add_class("x-controls")
+        for field in (self.run, self.trust):
+            field.observe(lambda _: None if self._quiet else on_change(), "value")
+
+    def offer(self, names: Sequence[str], chosen: str) -> None:
+        """Show these runs, one of them chosen."""
+        with _Quiet(self):
+            self.run.options = tuple(names)
+            self.run.value = chosen
+
+
+class CellControls(widgets.Box):
+    """Which stretch of steps, and which cell: `on_steps` and `on_cell` are called when another is looked at. A stretch
+    is [first, last], both shown."""
+
+    def __init__(self, *, on_steps: Callable[[], None], on_cell: Callable[[], None]) -> None:
+        self._quiet = False
+        self._offered: object = None
         self.layer = widgets.Dropdown(description="Layer")
         self.class_ = widgets.Dropdown(description="Class")
         self.first = widgets.BoundedIntText(description="From step", min=0, max=0)
         self.last = widgets.BoundedIntText(description="To step", min=0, max=0)
-        self.slider = widgets.IntRangeSlider(
-            description="Steps", min=0, max=0, value=(0, 0), continuous_update=False, readout=False
-        )
-        super().__init__([self.run, self.trust, self.layer, self.class_, self.first, self.last, self.slider])
+        super().__init__([self.layer, self.class_, self.first, self.last])
         self.add_class("x-controls")
-        for field in (self.run, self.trust):
-            field.observe(lambda _: self._tell(on_run), "value")
         for field in (self.layer, self.class_):
-            field.observe(lambda _: self._tell(on_cell), "value")
+            field.observe(lambda _: None if self._quiet else on_cell(), "value")
         for field in (self.first, self.last):
             field.observe(lambda _: self._typed(on_steps), "value")
-        self.slider.observe(lambda _: self._slid(on_steps), "value")
 
     @property
     def cell(self) -> tuple[str, str]:
@@ -51,11 +60,6 @@ class LedgerControls(widgets.Box):
         """The stretch of steps that is looked at."""
         return range(self.first.value, self.last.value + 1)
 
-    def offer_runs(self, names: Sequence[str], chosen: str) -> None:
-        with _Quiet(self):
-            self.run.options = tuple(names)
-            self.run.value = chosen
-
     def offer(self, *, steps: int, layers: Sequence[str], classes: Sequence[str]) -> None:
         """Show what a run has: all of its steps, and its first cell. Where nothing changes, what was chosen stays."""
         offered = (steps, tuple(layers), tuple(classes))
@@ -64,8 +68,7 @@ class LedgerControls(widgets.Box):
         self._offered = offered
         with _Quiet(self):
             last = max(0, steps - 1)
-            self.slider.max = self.first.max = self.last.max = last
-            self.slider.value = (0, last)
+            self.first.max = self.last.max = last
             self.first.value, self.last.value = 0, last
             for field, names in ((self.layer, layers), (self.class_, classes)):
                 field.options = tuple(names)
@@ -79,22 +82,11 @@ class LedgerControls(widgets.Box):
             self.layer.value, self.class_.value = layer, class_
         return True
 
-    def _slid(self, then: Callable[[], None]) -> None:
-        if not self._quiet:
-            with _Quiet(self):
-                self.first.value, self.last.value = self.slider.value
-            then()
-
     def _typed(self, then: Callable[[], None]) -> None:
         if not self._quiet:
             with _Quiet(self):
                 if self.first.value > self.last.value:
                     self.first.value, self.last.value = self.last.value, self.first.value
-                self.slider.value = (self.first.value, self.last.value)
-            then()
-
-    def _tell(self, then: Callable[[], None]) -> None:
-        if not self._quiet:
             then()
 
 
@@ -113,5 +105,16 @@ class _Quiet:
 
 def measure_buttons() -> widgets.ToggleButtons:
     """Which number of the depth profile is drawn."""
-    options = [(measure.label, key) for key, measure in MEASURES.items()]
-    return widgets.ToggleButtons(options=options, value="entropy")
+    return _buttons({key: measure.label for key, measure in MEASURES.items()}, "Number of the depth profile")
+
+
+def section_buttons(titles: Mapping[str, str]) -> widgets.ToggleButtons:
+    """Which section is shown."""
+    return _buttons(titles, "Section").add_class("x-sections")
+
+
+def _buttons(titles: Mapping[str, str], what: str) -> widgets.ToggleButtons:
+    options = [(title, key) for key, title in titles.items()]
+    return widgets.ToggleButtons(
+        options=options, value=next(iter(titles)), tooltips=[f"{what}: {t}" for t, _ in options]
+    )

@@ -43,8 +43,15 @@ CAPTION = (
 )
 
 
-def depth_profile(profiles: Sequence[DepthProfile], *, measure: str, width: int | str = "container") -> alt.LayerChart:
-    """Draw one of `MEASURES` over depth. There is something to draw (`is_drawn`)."""
+def depth_profile(
+    profiles: Sequence[DepthProfile],
+    *,
+    measure: str,
+    width: int | str = "container",
+    span: tuple[float, float] | None = None,
+) -> alt.LayerChart:
+    """Draw one of `MEASURES` over depth. There is something to draw (`is_drawn`). `span` is what the axis of the
+    measure goes over, for charts that stand side by side; without one it fits the numbers."""
     frame = profile_frame(profiles)
     steps = shown_steps(frame)
     shown = frame[frame["step"].isin(steps)].assign(value=frame[measure]).dropna(subset=["value"])
@@ -59,7 +66,8 @@ def depth_profile(profiles: Sequence[DepthProfile], *, measure: str, width: int 
         scale=alt.Scale(domain=[0, 1], padding=6),
         axis=alt.Axis(tickCount=5, format=".2~f"),
     )
-    y = alt.Y("value:Q", title=MEASURES[measure].title, scale=alt.Scale(zero=measure == "chi"))
+    fits = alt.Scale(zero=measure == "chi") if span is None else alt.Scale(domain=span, zero=False)
+    y = alt.Y("value:Q", title=MEASURES[measure].title, scale=fits)
     colour = alt.Color("label:N", scale=domain, sort=labels, legend=legend)
     opacity = alt.Opacity(
         "label:N", scale=alt.Scale(type="ordinal", domain=labels, range=strengths), sort=labels, legend=legend

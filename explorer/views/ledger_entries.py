@@ -17,6 +17,7 @@ from explorer.recorded.keys import Keys, NoKeys
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import open_commitments, read_numbers
 from explorer.views import text
+from explorer.views.ledger_pane import heading, note
 from explorer.views.ledger_steps import Steps
 from explorer.views.tables import Column, Row, table
 
@@ -50,6 +51,27 @@ class EntryLine:
     norm: float | None
     commitment: str
     leaf: str  # the entry's hash in the tree, hexadecimal
+
+
+def drilled(run: RunLedger, recorded: Steps, *, layer: str, class_: str, steps: range) -> Markup:
+    """The entries behind one cell and a proof of each. Raises as `entry_lines` does."""
+    lines, total = entry_lines(run, recorded, layer=layer, class_=class_, steps=steps)
+    title = heading(f"Entries behind {class_} in {layer}, steps {steps.start:,} to {steps.stop - 1:,}")
+    if not lines:
+        return title + note(no_numbers(recorded, run.class_(class_), steps))
+    proofs = proofs_html(run, [line.index for line in lines], here=Path.cwd())
+    return title + entries_table(lines, total) + proofs
+
+
+def no_numbers(recorded: Steps, class_: int, steps: range) -> str:
+    """Why a class has no numbers in these steps."""
+    examples = int(recorded.examples[steps.start : steps.stop, class_].sum())
+    if not examples:
+        return "It had no examples in these steps."
+    had = f"It had {text.count(examples, 'example')} in the batches and no numbers"
+    if recorded.weights(steps)[class_].any():
+        return f"{had}: what it contributed was not measured, or it was left out of training."
+    return f"{had}: every layer was denied to it."
 
 
 def entry_lines(
@@ -113,16 +135,19 @@ def entries_table(lines: tuple[EntryLine, ...], total: int) -> Markup:
 def proofs_html(run: RunLedger, entries: Sequence[int], *, here: Path) -> Markup:
     """A proof of each of these entries, to be copied, and the commands that write and check one, for a shell in
     `here`. Raises `LedgerError` for a ledger that is damaged."""
-    directory = shlex.quote(Path(os.path.relpath(run.run / rundir.LEDGER, here)).as_posix())
-    file = f"entry-{entries[0]}{SUFFIX}"
-    commands = (
-        f"explorer ledger prove {directory} {entries[0]} --out {file}\nexplorer ledger check {file} --trust TRUST.json"
-    )
+    commands = prove_commands(run.run / rundir.LEDGER, entries[0], here=here)
     words = Markup(
         '<p class="x-note">A proof shows somebody far away, who trusts the signer, that the entry is in this ledger '
         'of {}. These commands write one and check it; the text below is the same:</p><pre class="x-said">{}</pre>'
     ).format(text.count(run.ledger.checkpoint().size, "entry", "entries"), commands)
     return words + Markup("").join(_proof(run, index) for index in entries)
+
+
+def prove_commands(ledger: Path, entry: int, *, here: Path) -> str:
+    """The commands, for a shell in `here`, that write the proof of an entry and check it."""
+    directory = shlex.quote(Path(os.path.relpath(ledger, here)).as_posix())
+    file = f"entry-{entry}{SUFFIX}"
+    return f"explorer ledger prove {directory} {entry} --out {file}\nexplorer ledger check {file} --trust TRUST.json"
 
 
 def _proof(run: RunLedger, index: int) -> Markup:

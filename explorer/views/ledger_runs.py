@@ -6,7 +6,7 @@ from pathlib import Path
 from explorer import rundir
 from explorer.audit.history import Badge, Decided, DepthProfile, badge, decisions, depth_profiles
 from explorer.errors import RunError, unknown
-from explorer.provenance.trust import read_trust
+from explorer.provenance.trust import Trust, read_trust
 from explorer.recorded.run_ledger import RunLedger
 from explorer.store.examine import candidates, sweeps
 from explorer.views.ledger_steps import Steps, read_all_steps
@@ -21,6 +21,8 @@ class OpenRun:
     recorded: Steps
     profiles: tuple[DepthProfile, ...]
     decisions: tuple[Decided, ...]
+    trust: Trust | None  # whom the reader believes; None: nobody
+    now: int  # seconds since 1970, when it was opened
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -51,17 +53,19 @@ def find_run(runs: Path, name: str) -> Path:
     return named[0]
 
 
-def open_run(directory: Path, *, trust: Path | None, now: int) -> OpenRun:
-    """Read a run's ledger and verify it; `now` is in seconds since 1970.
+def open_run(directory: Path, *, trust: Path | Trust | None, now: int) -> OpenRun:
+    """Read a run's ledger and verify it; `trust` is a trust file or what one says, `now` is in seconds since 1970.
 
     Raises `LedgerError` for a ledger that cannot be read, `StoreError` for a spool that cannot, `ProvenanceError` for
     a trust file that is none.
     """
-    ledger = RunLedger(directory)
+    ledger, believed = RunLedger(directory), read_trust(trust) if isinstance(trust, Path) else trust
     return OpenRun(
         ledger=ledger,
-        badge=badge(ledger, trust=None if trust is None else read_trust(trust), now=now),
+        badge=badge(ledger, trust=believed, now=now),
         recorded=read_all_steps(ledger),
         profiles=depth_profiles(ledger),
         decisions=decisions(ledger),
+        trust=believed,
+        now=now,
     )

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -32,11 +33,13 @@ def only(frame, **asked):
 @pytest.mark.parametrize("seed", range(10))
 def test_the_monotone_fit_is_what_pooling_finds(seed):
     random = np.random.default_rng(seed)
-    y_RB, weights_B = random.normal(size=(50, 7)), random.integers(1, 5, 7).astype(float)
-    found = monotone(y_RB, weights_B)
-    for row, fitted in zip(y_RB, found, strict=True):
-        assert fitted == pytest.approx(pool_adjacent_violators(row, weights_B))
-        assert (np.diff(fitted) >= 0).all()
+    y_RB, weights_RB = random.normal(size=(50, 7)), random.integers(0, 5, (50, 7)).astype(float)
+    for row, weights, fitted, plain in zip(y_RB, weights_RB, monotone(y_RB, weights_RB), monotone(y_RB), strict=True):
+        known = weights > 0
+        assert fitted[known] == pytest.approx(pool_adjacent_violators(row[known], weights[known]))
+        assert np.isnan(fitted[~known]).all()
+        assert plain == pytest.approx(pool_adjacent_violators(row, np.ones(7)))
+        assert (np.diff(plain) >= 0).all() and (np.diff(fitted[known]) >= 0).all()
     assert np.array_equal(monotone(np.sort(y_RB, axis=1)), np.sort(y_RB, axis=1))
 
 
@@ -123,6 +126,19 @@ def test_budgets_may_have_different_seeds():
     curve = only(frame)
     assert [point.n for point in curve.points] == [3, 3, 3, 3, 3, 1]
     assert curve.points[-1].low is None and curve.points[-2].low is not None
+
+
+def test_curves_of_many_shapes_are_what_each_is_alone():
+    """All are fitted at once; budgets, seeds and single seeds differ from one to the next."""
+    random = np.random.default_rng(2)
+    parts = [
+        rows(f"r{k}", lambda ssr, seed: float(random.normal()), budgets=BUDGETS[: 1 + k], seeds=range(n), step=1 + k)
+        for k, n in enumerate((3, 1, 4, 2, 5))
+    ]
+    parts.append(rows("r4", lambda ssr, seed: 0.0, budgets=(3.0,), seeds=(7,)))
+    together = curves.curves(table(*parts))
+    alone = [only(table(*(part for part in parts if part[0]["recipe"] == f"r{k}"))) for k in range(5)]
+    pd.testing.assert_frame_equal(curves.table(together), curves.table(alone), rtol=1e-12)
 
 
 def test_each_recipe_and_hardware_has_its_curve():

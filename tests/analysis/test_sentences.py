@@ -12,6 +12,7 @@ from tests.analysis.tables import SETTING, rows, table
 
 FAST = EqualQuality(
     setting=Setting(**SETTING),
+    baseline_setting=Setting(**SETTING),
     recipe="fast",
     label="fast",
     baseline="baseline",

@@ -15,6 +15,7 @@ from explorer.entries.run import Decision
 from explorer.errors import StoreError
 from explorer.ledger.log import Log
 from explorer.recorded.run_ledger import RunLedger
+from explorer.records import Timings
 from explorer.store import frames, governed, queries, spool
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
@@ -66,6 +67,26 @@ def test_profiles_decisions_and_heads(runs: Path) -> None:
         (checkpoint.origin, checkpoint.size, checkpoint.root.hex()),
     )
     assert len(frames.decisions(database(runs), run_id="nobody")) == 0
+
+
+def test_results_say_what_governed_a_run_and_what_it_took(runs: Path, tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    change_result(run, timings=Timings(forward=2.0, other=1.0, governance=1.0, warmup=7.0, evaluation=8.0))
+    write_run(tmp_path, run_record())
+    late = run / rundir.ENTROPY / "step-00000009.parquet"
+    rows = pq.read_table(late).to_pylist()
+    for row, chi in zip((row for row in rows if row["class"] == "*"), (0.3, 0.9, float("nan"), 0.2), strict=True):
+        row["chi"] = chi  # at the profile before it is 0.5 everywhere; chance is 0.1
+    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(late)), late)
+    assert ingest(tmp_path).problems == ()
+    columns = "policy, chi, ledger_overhead, ledger_size, ledger_root"
+    ungoverned, found = ask(tmp_path, f"SELECT {columns} FROM results ORDER BY recipe")
+    checkpoint = RunLedger(run).ledger.checkpoint()
+    assert found == ("half-depth version 1", pytest.approx(0.8), 0.25, checkpoint.size, checkpoint.root.hex())
+    assert ungoverned == (None,) * 5
+    assert ask(runs, "SELECT chi, ledger_overhead FROM results WHERE policy IS NOT NULL") == (
+        (pytest.approx(0.4), 0.0),
+    )
 
 
 def test_rebuilt_it_is_the_same(runs: Path) -> None:

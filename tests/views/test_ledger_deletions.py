@@ -1,17 +1,21 @@
 """The table of deletions beside a ledger: what each class takes, what is in the way, and no markup from outside."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from markupsafe import Markup
 
 from explorer import rundir
+from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError
 from explorer.recorded.run_ledger import RunLedger
-from explorer.views import ledger_panel
+from explorer.views import ledger_deletion
+from explorer.views.ledger_deletion import deletion_html
 from explorer.views.ledger_deletions import deletions_table
-from explorer.views.ledger_panel import ledger
+from explorer.views.ledger_runs import open_run
 from tests.governed_sample import CLASSES
+from tests.provenance.people import NOW
 
 
 def test_every_class_has_a_row(governed: Path) -> None:
@@ -31,12 +35,23 @@ def test_what_is_in_the_way_is_said_and_escaped(governed_copy: Path) -> None:
     assert "<b>run" not in found and "&lt;b&gt;run" in found
 
 
-def test_the_panel_shows_it_or_says_why_not(governed_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_section_shows_it_or_says_why_not(governed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(run: RunLedger) -> Markup:
         raise LedgerError(f"{run.run.name}: the <b>policy</b> is another one")
 
-    runs = governed_copy.parent.parent
-    assert "exact by structure" in ledger(runs)._deletions.value
-    monkeypatch.setattr(ledger_panel, "deletions_table", damaged)
-    said = ledger(runs)._deletions.value
+    opened = open_run(governed, trust=None, now=NOW)
+    assert "exact by structure" in deletion_html(opened)
+    monkeypatch.setattr(ledger_deletion, "deletions_table", damaged)
+    said = deletion_html(opened)
     assert 'role="alert"' in said and "the &lt;b&gt;policy&lt;/b&gt; is another one" in said
+    assert "No certificate speaks of this run" in said  # what one part cannot say hides no other
+
+
+def test_what_was_erased_is_said(governed_copy: Path) -> None:
+    assert "Nothing was erased" in deletion_html(open_run(governed_copy, trust=None, now=NOW))
+    run = RunLedger(governed_copy)
+    erase(run, of_classes(run, ["open/mit"]))
+    said = deletion_html(open_run(governed_copy, trust=None, now=NOW))
+    assert "numbers of open/mit, over several classes" in said
+    shutil.rmtree(governed_copy / rundir.PRIVATE)
+    assert "cannot be told" in deletion_html(open_run(governed_copy, trust=None, now=NOW))

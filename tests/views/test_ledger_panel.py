@@ -34,7 +34,7 @@ def click(view: Ledger, layer: str, class_: str) -> None:
     """What the browser sends after a click on a cell of the heat map."""
     store = [{"unit": "cells", "fields": [], "values": [layer, class_]}]
     value = {"vlPoint": {"or": [{"row": layer, "column": class_}]}}
-    view._heat.chart._vl_selections = {"cell": {"value": value, "store": store}}
+    view.training.heat.chart._vl_selections = {"cell": {"value": value, "store": store}}
 
 
 def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
@@ -42,7 +42,7 @@ def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
     assert "resnet8-digits-governed-ssr1-s0" in shown
     assert "Not checked against anybody" in shown and "Verified" not in shown
     assert "Simulated provenance" not in shown
-    assert all(pane.drawn for pane in (view._heat, view._depth, view._direction, view._time))
+    assert all(pane.drawn for pane in (view.training.heat, view.training.depth, view.training.direction, view.training.time))
 
 
 def test_a_trust_file_makes_it_verified_and_another_ones_does_not(
@@ -69,33 +69,34 @@ def test_what_a_run_goes_on_from_stands_in_its_head(tmp_path: Path) -> None:
 
 def test_a_click_leads_to_the_entries(view: Ledger) -> None:
     click(view, "norm", "open/bsd")
-    shown = texts(view._entries) + str(view._entries.value)
+    shown = str(view.training.entries.value)
     assert "Entries behind open/bsd in norm, steps 0 to 47" in shown
     assert "Proof of entry 20" in shown and "c2sp.org/tlog-proof@v1" in shown
     assert "explorer ledger prove" in shown and "And 24 more entries" in shown
-    assert (view._controls.layer.value, view._controls.class_.value) == ("norm", "open/bsd")
-    assert "norm, whole segments: steps 0 to 47" in str(view._direction._said.value)
-    view._controls.class_.value = "withheld"
-    assert "every layer was denied to it" in str(view._entries.value)
+    assert (view.training.controls.layer.value, view.training.controls.class_.value) == ("norm", "open/bsd")
+    assert "norm, whole segments: steps 0 to 47" in str(view.training.direction._said.value)
+    view.training.controls.class_.value = "withheld"
+    assert "every layer was denied to it" in str(view.training.entries.value)
 
 
-def test_the_slider_and_the_fields_are_one(view: Ledger) -> None:
-    view._controls.slider.value = (16, 20)
-    assert (view._controls.first.value, view._controls.last.value) == (16, 20)
-    view._controls.last.value = 3
-    assert view._controls.steps == range(3, 17)
-    assert "steps 3 to 16" in str(view._entries.value)
-    view._controls.slider.value = (0, STEPS - 1)
+def test_a_stretch_that_ends_before_it_begins_is_turned_round(view: Ledger) -> None:
+    fields = view.training.controls
+    fields.first.value = 16
+    fields.last.value = 3
+    assert fields.steps == range(3, 17)
+    assert "steps 3 to 16" in str(view.training.entries.value)
+    fields.first.value, fields.last.value = 0, STEPS - 1
+    assert fields.steps == range(STEPS)
 
 
 def test_another_trust_file_leaves_what_is_looked_at(governed_runs: Path, governed: Path) -> None:
     view = ledger(governed_runs)
-    view._controls.slider.value = (16, 20)
+    view.training.controls.first.value, view.training.controls.last.value = 16, 20
     click(view, "norm", "open/bsd")
-    view._controls.trust.value = str(governed / rundir.GOVERNANCE / "trust.json")
+    view.controls.trust.value = str(governed / rundir.GOVERNANCE / "trust.json")
     assert "Verified" in texts(view)
-    assert "Entries behind open/bsd in norm, steps 16 to 20" in str(view._entries.value)
-    view._controls.trust.value = "nowhere.json"
+    assert "Entries behind open/bsd in norm, steps 16 to 20" in str(view.training.entries.value)
+    view.controls.trust.value = "nowhere.json"
     assert "cannot read nowhere.json" in texts(view) and view.opened is None
 
 
@@ -155,7 +156,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     layers = (*LAYERS[:-1], hostile)
     write_governed_run(tmp_path, sample=Sample(layers=layers))
     view = ledger(tmp_path)
-    view._controls.layer.value = hostile
+    view.training.controls.layer.value = hostile
     shown = texts(view)
     assert "&lt;img src=x" in shown and "<img" not in shown
 
@@ -164,7 +165,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     write_governed_run(tmp_path, steps=20)
     view = ledger(tmp_path)
     assert "unfinished, there may be more to come" in texts(view)
-    assert view._controls.last.max == 19
+    assert view.training.controls.last.max == 19
 
 
 def test_a_run_without_a_step_and_one_without_its_spool(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""`explorer prices`: what an hour costs, who says so and since when; one's own rows, and catalogues."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from explorer import costing, rundir
+from explorer.cli.output import print_json, visible
+from explorer.cli.price_list import Hardware, Provider, list_, row_of, today
+from explorer.cli.settings import RUNS, Json, Runs
+from explorer.costing import Price
+from explorer.errors import PriceError
+
+Rows = Sequence[Price]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="What an hour of hardware costs: the shipped table, your own rows, catalogues.", no_args_is_help=True
+    )
+    group.command("list")(list_)
+    group.command()(add)
+    group.command("import")(import_)
+    group.command()(remove)
+    app.add_typer(group, name="prices")
+
+
+def add(
+    hardware: Annotated[str, typer.Option("--hardware", metavar="NAME", help="Words of its name: 'AMD EPYC'.")],
+    usd_per_hour: Annotated[float, typer.Option("--usd-per-hour", metavar="USD", help="For the whole machine.")],
+    source: Annotated[str, typer.Option("--source", metavar="TEXT", help="Who says so: an invoice, a calculation.")],
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", help="Accelerators of the machine, or runs that share it.")
+    ] = 1,
+    effective: Annotated[str, typer.Option("--effective", metavar="DATE", help="Since when.")] = "",
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """Say what a machine of your own costs. It is preferred to every other price of that hardware, at once."""
+    price = costing.Price(
+        provider=costing.OWN,
+        instance=hardware,
+        accelerator=hardware,
+        count=count,
+        usd_per_hour=usd_per_hour,
+        effective=effective,
+        retrieved=today().isoformat(),
+        source=source,
+        own=True,
+    )
+    costing.to_csv([price], where="the new price")
+    told = _change(runs, lambda rows: _with(rows, [price]))
+    if json:
+        print_json(told | {"price": row_of(price)})
+        return
+    print(visible(costing.price_words(price, hardware=hardware, today=today())))
+    _tell(told)
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue: the vms.csv of one cloud.")],
+    provider: Annotated[str, typer.Option("--provider", metavar="NAME", help="Whose it is: 'aws'.")],
+    retrieved: Annotated[str, typer.Option("--retrieved", metavar="DATE", help="The day it was fetched: 2026-11-09.")],
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Only this region.")] = None,
+    accelerator: Annotated[str | None, typer.Option("--accelerator", metavar="NAME", help="Only this one.")] = None,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """Take prices from a catalogue in SkyPilot's schema, of which you have a copy: on demand and spot.
+
+    Each instance in each region counts once, in its cheapest zone. Prices of the same offer are replaced.
+    """
+    from explorer.costing.catalogue import MAX_CATALOGUE_BYTES, parse_catalogue
+    from explorer.costing.table import check_date, check_text
+
+    check_text(provider, at="--provider")
+    if not check_date(retrieved, at="--retrieved"):
+        raise PriceError("--retrieved: found nothing; expected the day the catalogue was fetched, such as 2026-11-09")
+    content = rundir.read_bytes(file, max_bytes=MAX_CATALOGUE_BYTES, error=PriceError)
+    options = {"name": file.name, "provider": provider, "retrieved": retrieved}
+    found = parse_catalogue(content, **options, region=region, accelerator=accelerator)
+    skipped = ", ".join(f"{count} {reason}" for reason, count in found.skipped.items())
+    if not found.prices:
+        raise PriceError(f"{file}: no price in {found.rows} rows{': ' if skipped else ''}{skipped}")
+    told = _change(runs, lambda rows: _with(rows, found.prices))
+    if json:
+        print_json(told | {"rows": found.rows, "prices": len(found.prices), "skipped": found.skipped})
+        return
+    print(f"{len(found.prices)} prices of {visible(provider)} from {found.rows} rows of {visible(file.name)}")
+    if skipped:
+        print(f"  rows left out: {visible(skipped)}")
+    _tell(told)
+
+
+def remove(
+    hardware: Hardware = None,
+    provider: Provider = None,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """Take rows out of your own prices again: those of a provider, those of some hardware, or those of both."""
+    if hardware is None and provider is None:
+        raise PriceError("which prices: expected --hardware NAME, --provider NAME or both")
+
+    def kept(rows: Rows) -> tuple[Rows, int]:
+        left = [price for price in rows if not (_is_of(price, provider) and _is_for(price, hardware))]
+        if len(left) == len(rows):
+            raise PriceError(f"{runs / costing.FILE}: none of your own {len(rows)} prices is one of these")
+        return left, len(rows) - len(left)
+
+    told = _change(runs, kept)
+    if json:
+        print_json(told)
+    else:
+        _tell(told)
+
+
+def _is_of(price: Price, provider: str | None) -> bool:
+    return provider in (None, price.provider)
+
+
+def _is_for(price: Price, hardware: str | None) -> bool:
+    return hardware is None or price.covers(hardware)
+
+
+def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str, Any]:
+    """Write the user's own prices anew, whole or not at all, and have every view use them."""
+    from explorer.store.ingest import ingest
+    from explorer.store.place import database
+
+    path = runs / costing.FILE
+    with rundir.locked(runs, what="the price table"):
+        rows, gone = change(costing.own_prices(runs))
+        rundir.write_bytes(path, costing.to_csv(rows, where=str(path)))
+    published = database(runs).exists() and ingest(runs).published
+    return {"file": str(path), "replaced": gone, "published": published}
+
+
+def _with(rows: Rows, new: Iterable[Price]) -> tuple[Rows, int]:
+    """The rows with new ones in the place of those for the same offers, and how many these were."""
+    offers = {price.offer: price for price in new}
+    kept = [price for price in rows if price.offer not in offers]
+    return [*kept, *offers.values()], len(rows) - len(kept)
+
+
+def _tell(told: dict[str, Any]) -> None:
+    gone = told["replaced"]
+    aside = f"; {gone} earlier {'row is' if gone == 1 else 'rows are'} gone" if gone else ""
+    print(f"written to {visible(told['file'])}{aside}")
+    if told["published"]:
+        print("the database is re-priced: every table and view has it from now on")

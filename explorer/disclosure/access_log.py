@@ -1,0 +1,135 @@
+"""Who read what of a run: what the project's ledger says about it, and what of that can be put into words here.
+
+An entry names the grant and the query by digest alone. Who may read what by that grant says the file of wrapped keys in
+the run's directory, for as long as it is there. What was asked for is found again by trying the queries that
+`explorer read` makes of the grant when it is told no steps; any other one only those know who have it in writing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from explorer import rundir
+from explorer.disclosure.coverage import covered_classes
+from explorer.disclosure.listing import wrapped_grants
+from explorer.disclosure.reading import Query
+from explorer.disclosure.wrapping import read_wrapped
+from explorer.entries.kinds import Unknown
+from explorer.entries.project import Access, GrantUse
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.project import Recorded, read_project, runs_of
+from explorer.provenance.grants import Grant, claimed_grant, grant_digest
+from explorer.provenance.reading_keys import KINDS
+from explorer.provenance.trust import Trust
+from explorer.recorded.keys import JOINT
+from explorer.recorded.named_state import goes_on_from
+from explorer.recorded.run_ledger import RunLedger
+
+MOST = 1_000  # files of wrapped keys that are looked at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A grant as the file of wrapped keys beside the run says it."""
+
+    grant: Grant
+    believed: bool  # signed by those whom the reader believes, and it opens the run today
+    why: str | None  # it is not believed; None: it is, or nobody was asked
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Logged:
+    """An entry of the project's ledger about the run."""
+
+    index: int
+    action: Literal["wrapped", "read", "revoked"]
+    id: str | None  # of the grant, as its keys were wrapped; None: that is on no record
+    grant: str  # digest of its payload
+    known: Known | None  # None: the file with this grant is not here
+    query: str | None  # digest of what was asked for; None: nothing was read
+    asked: Query | None  # which has that digest; None: none of those that were tried
+    fits: bool  # it is of this very ledger, or of an earlier state of it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessLog:
+    """The entries about a run, in the order in which they were recorded."""
+
+    logged: tuple[Logged, ...]
+    unknown: tuple[str, ...]  # entries whose meaning is not known here: they may be about the run
+
+
+def access_log(run: RunLedger, *, trust: Trust | None, now: int) -> AccessLog:
+    """What is on record of who may read the run, and who did. `now` is in seconds since 1970.
+
+    Raises `LedgerError` for a project's ledger that is damaged; who signed it is for `project_badge` to say.
+    """
+    recorded = tuple(read_project(runs_of(run.run)))
+    unknown = tuple(
+        f"entry {each.index}: {each.entry.head.kind} v{each.entry.head.version}"
+        for each in recorded
+        if isinstance(each.entry, Unknown)
+    )
+    return AccessLog(logged=tuple(_logged(run, recorded, trust=trust, now=now)), unknown=unknown)
+
+
+def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None, now: int) -> Iterator[Logged]:
+    origin, recorded = run.ledger.checkpoint().origin, tuple(recorded)
+    known = _known(run, recorded, trust=trust, now=now)
+    uses = {each.entry.grant: each.entry for each in recorded if isinstance(each.entry, GrantUse)}
+    wrapped: set[tuple[str, str]] = set()  # owners and ids of grants whose keys were wrapped for this run
+    for each in recorded:
+        entry = each.entry
+        if isinstance(entry, GrantUse) and entry.ledger is not None and entry.ledger.origin == origin:
+            wrapped.add((entry.owner, entry.id))
+            action, query, fits = "wrapped", None, goes_on_from(run.ledger, entry.ledger)
+        elif isinstance(entry, GrantUse) and entry.action == "revoked" and (entry.owner, entry.id) in wrapped:
+            action, query, fits = "revoked", None, True
+        elif isinstance(entry, Access) and entry.ledger.origin == origin:
+            action, query, fits = "read", entry.query, goes_on_from(run.ledger, entry.ledger)
+        else:
+            continue
+        grant = known.get(entry.grant)
+        yield Logged(
+            index=each.index,
+            action=action,
+            id=uses[entry.grant].id if entry.grant in uses else None,
+            grant=entry.grant,
+            known=grant,
+            query=query,
+            asked=None if query is None or grant is None else _asked(run, grant.grant, query),
+            fits=fits,
+        )
+
+
+def _known(run: RunLedger, recorded: tuple[Recorded, ...], *, trust: Trust | None, now: int) -> dict[str, Known]:
+    """The grants in the run's directory, by digest. A file that holds none names nobody."""
+    listed = () if trust is None else wrapped_grants(run, recorded, trust=trust, now=now)
+    faults = {each.path: each.fault for each in listed}
+    found: dict[str, Known] = {}
+    for path in sorted((run.run / rundir.GRANTS).glob("*.json"))[:MOST]:
+        try:
+            envelope = read_wrapped(path).grant
+            grant = claimed_grant(envelope, where=str(path))
+        except ProvenanceError:
+            continue  # its entries say that the grant is not here
+        fault = faults.get(path)
+        found[grant_digest(envelope)] = Known(grant=grant, believed=path in faults and fault is None, why=fault)
+    return found
+
+
+def _asked(run: RunLedger, grant: Grant, digest: str) -> Query | None:
+    return next((query for query in _usual(run, grant) if query.digest == digest), None)
+
+
+def _usual(run: RunLedger, grant: Grant) -> Iterator[Query]:
+    """What `explorer read` asks for by a grant when it is told no steps, and at most one class."""
+    try:
+        covered = covered_classes(run.genesis, grant)
+        steps = run.range_of(None, None)
+    except (LedgerError, ProvenanceError):
+        return  # it does not cover this run, or no step is done: there is no such query
+    classes = tuple(path for path in (*run.genesis.classes, JOINT) if path in covered)
+    for kind in (each for each in KINDS if each in grant.entries):
+        for asked in (classes, *((path,) for path in classes)):
+            yield Query(run=run.genesis.run, kind=kind, classes=asked, steps=steps)

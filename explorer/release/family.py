@@ -1,0 +1,227 @@
+"""A run's family: what it goes on from, what goes on from it, the model that came of it and what is said about that.
+
+The first entry of every ledger names the runs that it goes on from, by the state of their ledgers; that is what the
+ties are made of. A tie is *certain* where the ledger that is named is here, and has that state or has grown from it, or
+where a signature that the reader believes ties the two; every other is the word of who names it. What is to be thought
+of each relative by itself, `explorer.release.relatives` says.
+
+Nobody follows names in circles here: who was met is not asked again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import rundir
+from explorer.entries.fields import LedgerState
+from explorer.entries.kinds import decode
+from explorer.entries.project import Observation
+from explorer.entries.run import Genesis, Parent
+from explorer.errors import ExplorerError
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.project import read_project, runs_of
+from explorer.provenance.trust import Trust
+from explorer.recorded.attested import ATTESTATION
+from explorer.recorded.named_state import goes_on_from
+from explorer.recorded.origin import read_origin
+from explorer.recorded.run_ledger import RunLedger
+from explorer.release.relatives import Reader, Relative, first_model, observations, own_model, run_here, run_named, told
+
+MOST = 60  # relatives
+LOOKED = 2_000  # runs whose first entry is read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tie:
+    """From a relative to what came of it."""
+
+    source: str  # keys
+    target: str
+    words: str
+    certain: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """All relatives, the run itself first."""
+
+    relatives: tuple[Relative, ...]
+    ties: tuple[Tie, ...]
+    left_out: int  # relatives beyond those, as far as they were met
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Known:
+    """A run below the directory of runs."""
+
+    path: Path
+    ledger: LedgerDirectory
+    genesis: Genesis
+
+
+def family(run: RunLedger, *, trust: Trust | None, now: int) -> Family:
+    """The family of a run, the nearest first, at most `MOST`. `now` is in seconds since 1970.
+
+    Raises `LedgerError` for a project's ledger that is damaged.
+    """
+    search = _Search(run, Reader(trust=trust, now=now))
+    search.ancestors()
+    search.model()
+    search.descendants()
+    return search.found()
+
+
+class _Search:
+    def __init__(self, run: RunLedger, reader: Reader) -> None:
+        self._run, self._reader = run, reader
+        self._origin = run.ledger.checkpoint().origin
+        self._relatives: dict[str, Relative] = {}
+        self._ties: dict[tuple[str, str], Tie] = {}
+        self._left_out: set[str] = set()
+        self._remarks: list[str] = []
+        self._known = self._read_known()
+        self._known[self._origin] = _Known(path=run.run, ledger=run.ledger, genesis=run.genesis)
+        self._meet(self._origin, 0)
+
+    def found(self) -> Family:
+        shown = [tie for tie in self._ties.values() if {tie.source, tie.target} <= self._relatives.keys()]
+        return Family(
+            relatives=tuple(self._relatives.values()),
+            ties=tuple(shown),
+            left_out=len(self._left_out),
+            remarks=tuple(self._remarks),
+        )
+
+    def ancestors(self) -> None:
+        """Add what the run goes on from, and what that goes on from, as far as ledgers are here."""
+        waiting = [(self._origin, 0)]
+        while waiting:
+            child, generation = waiting.pop(0)
+            waiting += self._parents(child, generation)
+
+    def model(self) -> None:
+        """Add the run's model, if it carries an attestation, and what is said about it."""
+        place = self._run.run / rundir.MODEL
+        recorded = (each.entry for each in read_project(runs_of(self._run.run)))
+        said = [one for one in recorded if isinstance(one, Observation) and one.ledger.origin == self._origin]
+        if not (place / ATTESTATION).exists():
+            if said:
+                self._remarks.append(
+                    f"{len(said)} observations of its model are on record; no attestation of it is here"
+                )
+            return
+        attested, model = own_model(self._run, self._reader)
+        key = self._add(model)
+        self._tie(self._origin, key, "attested", certain=attested is not None)
+        here = list(observations(place, attested, self._reader))
+        known = {each.digest for each in here}
+        for each in (*here, *(told(entry) for entry in said if entry.statement not in known)):
+            self._tie(key, self._add(each), "observed", certain=each.standing == "verified")
+
+    def descendants(self) -> None:
+        """Add the runs below the directory of runs that go on from this one, and those that go on from them."""
+        waiting = [(self._origin, 0)]
+        while waiting:
+            source, generation = waiting.pop(0)
+            for name, child in self._known.items():
+                parents = (each for each in child.genesis.parents if each.ledger.origin == source)
+                if name == source or (parent := next(parents, None)) is None:
+                    continue
+                met = self._relatives.get(name)
+                if met is None and self._meet(name, generation + 1 + (parent.kind == "model")):
+                    waiting.append((name, self._relatives[name].generation))
+                elif met is not None and met.generation <= 0:
+                    self._remarks.append(f"{name} and {source} name each other: one of them is not what it says")
+                through = f"model {parent.model}"
+                begins = parent.kind == "model" and through in self._relatives
+                certain = self._is_here(parent.ledger)
+                self._tie(through if begins else source, name, _words(parent, child.path), certain=certain)
+
+    def _parents(self, origin: str, generation: int) -> Iterator[tuple[str, int]]:
+        """Add what a run that is here goes on from; those of them that are here too are asked next."""
+        child = self._known[origin]
+        for parent in child.genesis.parents:
+            target, words, place, here = (
+                origin,
+                _words(parent, child.path),
+                generation - 1,
+                self._is_here(parent.ledger),
+            )
+            if parent.kind == "model":
+                judged = child.genesis.judged or self._reader.now
+                model = first_model(child.path, parent, judged, place, self._reader)
+                target, place = self._add(model), place - 1
+                self._tie(target, origin, words, certain=True)  # its own first entry names that very file
+                words, certain = "attested", model.standing == "verified"
+            else:
+                certain = here
+            source, new = parent.ledger.origin, parent.ledger.origin not in self._relatives
+            if not here:
+                source = self._add(run_named(parent.ledger, place))
+            elif self._meet(source, place) and new:
+                yield source, place
+            self._tie(source, target, words, certain=certain)
+
+    def _meet(self, origin: str, generation: int) -> bool:
+        """Add a run that is here; whether there was room for it."""
+        if origin not in self._relatives:
+            if self._is_full(origin):
+                return False
+            known = self._known[origin]
+            root = known.ledger.checkpoint().root.hex()
+            self._relatives[origin] = run_here(known.path, origin, known.genesis.run, root, generation, self._reader)
+        return True
+
+    def _add(self, relative: Relative) -> str:
+        if relative.key not in self._relatives and not self._is_full(relative.key):
+            self._relatives[relative.key] = relative
+        return relative.key
+
+    def _is_full(self, key: str) -> bool:
+        if len(self._relatives) < MOST:
+            return False
+        self._left_out.add(key)
+        return True
+
+    def _tie(self, source: str, target: str, words: str, *, certain: bool) -> None:
+        self._ties.setdefault((source, target), Tie(source=source, target=target, words=words, certain=certain))
+
+    def _is_here(self, named: LedgerState) -> bool:
+        """Whether the ledger that is named is here; one that cannot be read is not shown to be the one."""
+        known = self._known.get(named.origin)
+        try:
+            return known is not None and goes_on_from(known.ledger, named)
+        except ExplorerError:
+            return False
+
+    def _read_known(self) -> dict[str, _Known]:
+        """The governed runs of the project, by the names of their ledgers."""
+        paths = sorted(runs_of(self._run.run).glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}"))
+        found: dict[str, _Known] = {}
+        unread = 0
+        for path in paths[:LOOKED]:
+            ledger = LedgerDirectory(path.parent)
+            try:
+                origin, first = ledger.checkpoint().origin, decode(next(iter(ledger.entries(0, 1))))
+            except (ExplorerError, StopIteration):
+                unread += 1
+                continue
+            if isinstance(first, Genesis):
+                found.setdefault(origin, _Known(path=path.parent.parent, ledger=ledger, genesis=first))
+        if unread:
+            self._remarks.append(f"{unread} ledgers here cannot be read: what they go on from is not known")
+        if len(paths) > LOOKED:
+            self._remarks.append(f"of {len(paths):,} runs here the first {LOOKED:,} were asked what they go on from")
+        return found
+
+
+def _words(parent: Parent, child: Path) -> str:
+    """How a run goes on from another. What a deletion left out the new run's directory says, and no ledger does."""
+    if parent.kind == "model":
+        return f"began with it; admits {parent.words.partition('of which it admits ')[2]}"
+    try:
+        origin = read_origin(child)
+    except ExplorerError as error:
+        return f"by a deletion, of what cannot be told: {error}"
+    return "by a deletion" if origin is None else f"{origin.level} deletion of {origin.target.words}"

@@ -1,0 +1,115 @@
+"""The certificates of deletions that speak of a run, and what of it still waits to be destroyed."""
+
+import os
+import shlex
+from pathlib import Path
+
+from markupsafe import Markup
+
+from explorer.deletion.certificates import Found, certificates
+from explorer.deletion.checks import Outcome
+from explorer.views import text
+from explorer.views.ledger_pane import note, nothing, warning
+from explorer.views.ledger_runs import OpenRun
+from explorer.views.tables import Column, Row, named, table, with_note
+
+COLUMNS = (
+    Column(title="Target"),
+    Column(title="Level"),
+    Column(title="Verdict"),
+    Column(title="Issued"),
+    Column(title="Recorded"),
+    Column(title="Still there", number=True),
+)
+SHOWN = 5  # paths
+NONE = (
+    "No certificate speaks of this run: nothing was deleted from it and no deletion made it, as far as the runs and "
+    "the project's ledger here know. `explorer delete run` makes one."
+)
+WORD = (
+    "Deleted is said only where every claim was derived again from both ledgers and held. When it was issued, what it "
+    "did not reach and what is to be destroyed are the signer's word. An entry of a ledger has no clock."
+)
+
+
+def certificates_html(opened: OpenRun, *, here: Path) -> Markup:
+    """All of them, each with what it says. Raises `LedgerError` for a project's ledger that is damaged."""
+    found = certificates(opened.ledger, trust=opened.trust, now=opened.now)
+    damaged = Markup("").join(warning(f"No certificate: {each}") for each in found.damaged)
+    if not found.found:
+        return nothing(NONE) + damaged
+    body = table(COLUMNS, [_row(each) for each in found.found])
+    return body + note(WORD) + damaged + Markup("").join(_details(each, here) for each in found.found)
+
+
+def verdict(each: Found) -> str:
+    """In words, what a certificate shows."""
+    if each.verified is None:
+        return "not checked" if each.path is None or (each.fault or "").startswith("nobody") else "not shown"
+    return "\u2713 deleted" if each.deleted else "\u2717 not shown to be deleted"
+
+
+def target(each: Found) -> str:
+    """What was to be deleted, by the certificate or else by the entry that names it."""
+    if each.claimed is not None:
+        return each.claimed.target.words
+    assert each.deletion is not None  # one of the two has told of it
+    if each.deletion.classes:
+        return ", ".join(each.deletion.classes)
+    vouched = ", ".join(each.deletion.authorities)
+    return f"what {vouched} vouches for" if vouched else text.count(each.deletion.records, "record")
+
+
+def _row(each: Found) -> Row:
+    claimed, deletion = each.claimed, each.deletion
+    level = claimed.level if claimed is not None else deletion.level if deletion is not None else text.MISSING
+    entry = "in no entry" if each.entry is None else f"entry {each.entry}"
+    still = "not looked" if each.verified is None else f"{len(each.remaining):,}"
+    return Row(
+        cells=(
+            with_note(named(target(each)), "this run had it" if each.side == "had" else "this run is without it"),
+            level if each.deleted else with_note(level, "as it claims"),
+            with_note(verdict(each), text.clipped(_why(each), 160)),
+            text.MISSING if claimed is None else claimed.issued,
+            entry,
+            still,
+        ),
+        bold=each.deleted,
+        quiet=each.path is None,
+    )
+
+
+def _why(each: Found) -> str:
+    if each.verified is None:
+        return each.fault or ""
+    failed = [check for check in each.verified.checks if check.outcome is not Outcome.HELD]
+    if failed:
+        return f"{failed[0].says}: {failed[0].outcome}: {failed[0].why}"
+    return f"all {len(each.verified.checks)} claims held; signed by {', '.join(each.verified.signed_by)}"
+
+
+def _details(each: Found, here: Path) -> Markup:
+    """All that one says, folded away."""
+    lines = [Markup("<p>SHA-256 of what was signed: <code>{}</code></p>").format(each.digest)]
+    if each.claimed is not None and each.path is not None:
+        value = each.claimed
+        lines.append(Markup("<p>{}</p>").format(value.means))
+        lines.append(Markup("<p>From <bdi>{}</bdi>, made <bdi>{}</bdi>.</p>").format(value.old.run, value.new.run))
+        path = shlex.quote(Path(os.path.relpath(each.path, here)).as_posix())
+        command = f"explorer delete verify {path} --old RUN --new RUN --trust TRUST.json"
+        lines.append(Markup('<pre class="x-said">{}</pre>').format(command))
+    if each.verified is not None:
+        claims = [f"{check.outcome}: {check.says}" for check in each.verified.checks]
+        lines += [_list("Checked here", claims), _list("Said by the signer, not checked", each.verified.said)]
+    if each.remaining:
+        rest = len(each.remaining) - SHOWN
+        more = (f"and {rest:,} more",) if rest > 0 else ()
+        lines.append(_list("To be destroyed, and still there", (*each.remaining[:SHOWN], *more)))
+    return Markup("<details><summary>What the certificate {} says</summary>{}</details>").format(
+        each.digest[:12], Markup("").join(lines)
+    )
+
+
+def _list(title: str, items: "list[str] | tuple[str, ...]") -> Markup:
+    listed = Markup("").join(Markup("<li><bdi>{}</bdi></li>").format(text.clipped(each, 400)) for each in items)
+    return Markup("<p>{}:</p><ul>{}</ul>").format(title, listed)

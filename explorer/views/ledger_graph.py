@@ -1,0 +1,113 @@
+"""A graph of generations as SVG: a column for each, older ones left; what is only claimed is dashed.
+
+The layout is the plainest that reads: boxes of one size, in a column by generation, each near the middle of those that
+it came of; curves between them. It is drawn in the colour of the text, so it can be read in the dark and on paper. The
+picture is for who sees it: a table beside it says the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from explorer.views import text
+
+WIDTH, HEIGHT = 216, 46  # of a box, in pixels
+ACROSS, DOWN = 84, 20  # between boxes
+EDGE = 8  # around all
+LETTERS = 30  # in a box's lines
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Box:
+    """Something in the graph: its two lines, and all of it for who rests on it."""
+
+    key: str
+    title: str
+    line: str
+    hover: str
+    column: int
+    claimed: bool = False
+    bold: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrow:
+    """From a box to one that came of it. `words` are shown to who rests on it."""
+
+    source: str
+    target: str
+    words: str
+    claimed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spot:
+    """The upper left corner of a box."""
+
+    x: float
+    y: float
+
+
+def graph(boxes: Sequence[Box], arrows: Sequence[Arrow], *, words: str) -> Markup:
+    """Draw it; `words` describe it. An arrow between boxes that are not there is left out."""
+    spots = placed(boxes, arrows)
+    width = max((spot.x for spot in spots.values()), default=0) + WIDTH + EDGE
+    height = max((spot.y for spot in spots.values()), default=0) + HEIGHT + EDGE
+    drawn = [_arrow(each, spots) for each in arrows if each.source in spots and each.target in spots]
+    drawn += [_box(each, spots[each.key]) for each in boxes]
+    return Markup(
+        '<div class="x-scroll" tabindex="0" role="group" aria-label="{}"><svg class="x-graph" role="img" '
+        'aria-label="{}" width="{:.0f}" height="{:.0f}" viewBox="0 0 {:.0f} {:.0f}">{}</svg></div>'
+    ).format("The graph, which scrolls", words, width, height, width, height, Markup("").join(drawn))
+
+
+def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]:
+    """Where each box is. Within a column they stand in the order of what they are tied to, a column before."""
+    columns = sorted({box.column for box in boxes})
+    tied = [(each.source, each.target) for each in arrows] + [(each.target, each.source) for each in arrows]
+    rows: dict[str, float] = {}
+    tallest = max((sum(box.column == column for box in boxes) for column in columns), default=0)
+    spots: dict[str, _Spot] = {}
+    for at, column in enumerate(columns):
+        mine = [box.key for box in boxes if box.column == column]
+
+        def near(key: str) -> float:
+            found = [rows[other] for one, other in tied if one == key and other in rows]
+            return sum(found) / len(found) if found else 0.0
+
+        order = sorted(mine, key=near)  # stable: what is tied to nothing stays as it came
+        above = (tallest - len(order)) / 2
+        for number, key in enumerate(order):
+            spots[key] = _Spot(x=EDGE + at * (WIDTH + ACROSS), y=EDGE + (above + number) * (HEIGHT + DOWN))
+            rows[key] = above + number
+    return spots
+
+
+def _box(box: Box, at: _Spot) -> Markup:
+    lines = Markup('<text x="{:.1f}" y="{:.1f}" class="x-graph-title">{}</text>').format(
+        at.x + 10, at.y + 19, text.clipped(box.title, LETTERS)
+    ) + Markup('<text x="{:.1f}" y="{:.1f}" class="x-graph-line">{}</text>').format(
+        at.x + 10, at.y + 36, text.clipped(box.line, LETTERS + 4)
+    )
+    return Markup(
+        '<g><title>{}</title><rect x="{:.1f}" y="{:.1f}" width="{}" height="{}" rx="6" class="x-graph-box" '
+        'stroke-width="{}"{}/>{}</g>'
+    ).format(box.hover, at.x, at.y, WIDTH, HEIGHT, 2.5 if box.bold else 1.2, _dashes(claimed=box.claimed), lines)
+
+
+def _arrow(arrow: Arrow, spots: Mapping[str, _Spot]) -> Markup:
+    """A curve from the right side of one box to the left side of the other, with a head."""
+    source, target = spots[arrow.source], spots[arrow.target]
+    x, y = source.x + WIDTH, source.y + HEIGHT / 2
+    to_x, to_y = target.x - 7, target.y + HEIGHT / 2
+    bend = max(30.0, abs(to_x - x) / 2)
+    path = f"M{x:.1f},{y:.1f}C{x + bend:.1f},{y:.1f},{to_x - bend:.1f},{to_y:.1f},{to_x:.1f},{to_y:.1f}"
+    head = f"M{to_x + 6:.1f},{to_y:.1f}l-7,-4v8z"
+    return Markup(
+        '<g><title>{}</title><path d="{}" class="x-graph-arrow"{}/><path d="{}" class="x-graph-head"/></g>'
+    ).format(arrow.words, path, _dashes(claimed=arrow.claimed), head)
+
+
+def _dashes(*, claimed: bool) -> Markup:
+    return Markup(' stroke-dasharray="5 4"') if claimed else Markup("")

@@ -1,0 +1,145 @@
+"""The section on training: which class moved which layer, in which direction, by which entries; depth and decisions."""
+
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+
+from explorer.audit.history import directions
+from explorer.audit.ledger_sums import is_confidential
+from explorer.audit.shares import shares
+from explorer.errors import ExplorerError
+from explorer.recorded.blobs import Missing
+from explorer.views import ledger_depth, ledger_direction, ledger_heat, ledger_timeline
+from explorer.views.ledger_controls import CellControls, measure_buttons
+from explorer.views.ledger_entries import drilled
+from explorer.views.ledger_matrix import CELL
+from explorer.views.ledger_pane import Pane, heading, note, warning
+from explorer.views.ledger_runs import OpenRun
+
+
+class Training(widgets.VBox):
+    """Heat map and entries, depth profile and directions, decisions, of the run that is shown."""
+
+    def __init__(self) -> None:
+        self._opened: OpenRun | None = None
+        self.entries, self.decided = widgets.HTML(), widgets.HTML()
+        self.controls = CellControls(on_steps=self._draw_steps, on_cell=self._draw_steps)
+        self.heat, self.depth = Pane(ledger_heat.CAPTION), Pane(ledger_depth.CAPTION)
+        self.direction, self.time = Pane(ledger_direction.CAPTION), Pane(ledger_timeline.CAPTION)
+        self._measure = measure_buttons()
+        self._measure.observe(lambda _: self._draw_depth(), "value")
+        depth = widgets.VBox([_titled("Depth profile over training"), self._measure, self.depth])
+        direction = widgets.VBox([_titled("Directions in the chosen layer"), self.direction])
+        heat = widgets.VBox([_titled("Which class moved which layer"), self.heat])
+        super().__init__(
+            [
+                self.controls,
+                widgets.Box([heat, self.entries]).add_class("x-main"),
+                widgets.Box([depth, direction]).add_class("x-halves").add_class("x-rule"),
+                widgets.VBox([_titled("Decisions"), self.time, self.decided]).add_class("x-rule"),
+            ]
+        )
+        self.add_class("x-body")
+
+    def show(self, opened: OpenRun) -> None:
+        """Show a run."""
+        self._opened = opened
+        self.controls.offer(steps=len(opened.recorded), layers=opened.layers, classes=opened.classes)
+        self._draw_steps()
+        self._draw_depth()
+        self._draw_decisions(opened)
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._opened = None
+        for pane in (self.heat, self.depth, self.direction, self.time):
+            pane.say("")
+        self.entries.value = self.decided.value = ""
+
+    def _draw_steps(self) -> None:
+        """What depends on the stretch of steps: the heat map, the directions, the entries."""
+        self._draw_heat()
+        self._draw_cell()
+
+    def _draw_heat(self) -> None:
+        opened = self._opened
+        if opened is None or not len(opened.recorded):
+            return self.heat.say("No step is on record yet.")
+        steps, (layer, class_) = self.controls.steps, self.controls.cell
+
+        def draw() -> Any:
+            found = shares(opened.ledger, steps)
+            frame = ledger_heat.cells(found, opened.recorded)
+            closed = is_confidential(opened.ledger) and np.isnan(found.share[found.steps > 0]).all()
+            left_out = _left_out(len(opened.layers), len(ledger_heat.shown_layers(frame)))
+            self.heat.remark(f"The shares are {Missing.SEALED}. {left_out}" if closed else left_out)
+            return ledger_heat.heat_map(frame, chosen={"row": layer, "column": class_})
+
+        self.heat.draw(draw)
+        if self.heat.drawn:
+            self.heat.chart.selections.observe(self._clicked, CELL)
+        return None
+
+    def _draw_cell(self) -> None:
+        """What depends on the cell: its entries, and the directions in its layer."""
+        opened = self._opened
+        if opened is None or not len(opened.recorded):
+            self.entries.value = ""
+            return self.direction.say("No step is on record yet." if opened else "")
+        (layer, class_), steps = self.controls.cell, self.controls.steps
+        try:
+            self.entries.value = drilled(opened.ledger, opened.recorded, layer=layer, class_=class_, steps=steps)
+        except ExplorerError as error:
+            self.entries.value = warning(str(error))
+        place, whole = opened.ledger.layer(layer), ""
+
+        def draw() -> Any:
+            nonlocal whole
+            found = directions(opened.ledger, steps)
+            whole = f"{layer}, whole segments: steps {found.first:,} to {found.stop - 1:,}."
+            return ledger_direction.direction_map(found, place)
+
+        self.direction.draw(draw)
+        if self.direction.drawn:
+            self.direction.remark(whole)
+        return None
+
+    def _draw_depth(self) -> None:
+        opened = self._opened
+        if opened is None:
+            return self.depth.say("")
+        if not ledger_depth.is_drawn(opened.profiles):
+            return self.depth.say(no_profiles(opened))
+        measured = ledger_depth.profile_frame(opened.profiles)["step"].nunique()
+        shown = min(measured, ledger_depth.MAX_LINES)
+        self.depth.remark("" if shown == measured else f"{shown} of {measured} profiles are drawn.")
+        measure = str(self._measure.value)
+        return self.depth.draw(lambda: ledger_depth.depth_profile(opened.profiles, measure=measure))
+
+    def _draw_decisions(self, opened: OpenRun) -> None:
+        found, steps = opened.decisions, len(opened.recorded)
+        self.decided.value = (
+            ledger_timeline.decisions_table(found) if found else note("The run decided nothing by itself.")
+        )
+        self.time.draw(lambda: ledger_timeline.timeline(found, phases=opened.recorded.phases, steps=steps))
+
+    def _clicked(self, change: Any) -> None:
+        picked = change["new"].value or []
+        if picked and self.controls.choose(picked[0]["row"], picked[0]["column"]):
+            self._draw_cell()
+
+
+def no_profiles(opened: OpenRun) -> str:
+    """Why a run has no depth profile to draw."""
+    measured = bool(opened.ledger.outline.profiles)
+    why = "Their numbers are not beside the ledger, or sealed." if measured else "The recipe measures none."
+    return f"There are no entropy profiles to show. {why}"
+
+
+def _left_out(layers: int, shown: int) -> str:
+    return "" if shown == layers else f"{shown} of {layers} layers are drawn; the menu has all of them."
+
+
+def _titled(words: str) -> widgets.HTML:
+    return widgets.HTML(heading(words))
