@@ -18,8 +18,7 @@ from explorer.views.pricing import price_words
 from explorer.views.question import Question
 from explorer.views.scene import Scene, build_scene
 from explorer.views.series import machines
-from explorer.views.settle import Settled, settle
-from explorer.views.snapshot import Snapshot
+from explorer.views.settle import Results, Settled, settle
 from explorer.views.survey import survey_scene, survey_sentence
 from explorer.views.tradeoff import look_of
 
@@ -64,16 +63,16 @@ class _Compared:
     budgets: tuple[EqualBudget, ...]
 
 
-def answer(snapshot: Snapshot, wished: Question) -> Answer:
-    """Answer a question, or the nearest one that can be answered. The snapshot has at least one finished run.
+def answer(results: Results, wished: Question) -> Answer:
+    """Answer a question, or the nearest one that can be answered. There is at least one finished run.
 
     Raises `StoreError` if the database cannot be read any more, `AnalysisError` for results that make no sense.
     """
-    settled = settle(snapshot, wished)
+    settled = settle(results, wished)
     asked = settled.question
     if asked.is_survey:
         return _survey(settled)
-    beside = snapshot.remember(("compared", _of_comparison(asked)), lambda: _compare(settled))
+    beside = results.remember(("compared", _of_comparison(asked)), lambda: _compare(settled))
     shown = set(settled.rows.loc[settled.shown, "recipe"])
     comparisons = tuple(each for each in beside.qualities if each.recipe in shown)
     visible = settled.rows[settled.shown]
@@ -160,8 +159,13 @@ def _own_target(rows: pd.DataFrame, asked: Question, comparisons: tuple[EqualQua
 
 
 def headline(found: Answer) -> str:
-    """The answer as a sentence with a capital letter and a full stop."""
-    return f"{found.sentence[:1].upper()}{found.sentence[1:]}."
+    """The answer as a sentence; a recipe's name at its beginning stays as it is."""
+    named = any(
+        found.sentence.startswith(f"{each.label} ") or found.sentence.startswith(f"{each.label}:")
+        for each in found.comparisons
+    )
+    first = found.sentence[:1]
+    return f"{first if named else first.upper()}{found.sentence[1:]}."
 
 
 def where_words(found: Answer) -> list[str]:

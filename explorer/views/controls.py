@@ -39,7 +39,7 @@ class Controls(widgets.VBox):
         self.price = _number("Own price ($/hour)", least=0.001)
         self.payment = widgets.ToggleButtons(description="Pay in")
         self.deletion_of = widgets.Dropdown(description="Deletion of")
-        self.log = widgets.ToggleButtons(description="Scale", options=[("Log", True), ("Linear", False)])
+        self.scale = widgets.ToggleButtons(description="Scale", options=[("Log", True), ("Linear", False)])
         self.order = widgets.Dropdown(description="Table order")
         self.compare = widgets.Dropdown(description="Colour by")
         self.size = widgets.Dropdown(description="Size says")
@@ -51,7 +51,7 @@ class Controls(widgets.VBox):
         first = [
             self.recipes,
             *(self.dataset, self.model, self.sweep, self.hardware, self.metric),
-            *(self.payment, self.deletion_of, self.log, self.baseline, self.baseline_hardware),
+            *(self.payment, self.deletion_of, self.scale, self.baseline, self.baseline_hardware),
             *(self.target_from, self.target, self.order),
         ]
         more = [
@@ -73,7 +73,7 @@ class Controls(widgets.VBox):
             self._shown,
             **{name: getattr(self, name).value or "" for name in _TEXTS},
             **{name: tuple(getattr(self, name).value) for name in _LISTS},
-            log=bool(self.log.value),
+            log=bool(self.scale.value),
             target=self.target.value if self.target_from.value == OWN else None,
             usd_per_hour=self.price.value if self.price_from.value == OWN else None,
         )
@@ -86,7 +86,7 @@ class Controls(widgets.VBox):
                 field = getattr(self, name)
                 _offer(field, offered, getattr(settled.question, name))
                 field.layout.display = "" if _is_needed(name, len(offered), settled.question) else "none"
-            self.log.value = settled.question.log
+            self.scale.value = settled.question.log
             question = settled.question
             _choose_own(self.target_from, self.target, "baseline at full budget", given=question.target, used=target)
             self.target_from.layout.display = "none" if question.is_survey else ""

@@ -103,9 +103,7 @@ def _baseline(
     where = str(setting.machine) if several else ""
     cells = (
         with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
-        _needed(x, payment=payment, rate=rates.get(setting.hardware))
-        if x is not None
-        else Outcome.NOT_REACHED.value,
+        _needed(x, payment=payment, rate=rates.get(setting.hardware)) if x is not None else Outcome.NOT_REACHED.value,
         text.ratio(None if x is None else 1.0),
         "",
         "",

@@ -18,7 +18,7 @@ from explorer.views.answer import Answer, answer, headline, where_words
 from explorer.views.controls import Controls
 from explorer.views.equal_quality import comparison_table
 from explorer.views.exports import Format, export
-from explorer.views.figure import PAPER, Brushed, Figure, chart_of
+from explorer.views.figure import PAPER, Figure, chart_of
 from explorer.views.notes import notes
 from explorer.views.question import ALL, Question
 from explorer.views.run_list import chosen_rows
@@ -28,6 +28,7 @@ from explorer.views.snapshot import Snapshot, read_snapshot
 from explorer.views.survey import frontier_table
 from explorer.views.tables import CSS
 from explorer.views.token import from_token
+from explorer.views.tradeoff import Brush
 
 OF_THE_SECTIONS = {"brush": (), "chosen": (), "versus": (), "section": ""}
 """Fields of a question that change nothing above the sections, with their defaults."""
@@ -144,7 +145,7 @@ class Explorer(widgets.VBox):
         self._sharing.show(found.question)
         self._sections.show(snapshot, found)
 
-    def _brushed(self, brush: Brushed) -> None:
+    def _brushed(self, brush: Brush) -> None:
         if self._answer is not None and brush != self._answer.question.brush:
             self.ask(replace(self._answer.question, brush=brush, chosen=(), section=""))
 

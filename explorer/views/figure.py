@@ -9,19 +9,15 @@ import ipywidgets as widgets
 from explorer.views.answer import Answer
 from explorer.views.fit import Fit, empty_chart
 from explorer.views.multiples import multiples
-from explorer.views.tradeoff import BRUSH, PICKED, tradeoff
+from explorer.views.tradeoff import BRUSH, PICKED, Brush, tradeoff
 
 HEIGHT = 380
 PAPER = 720  # width of an exported chart, in pixels
 
-Brushed = tuple[float, ...]
-"""x from, x to, quality from, quality to; empty where nothing is brushed"""
-
-
 class Figure(widgets.VBox):
     """`on_brush` is told what was brushed, `on_pick` which marks were clicked."""
 
-    def __init__(self, *, on_brush: Callable[[Brushed], None], on_pick: Callable[[list[str]], None]) -> None:
+    def __init__(self, *, on_brush: Callable[[Brush], None], on_pick: Callable[[list[str]], None]) -> None:
         self._on_brush, self._on_pick = on_brush, on_pick
         self._chart = empty_chart(debounce_wait=150, max_wait=False)
         self._found: Answer | None = None
@@ -61,4 +57,4 @@ def chart_of(found: Answer, *, width: int | str = "container") -> alt.LayerChart
     assert found.scene is not None  # the caller looked
     if found.question.split:
         return multiples(found)
-    return tradeoff(found.scene, width=width, height=HEIGHT, brush=width == "container")
+    return tradeoff(found.scene, width=width, height=HEIGHT, brush=found.question.brush if width == "container" else None)

@@ -36,16 +36,16 @@ class Sections(widgets.VBox):
     def __init__(self, *, on_change: Callable[[Question], None]) -> None:
         self._on_change, self._showing = on_change, False
         self._question = Question()
-        self.open = widgets.ToggleButtons(
+        self.opened = widgets.ToggleButtons(
             options=[(words, key) for key, words in SECTIONS.items()], tooltips=list(SECTIONS.values())
         )
-        self.open.observe(self._opened, "value")
+        self.opened.observe(self._opened, "value")
         self.runs = RunList(on_choose=lambda chosen: self._ask(chosen=chosen))
         self.versus = Versus(on_choose=lambda chosen: self._ask(versus=chosen))
         self.composition, self.questions, self.confirm = CompositionPanel(), AskPanel(), ConfirmPanel()
         self._said = widgets.HTML()
         self._place = widgets.VBox()
-        super().__init__([self.open.add_class("x-sections"), self._place])
+        super().__init__([self.opened.add_class("x-sections"), self._place])
         self.add_class("x-rule")
 
     def show(self, snapshot: Snapshot, found: Answer) -> None:
@@ -53,7 +53,7 @@ class Sections(widgets.VBox):
         self._question = found.question
         self._showing = True
         try:
-            self.open.value = found.question.section if found.question.section in SECTIONS else ""
+            self.opened.value = found.question.section if found.question.section in SECTIONS else ""
         finally:
             self._showing = False
         try:
@@ -92,7 +92,7 @@ class Sections(widgets.VBox):
 
     def _opened(self, _: Any) -> None:
         if not self._showing:
-            self._ask(section=str(self.open.value))
+            self._ask(section=str(self.opened.value))
 
     def _ask(self, **changes: Any) -> None:
         self._on_change(replace(self._question, **changes))

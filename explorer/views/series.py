@@ -18,9 +18,7 @@ def series_names(found: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
     """The name of each curve, by its machine and label."""
     several = len({curve.setting.machine for curve in found}) > 1
     return {
-        (curve.setting.machine, curve.label): f"{curve.label}, {curve.setting.machine}"
-        if several
-        else curve.label
+        (curve.setting.machine, curve.label): f"{curve.label}, {curve.setting.machine}" if several else curve.label
         for curve in found
     }
 

@@ -5,9 +5,9 @@ the rows of it. Recipes and methods only hide: what is compared does not change 
 long enough would find a family of one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pandas as pd
 
@@ -21,6 +21,9 @@ from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question
 from explorer.views.series import machines
 
 
+Found = TypeVar("Found")
+
+
 class Results(Protocol):
     """Where rows come from: a `Snapshot`."""
 
@@ -30,6 +33,7 @@ class Results(Protocol):
     def prices(self) -> tuple[Price, ...]: ...
     def rows(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
     def means(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
+    def remember(self, key: Hashable, make: Callable[[], Found]) -> Found: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

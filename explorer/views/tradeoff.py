@@ -20,8 +20,15 @@ DIM = 0.3
 SIZES = (50, 600)  # of the smallest and the largest mark, in square pixels
 
 
-def tradeoff(scene: Scene, *, width: int | str = "container", height: int = 400, brush: bool = False) -> alt.LayerChart:
-    """Draw a scene. With `brush` runs can be selected: by dragging under the name `brush`, by clicking as `picked`."""
+Brush = tuple[float, ...]
+"""x from, x to, quality from, quality to; empty where nothing is brushed"""
+
+
+def tradeoff(
+    scene: Scene, *, width: int | str = "container", height: int = 400, brush: Brush | None = None
+) -> alt.LayerChart:
+    """Draw a scene. With `brush`, which may be empty, runs can be selected: by dragging under the name `brush`, by
+    clicking as `picked`."""
     return alt.LayerChart(  # made in one go: every method of a chart copies it whole
         layer=layers(scene, brush=brush),
         width=width,
@@ -33,7 +40,7 @@ def tradeoff(scene: Scene, *, width: int | str = "container", height: int = 400,
     )
 
 
-def layers(scene: Scene, *, brush: bool = False, look: theme.Look | None = None) -> list[Any]:
+def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None = None) -> list[Any]:
     """The layers of the chart, with the colours of `look`: its own unless it is a part of something larger."""
     look = look or look_of(scene)
     x = payment_axis(scene.payment, scene.x_range, log=scene.log)
@@ -41,7 +48,7 @@ def layers(scene: Scene, *, brush: bool = False, look: theme.Look | None = None)
     found = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
     found.append(_lines(scene, x, y, look) if len(scene.lines) else None)
     found.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)
-    found += _means(scene, x, y, look, brush=brush and not scene.draws_runs)
+    found += _means(scene, x, y, look, brush=None if scene.draws_runs else brush)
     return [layer for layer in found if layer is not None]
 
 
@@ -131,7 +138,7 @@ def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
     )
 
 
-def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -> alt.Chart:
+def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> alt.Chart:
     frame = _worded(scene.runs, scene).assign(bright=_bright(scene.runs, scene))
     chart = (
         alt.Chart(frame, name="runs")
@@ -145,7 +152,7 @@ def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -
             tooltip=_tooltip(_RUN_WORDS, frame, scene),
         )
     )
-    return chart.add_params(*_selections("directory")) if brush else chart
+    return chart if brush is None else chart.add_params(*_selections(scene, brush, "directory"))
 
 
 def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityValue) -> Any:
@@ -153,18 +160,19 @@ def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityVal
     return channel(value=otherwise, condition={"test": f"datum.{field}", "value": value})
 
 
-def _selections(field: str) -> list[alt.Parameter]:
-    """By dragging, and by clicking."""
+def _selections(scene: Scene, brush: Brush, field: str) -> list[alt.Parameter]:
+    """By dragging, from where the brush is now, and by clicking."""
+    place = scene.heights.drawn
+    drawn = {"value": {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))}} if len(brush) == 4 else {}
     mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
     return [
-        alt.selection_interval(name=BRUSH, mark=mark),
+        alt.selection_interval(name=BRUSH, mark=mark, **drawn),
         alt.selection_point(name=PICKED, fields=[field], on="click", toggle="event.shiftKey"),
     ]
 
 
-def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -> list[alt.Chart]:
-    """The means, one layer for filled marks and one for hollow ones. With `brush` there are no runs to be selected,
-    and what is selected is means."""
+def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> list[alt.Chart]:
+    """The means, one layer for filled marks and one for hollow ones. With a `brush` it is means that are selected."""
     frame = _worded(scene.means, scene).assign(bright=_bright(scene.means, scene))
     exact = scene.payment.counted
     measured = ((frame["time_source"] == "measured") & (not scene.payment.forecast)) | exact
@@ -197,8 +205,8 @@ def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: bool) -
     if predicted.any():
         cross = alt.Chart(frame[predicted], name="predicted").mark_point(shape="cross", filled=True, size=40)
         layers.append(cross.encode(x=x, y=y, color=look.colour()))
-    if brush:
-        layers[0] = layers[0].add_params(*_selections("place"))
+    if brush is not None:
+        layers[0] = layers[0].add_params(*_selections(scene, brush, "place"))
     return layers
 
 
@@ -295,5 +303,18 @@ def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
         ]
         if scene.size is not None:
             words["size_text"] = [scene.size.words(value) for value in frame["size"]]
-    keep = ("run_id", "directory", "recipe", "series", "group", "x", "y", "n", "seed", "hardware", "time_source", "size")
+    keep = (
+        "run_id",
+        "directory",
+        "recipe",
+        "series",
+        "group",
+        "x",
+        "y",
+        "n",
+        "seed",
+        "hardware",
+        "time_source",
+        "size",
+    )
     return _placed(frame[[name for name in keep if name in frame]], scene).assign(**words)

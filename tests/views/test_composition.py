@@ -159,7 +159,8 @@ def test_names_are_escaped() -> None:
 
 
 def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
-    panel = explorer._composition
+    explorer.ask(replace(explorer.question, section="composition"))
+    panel = explorer._sections.composition
     shown = texts(panel)
     assert "How methods compose" in shown and "both shorten forward and backward" in shown
     assert "From baseline to fast" in shown and "no prediction: unknown was not run alone" in shown
@@ -173,6 +174,6 @@ def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
 
 
 def test_without_compositions_the_panel_says_how_to_get_them(runs: Path) -> None:
-    shown = texts(explore(runs)._composition)
+    shown = texts(explore(runs, section="composition")._sections.composition)
     assert "compose: {each_of: [fast, heavy], pairs_of: [fast, heavy]}" in shown
     assert "No pair of these methods was run together." in shown

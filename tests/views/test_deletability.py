@@ -13,12 +13,14 @@ from explorer import records, rundir
 from explorer.errors import AnalysisError
 from explorer.records import RunRecord
 from explorer.store.ingest import ingest
+from explorer.store.means import Filter
 from explorer.views.answer import answer
 from explorer.views.deletability import LEVELS, deletability
 from explorer.views.exports import VEGA_LITE
 from explorer.views.notes import facts
 from explorer.views.question import Question
 from explorer.views.snapshot import read_snapshot
+from tests.views.in_memory import InMemory
 from explorer.views.tradeoff import tradeoff
 from tests.audit.governed_run import CLASSES, write_governed_run
 from tests.builders import run_record, write_profile, write_run
@@ -102,11 +104,10 @@ def test_faults(results: pd.DataFrame, runs: Path) -> None:
         drawn(results, payment="cost")
 
 
-def test_the_explorer_pays_in_deletions(results: pd.DataFrame, runs: Path) -> None:
+def test_the_explorer_pays_in_deletions(results: pd.DataFrame) -> None:
     rows = governed(results).assign(usd_per_hour=2.0, price_source="us", price_as_of="2026-11")
     rows = rows.assign(**{"deletion_seconds/open": rows["deletion_seconds"] / 2})
-    snapshot = replace(read_snapshot(runs), results=rows)
-    found = answer(snapshot, Question(payment="deletion", baseline="fast", deletion_of="open"))
+    found = answer(InMemory(frame=rows), Question(payment="deletion", baseline="fast", deletion_of="open"))
     assert found.scene is not None and found.scene.payment.title == "Deletion of open"
     assert set(found.scene.runs["recipe"]) == {"fast", "heavy"}
     (heavy,) = (each for each in found.comparisons if each.recipe == "heavy")
@@ -123,6 +124,7 @@ def test_the_snapshot_has_a_column_for_each_class(tmp_path: Path) -> None:
     write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=1.0)
     write_run(tmp_path, run_record())
     ingest(tmp_path)
-    found = read_snapshot(tmp_path).results.set_index("recipe")
+    snapshot = read_snapshot(tmp_path)
+    found = snapshot.rows(Filter(), metric="accuracy").set_index("recipe")
     assert found.loc["governed", [f"deletion_seconds/{path}" for path in CLASSES]].notna().all()  # pyright: ignore
     assert pd.isna(found.loc["baseline", f"deletion_seconds/{CLASSES[0]}"])  # pyright: ignore

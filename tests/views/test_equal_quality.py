@@ -1,13 +1,15 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
 from explorer.views import theme
 from explorer.views.axes import PAYMENTS
-from explorer.views.equal_quality import equal_quality_table
+from explorer.views.equal_quality import comparison_table
 
 
 @pytest.fixture(scope="module")
@@ -15,14 +17,20 @@ def comparisons(results: pd.DataFrame) -> list[EqualQuality]:
     return equal_quality(results)
 
 
-def rows(comparisons: list[EqualQuality], **options: Any) -> list[str]:
+@pytest.fixture(scope="module")
+def budgets(results: pd.DataFrame) -> list[EqualBudget]:
+    return equal_budget(results, x="steps")
+
+
+def rows(comparisons: list[EqualQuality], budgets: Sequence[EqualBudget] = (), **options: Any) -> list[str]:
     labels = [comparison.label for comparison in comparisons]
-    html = equal_quality_table(
+    html = comparison_table(
         comparisons,
+        budgets,
         **{
             "payment": PAYMENTS["time"],
             "look": theme.look(["baseline", *labels], baseline="baseline"),
-            "usd_per_hour": None,
+            "rates": {},
         }
         | options,
     )
@@ -70,7 +78,7 @@ def test_slower_inference_is_marked(comparisons: list[EqualQuality]) -> None:
 
 def test_time_is_priced_where_there_is_a_price(comparisons: list[EqualQuality]) -> None:
     assert "no price" in rows(comparisons)[1]
-    assert "$3.20" in rows(comparisons, usd_per_hour=3600.0)[0]
+    assert "$3.20" in rows(comparisons, rates={"AMD EPYC 7B13": 3600.0})[0]
 
 
 def test_names_are_escaped(results: pd.DataFrame) -> None:
@@ -78,3 +86,36 @@ def test_names_are_escaped(results: pd.DataFrame) -> None:
     html = "".join(rows(equal_quality(hostile)))
     assert "&lt;script&gt;" in html
     assert "<script>" not in html
+
+
+def test_what_is_reached_for_as_much_stands_beside_what_is_needed(
+    comparisons: list[EqualQuality], budgets: list[EqualBudget]
+) -> None:
+    fast = next(each for each in budgets if each.label == "fast")
+    assert fast.difference is not None
+    assert f"{fast.difference * 100:+.2f} points" in rows(comparisons, budgets)[1]
+    assert "points" not in "".join(rows(comparisons))
+
+
+def test_the_table_is_sorted_by_need_or_by_what_is_reached(
+    comparisons: list[EqualQuality], budgets: list[EqualBudget]
+) -> None:
+    better = [replace(each, difference=0.1 if each.label == "heavy" else 0.0) for each in budgets]
+    assert "heavy" in rows(comparisons, better, order="best")[1]
+    assert "fast" in rows(comparisons, better, order="least")[1]
+    missing = [replace(each, difference=None) if each.label == "heavy" else each for each in better]
+    assert "heavy" in rows(comparisons, missing, order="best")[2]  # what is not known comes last
+
+
+def test_a_winner_asks_for_fresh_seeds(comparisons: list[EqualQuality]) -> None:
+    fast = next(each for each in comparisons if each.label == "fast")
+    assert fast.significant and "confirm on fresh seeds" in rows([fast])[1]
+    assert "confirm" not in rows([replace(fast, p_holm=0.5)])[1]
+
+
+def test_on_several_machines_each_row_says_which(comparisons: list[EqualQuality]) -> None:
+    fast = comparisons[0]
+    elsewhere = replace(fast.setting, hardware="NVIDIA T4", device="cuda")
+    found = rows([fast, replace(fast, setting=elsewhere, baseline_setting=elsewhere)])
+    assert sum("NVIDIA T4, 1 thread" in row for row in found) == 2  # its baseline and itself
+    assert "thread" not in "".join(rows([fast]))

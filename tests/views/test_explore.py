@@ -29,12 +29,12 @@ def texts(widget: Any) -> str:
 def brush(explorer: Explorer, ranges: dict[str, list[float]]) -> None:
     """What the browser sends after a brush."""
     store = [{"unit": "runs", "fields": [], "values": list(ranges.values())}] if ranges else []
-    explorer._chart._vl_selections = {"brush": {"value": ranges, "store": store}}
+    explorer._figure._chart._vl_selections = {"brush": {"value": ranges, "store": store}}
 
 
 def test_it_opens_with_an_answer(explorer: Explorer) -> None:
     shown = texts(explorer)
-    assert "Fast reaches the baseline&#39;s accuracy in 0.52 of its time" in shown
+    assert "fast reaches the baseline&#39;s accuracy in 0.52 of its time" in shown
     assert "0.28 to 0.97" in shown
     assert "All 45 runs are shown" in shown
     assert len(explorer.shown) == 45
@@ -53,9 +53,9 @@ def test_a_control_asks_anew(explorer: Explorer) -> None:
 
 
 def test_an_own_price_brings_costs(explorer: Explorer) -> None:
-    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Steps"]
+    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Steps", "Examples"]
     explorer._controls.price_from.value = "own"
-    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Cost", "Steps"]
+    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Cost", "Steps", "Examples"]
     explorer._controls.price.value = 3600.0
     explorer._controls.payment.value = "cost"
     assert "of its cost" in texts(explorer)
@@ -68,9 +68,9 @@ def test_an_own_target_is_used_for_chart_and_table(explorer: Explorer) -> None:
     explorer._controls.target_from.value = "own"
     explorer._controls.target.value = 0.97
     assert "accuracy 97.00%" in texts(explorer)
-    assert "target 97.00%" in str(explorer._chart.spec)
+    assert "target 97.00%" in str(explorer._figure._chart.spec)
     explorer._controls.target_from.value = "automatic"
-    assert "target 98.18%" in str(explorer._chart.spec)
+    assert "target 98.18%" in str(explorer._figure._chart.spec)
 
 
 def test_a_brush_lists_its_runs_and_a_click_takes_it_back(explorer: Explorer) -> None:
@@ -86,8 +86,12 @@ def test_a_brush_still_works_after_the_chart_changed(explorer: Explorer) -> None
     explorer.ask(replace(explorer.question, log=not explorer.question.log))
     brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
     assert "3 runs selected" in texts(explorer)
-    explorer.ask(explorer.question)
-    assert "All 45 runs" in texts(explorer)
+    explorer.ask(replace(explorer.question, log=not explorer.question.log))
+    assert "3 runs selected" in texts(explorer)  # and it is drawn again
+    assert {"x": [3.1, 3.3], "y": [0.9, 1.0]} in [each.get("value") for each in explorer._figure._chart.spec["params"]]
+    explorer._controls.metric.value = "nll"
+    assert explorer.question.brush == () and "All 45 runs" in texts(explorer)  # it was about other numbers
+    explorer._controls.metric.value = "accuracy"
 
 
 def test_a_brush_on_a_log_scale_selects_by_quality(tmp_path: Path) -> None:
@@ -96,7 +100,8 @@ def test_a_brush_on_a_log_scale_selects_by_quality(tmp_path: Path) -> None:
     assert opened._answer is not None and opened._answer.scene is not None
     runs = opened._answer.scene.runs
     scene = replace(opened._answer.scene, runs=runs.assign(y=runs["y"].where(runs["ssr"] > 0.2, 0.4)))
-    opened._answer = replace(opened._answer, scene=scene)
+    opened._answer = replace(opened._answer, scene=replace(scene, y_range=(0.4, 0.99)))
+    opened._figure.show(opened._answer)
     brush(opened, {"y": [0.55, 0.65]})  # errors
     assert set(opened.shown["ssr"]) == {0.125}
 
@@ -123,7 +128,7 @@ def test_an_export_that_cannot_be_written_says_so(
 ) -> None:
     (tmp_path / "exports").write_text("in the way")
     monkeypatch.chdir(tmp_path)
-    explorer._export_and_say("csv")
+    explorer._sharing.write("csv")
     assert "cannot write" in texts(explorer)
 
 
@@ -143,14 +148,14 @@ def test_refresh_finds_what_was_made_since(tmp_path: Path) -> None:
     write_sample(tmp_path, sweep="later", seeds=1)
     empty.refresh()
     assert empty.question.sweep == "digits"  # what was chosen stays
-    assert empty._controls.sweep.options == ("digits", "later")
+    assert [name for _, name in empty._controls.sweep.options] == ["*", "digits", "later"]
     empty._controls.sweep.value = "later"
     assert "n=1" in texts(empty)
 
 
 def test_a_database_without_finished_runs_and_a_damaged_one(runs: Path, tmp_path: Path) -> None:
     ingest(tmp_path)
-    assert "no finished runs" in texts(explore(tmp_path))
+    assert "There are no runs" in texts(explore(tmp_path))
     (tmp_path / "explorer.duckdb").write_bytes(b"not a database")
     assert "cannot be read" in texts(explore(tmp_path))
 

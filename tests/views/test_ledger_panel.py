@@ -42,7 +42,9 @@ def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
     assert "resnet8-digits-governed-ssr1-s0" in shown
     assert "Not checked against anybody" in shown and "Verified" not in shown
     assert "Simulated provenance" not in shown
-    assert all(pane.drawn for pane in (view.training.heat, view.training.depth, view.training.direction, view.training.time))
+    assert all(
+        pane.drawn for pane in (view.training.heat, view.training.depth, view.training.direction, view.training.time)
+    )
 
 
 def test_a_trust_file_makes_it_verified_and_another_ones_does_not(

@@ -38,7 +38,14 @@ def test_an_empty_question_becomes_the_first_choices(results: pd.DataFrame) -> N
 
 def test_what_is_not_there_is_replaced(results: pd.DataFrame) -> None:
     wished = Question(
-        sweep="gone", metric="gone", baseline="gone", payment="cost", compare="gone", size="chi", split="model", seeds=(9,)
+        sweep="gone",
+        metric="gone",
+        baseline="gone",
+        payment="cost",
+        compare="gone",
+        size="chi",
+        split="model",
+        seeds=(9,),
     )
     asked = settle(results, replace(wished, recipes=("fast", "gone"), versus=("fast", "gone"))).question
     assert (asked.sweep, asked.metric, asked.baseline) == ("digits", "accuracy", "baseline")

@@ -8,8 +8,9 @@ import vl_convert
 
 from explorer.views.axes import PAYMENTS
 from explorer.views.exports import VEGA_LITE
+from explorer.views import scene as scenes
 from explorer.views.scene import Scene, build_scene
-from explorer.views.tradeoff import BRUSH, tradeoff
+from explorer.views.tradeoff import BRUSH, PICKED, tradeoff
 
 
 def scene_of(results: pd.DataFrame, **changes: Any) -> Scene:
@@ -85,8 +86,8 @@ def test_the_target_is_a_rule_with_its_value(scene: Scene) -> None:
 
 
 def test_only_a_brushed_chart_has_a_parameter_and_it_belongs_to_the_runs(scene: Scene) -> None:
-    chart = tradeoff(scene, brush=True).to_dict()
-    assert [(param["name"], param["views"]) for param in chart["params"]] == [(BRUSH, ["runs"])]
+    chart = tradeoff(scene, brush=()).to_dict()
+    assert [(param["name"], param["views"]) for param in chart["params"]] == [(BRUSH, ["runs"]), (PICKED, ["runs"])]
     assert "params" not in tradeoff(scene).to_dict()
 
 
@@ -131,3 +132,49 @@ def test_no_scene_where_nothing_was_paid(results: pd.DataFrame) -> None:
 def test_the_chart_can_be_drawn(scene: Scene) -> None:
     svg = vl_convert.vegalite_to_svg(tradeoff(scene, width=500).to_dict(), vl_version=VEGA_LITE)
     assert svg.count("currentColor") > 20
+
+
+def test_where_there_are_too_many_runs_means_are_drawn_and_can_be_selected(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenes, "MAX_RUNS", 44)
+    chart = tradeoff(scene, brush=()).to_dict()
+    assert "runs" not in layers(chart) and len(values(chart, "hollow")) == 15
+    assert {tuple(param["views"]) for param in chart["params"]} == {("hollow",)}
+
+
+def test_the_size_of_a_mark_says_a_third_thing(results: pd.DataFrame) -> None:
+    slow = results.assign(inference_seconds=results["recipe"].map({"baseline": 0.001, "fast": 0.004}))
+    chart = tradeoff(scene_of(slow, size="inference")).to_dict()
+    sizes = {(row["recipe"], row["size"], row["size_text"]) for row in values(chart, "hollow")}
+    assert {("baseline", 0.001, "1 ms"), ("fast", 0.004, "4 ms"), ("heavy", None, "-")} == sizes
+    assert layers(chart)["hollow"]["encoding"]["size"]["legend"]["title"] == "Inference of an example"
+    assert "The size of a mark is inference of an example." in chart["description"]
+    assert "size" not in layers(tradeoff(scene_of(slow)).to_dict())["hollow"]["encoding"]
+
+
+def test_colours_can_say_methods_machines_or_policies(results: pd.DataFrame) -> None:
+    rows = results.assign(methods=results["recipe"].map({"baseline": "", "fast": "ema+sam", "heavy": "ema+sam"}))
+    rows = rows.assign(policy=rows["recipe"].map({"baseline": None, "fast": "strict version 2", "heavy": None}))
+    assert scene_of(rows, compare="methods").groups == ["none", "ema + sam"]
+    assert scene_of(rows, compare="policy").groups == ["no policy", "strict version 2"]
+    chart = tradeoff(scene_of(rows, compare="methods")).to_dict()
+    assert layers(chart)["curves"]["encoding"]["color"]["scale"]["domain"] == ["none", "ema + sam"]
+    assert layers(chart)["curves"]["encoding"]["detail"]["field"] == "series"  # two recipes stay two curves
+
+
+def test_several_machines_have_curves_of_their_own_and_one_frontier(results: pd.DataFrame) -> None:
+    fast_machine = results.assign(hardware="NVIDIA T4", device="cuda", train_seconds=results["train_seconds"] / 10)
+    both = scene_of(pd.concat([results, fast_machine], ignore_index=True), compare="hardware")
+    assert both.groups == ["AMD EPYC 7B13, 1 thread", "NVIDIA T4, 1 thread"]
+    assert both.means["series"].nunique() == 6
+    best = both.means[both.means["on_front"]]
+    alone = scene_of(fast_machine).means
+    cheaper = best[best["group"] == "NVIDIA T4, 1 thread"]
+    assert len(cheaper) == alone["on_front"].sum()  # a tenth of the time: nothing of the slow machine beats it
+    assert best["probability"].isna().all()  # how sure that is over several machines is not known
+
+
+def test_the_front_says_how_sure_it_is(scene: Scene) -> None:
+    words = {row["recipe"]: row["front_text"] for row in values(tradeoff(scene).to_dict(), "hollow")}
+    assert words["fast"].startswith("yes, in ") and words["heavy"].startswith("no, in ")
