@@ -79,7 +79,7 @@ def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machi
     Raises `AnalysisError` for a baseline that is no recipe of the table, and for a machine without rows.
     """
     found = ladders(frame, x=x, empty=True)
-    names = {str(name) for name in frame["recipe"]}
+    names = {str(name) for name in frame["recipe"].unique()}
     if baseline is not None and baseline not in names:
         raise AnalysisError(unknown("baseline", baseline, names))
     machines = {ladder.setting.machine for ladder in found}

@@ -87,4 +87,4 @@ def value_at(x_RB: np.ndarray, y_RB: np.ndarray, x_R: np.ndarray) -> np.ndarray:
 
 
 def _at(values_RB: np.ndarray, index_R: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(values_RB, index_R[:, None], axis=1)[:, 0]
+    return values_RB[np.arange(len(index_R)), index_R]

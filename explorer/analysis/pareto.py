@@ -1,25 +1,37 @@
 """The front: the points that nothing beats in cost and quality at once, and how sure their place on it is."""
 
+from collections import defaultdict
 from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 
 from explorer.analysis.inference import generator
-from explorer.analysis.ladders import Ladder, ladders
+from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.errors import AnalysisError
 
 
 def front(x: np.ndarray, y: np.ndarray, *, higher_is_better: bool = True) -> np.ndarray:
-    """Indices of the points that nothing beats, by rising x: least x, best y, one of each tie.
+    """Indices of the points that nothing beats, by rising x: least x, best y, the first of each tie.
 
     Raises `AnalysisError` for NaN, which would hide better points.
     """
     x, y = _checked(x, y)
-    y = y if higher_is_better else -y
-    order = np.lexsort((-y, x))
-    best = np.maximum.accumulate(y[order])
-    return order[np.r_[True, best[1:] > best[:-1]][: order.size]]
+    order = np.argsort(x)  # not stable, which is many times as fast: points of the same x are told apart below
+    x, y = x[order], (y if higher_is_better else -y)[order]
+    begins = _begins(x)
+    if not begins.any():
+        return order
+    best_G = np.maximum.reduceat(y, np.flatnonzero(begins))  # G: groups of the same x
+    on_front_G = np.r_[True, best_G[1:] > np.maximum.accumulate(best_G)[:-1]]
+    group = np.cumsum(begins) - 1
+    tied = on_front_G[group] & (y == best_G[group])
+    return np.minimum.reduceat(order[tied], np.flatnonzero(_begins(x[tied])))
+
+
+def _begins(x: np.ndarray) -> np.ndarray:
+    """Which of the ascending values differ from the one before."""
+    return np.r_[True, x[1:] != x[:-1]][: x.size]
 
 
 def hypervolume(
@@ -44,29 +56,35 @@ def front_table(frame: pd.DataFrame, *, x: str = "train_seconds", resamples: int
     alone. Recipes share seeds, so they are resampled jointly. Controls of other recipes are no candidates, and are left
     out.
     """
-    found = [ladder for ladder in ladders(frame, x=x) if ladder.control is None]
-    settings = list(dict.fromkeys(ladder.setting for ladder in found))
-    parts = [_setting_table([ladder for ladder in found if ladder.setting == key], resamples) for key in settings]
+    by_setting: defaultdict[Setting, list[Ladder]] = defaultdict(list)
+    for ladder in ladders(frame, x=x):
+        if ladder.control is None:
+            by_setting[ladder.setting].append(ladder)
+    parts = [_setting_table(found, resamples) for found in by_setting.values()]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def _setting_table(found: list[Ladder], resamples: int) -> pd.DataFrame:
-    rows = pd.DataFrame(
-        [
-            {**asdict(ladder.setting), "recipe": ladder.recipe, "label": ladder.label, "ssr": float(ssr)}
-            | {"is_baseline": ladder.is_baseline}
-            for ladder in found
-            for ssr in ladder.ssr_B
-        ]
-    )
     x_PS, quality_PS = _aligned(found)
     higher = found[0].setting.higher_is_better
-    rows["x"], rows["quality"] = np.nanmedian(x_PS, axis=1), np.nanmean(quality_PS, axis=1)
-    rows["n"] = np.isfinite(quality_PS).sum(axis=1)
-    rows["on_front"] = False
-    rows.loc[front(rows["x"].to_numpy(), rows["quality"].to_numpy(), higher_is_better=higher), "on_front"] = True
-    rows["probability"] = _membership(x_PS, quality_PS, higher, resamples)
-    return rows
+    x_P, quality_P = np.nanmedian(x_PS, axis=1), np.nanmean(quality_PS, axis=1)
+    on_front_P = np.zeros(x_P.size, dtype=bool)
+    on_front_P[front(x_P, quality_P, higher_is_better=higher)] = True
+    size = [ladder.ssr_B.size for ladder in found]
+    return pd.DataFrame(
+        asdict(found[0].setting)
+        | {
+            "recipe": np.repeat([ladder.recipe for ladder in found], size),
+            "label": np.repeat([ladder.label for ladder in found], size),
+            "ssr": np.concatenate([ladder.ssr_B for ladder in found]),
+            "is_baseline": np.repeat([ladder.is_baseline for ladder in found], size),
+            "x": x_P,
+            "quality": quality_P,
+            "n": np.isfinite(quality_PS).sum(axis=1),
+            "on_front": on_front_P,
+            "probability": _membership(x_PS, quality_PS, higher, resamples),
+        }
+    )
 
 
 def _aligned(found: list[Ladder]) -> tuple[np.ndarray, np.ndarray]:
@@ -88,25 +106,30 @@ def _membership(x_PS: np.ndarray, quality_PS: np.ndarray, higher: bool, resample
     if n_P.min() < 2:
         return np.full(n_P.shape, np.nan)
     seeds = x_PS.shape[1]
-    counts_RS = generator("front", seeds).multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
+    drawn_RS = generator("front", seeds).multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
+    counts_RS, weight_R = np.unique(drawn_RS, axis=0, return_counts=True)  # equal resamples are one, with a weight
     present_PS = np.isfinite(quality_PS).astype(float)
-    drawn_RP = counts_RS @ present_PS.T
-    total_RP = counts_RS @ np.nan_to_num(quality_PS).T
+    drawn_PR, total_PR = present_PS @ counts_RS.T, np.nan_to_num(quality_PS) @ counts_RS.T
     mean_P = np.nanmean(quality_PS, axis=1)
-    quality_RP = np.where(drawn_RP > 0, total_RP / np.maximum(drawn_RP, 1), mean_P)
-    return _shares(np.nanmedian(x_PS, axis=1), quality_RP if higher else -quality_RP)
+    quality_PR = np.where(drawn_PR > 0, total_PR / np.maximum(drawn_PR, 1), mean_P[:, None])
+    quality_PR = quality_PR.round(12)  # equal accuracies are common; the rounding of sums must not tell them apart
+    return _on_front(np.nanmedian(x_PS, axis=1), quality_PR if higher else -quality_PR) @ (weight_R / resamples)
 
 
-def _shares(x_P: np.ndarray, quality_RP: np.ndarray) -> np.ndarray:
-    """The share of the rows R in which each point is on the front; points of the same x compete with one another."""
-    times, best_R = np.zeros(x_P.size), np.full(quality_RP.shape[0], -np.inf)
-    for x in np.unique(x_P):
-        rivals = np.flatnonzero(x_P == x)
-        winner_R = rivals[quality_RP[:, rivals].argmax(axis=1)]
-        quality_R = quality_RP[np.arange(best_R.size), winner_R]
-        np.add.at(times, winner_R[quality_R > best_R], 1)
-        best_R = np.maximum(best_R, quality_R)
-    return times / best_R.size
+def _on_front(x_P: np.ndarray, quality_PR: np.ndarray) -> np.ndarray:
+    """Which points are on the front of each resample, P x R: what `front` finds in each column."""
+    order = np.argsort(x_P, kind="stable")
+    quality_PR = quality_PR[order]
+    begins = _begins(x_P[order])
+    starts, group = np.flatnonzero(begins), np.cumsum(begins) - 1
+    best_GR = np.maximum.reduceat(quality_PR, starts, axis=0)  # G: groups of the same x
+    before_GR = np.maximum.accumulate(np.vstack([np.full_like(best_GR[:1], -np.inf), best_GR[:-1]]), axis=0)
+    best_PR = (quality_PR == best_GR[group]) & (best_GR > before_GR)[group]
+    tied_PR = np.cumsum(best_PR, axis=0)
+    first_PR = best_PR & (tied_PR - (tied_PR - best_PR)[starts][group] == 1)
+    found_PR = np.empty_like(first_PR)
+    found_PR[order] = first_PR
+    return found_PR
 
 
 def _checked(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
 
 if TYPE_CHECKING:
     from explorer.sweep.execute import Summary
-    from explorer.sweep.plan import Plan, PlannedRun
+    from explorer.sweep.plan import Estimate, Plan, PlannedRun
     from explorer.sweep.work import EngineName
 
 Engine = Annotated[
@@ -34,15 +34,11 @@ def register(app: typer.Typer) -> None:
 
 def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = None, json: Json = False) -> None:
     """What a sweep would run: how many runs, what is done already, time and dollars. Nothing is written."""
-    from explorer.costing import load_prices
-    from explorer.sweep.executors import default_workers
     from explorer.sweep.plan import make_plan
     from explorer.sweep.spec import load_spec
 
     planned = make_plan(load_spec(spec), runs=runs, data=data)
-    device = planned.runs[0].record.hardware.device
-    side_by_side = workers or default_workers(threads=planned.spec.threads, device=device)
-    estimate = planned.estimate(workers=side_by_side, prices=load_prices(_own_prices(runs)))
+    estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
     if json:
         print_json(
             planned.to_json()
@@ -57,6 +53,21 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
             }
         )
         return
+    print_plan(planned, estimate, side_by_side)
+
+
+def estimated(planned: "Plan", *, runs: Path, workers: int | None) -> "tuple[Estimate, int]":
+    """What the missing runs take, and how many of them run side by side."""
+    from explorer.costing import load_prices
+    from explorer.sweep.executors import default_workers
+
+    device = planned.runs[0].record.hardware.device
+    side_by_side = workers or default_workers(threads=planned.spec.threads, device=device)
+    return planned.estimate(workers=side_by_side, prices=load_prices(_own_prices(runs))), side_by_side
+
+
+def print_plan(planned: "Plan", estimate: "Estimate", side_by_side: int) -> None:
+    """A plan in words: its recipes, what is done, what is left in time and money."""
     _print_recipes(planned)
     if planned.spec.governance is not None:
         print(f"governed by the documents in {planned.spec.governance}, which are believed now")

@@ -9,42 +9,49 @@ import contextlib
 import datetime
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from explorer.engine.checkpoint import Checkpoint, save_checkpoint
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
 from explorer.governance.documents import Documents
 from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.plan import pace_of, phase_of, total_steps
-from explorer.recipes.run import build_loop, documents_in, recipe_of
+from explorer.recipes.run import build_loop, recipe_of
 from explorer.records import PhaseProfile, ProfileRecord, RunRecord
 
 WINDOWS = 7
 WINDOW_SECONDS = 0.06  # a window repeats its step until it lasts about as long
 WARMUP = 2
 INFERENCE_EXAMPLES = 256
+BESIDES_SECONDS = 0.5  # after so long an evaluation, or a checkpoint, is not timed again
 
 
 def profile(
     runs: Sequence[RunRecord],
     *,
     data: Path | None,
-    directory: Path | None = None,
+    documents_of: Callable[[RunRecord], Documents | None] = lambda run: None,
+    besides: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[ProfileRecord]:
     """One profile for each distinct recipe among the runs, in the order of their first runs.
 
-    Every phase that any of the runs meets is measured. The caller makes sure that nothing else keeps the machine busy.
-    `directory` holds those of the runs, where governed ones have their documents. `on_progress` hears of each of the
-    rounds.
+    Every phase that any of the runs meets is measured; with `besides` also an evaluation and a checkpoint, which are no
+    steps. The caller makes sure that nothing else keeps the machine busy. `documents_of` gives what governs a run.
+    `on_progress` hears of each of the rounds.
     """
     with contextlib.ExitStack() as stack:
-        subjects = [_Subject(group, data=data, directory=directory, stack=stack) for group in _by_recipe(runs).values()]
+        subjects = [
+            _Subject(group, data=data, documents_of=documents_of, besides=besides, stack=stack)
+            for group in _by_recipe(runs).values()
+        ]
         for window in range(WINDOWS):
             for subject in subjects:
                 subject.measure()
@@ -69,13 +76,18 @@ class _Subject:
     """A recipe under measurement."""
 
     def __init__(
-        self, runs: list[RunRecord], *, data: Path | None, directory: Path | None, stack: contextlib.ExitStack
+        self,
+        runs: list[RunRecord],
+        *,
+        data: Path | None,
+        documents_of: Callable[[RunRecord], Documents | None],
+        besides: bool,
+        stack: contextlib.ExitStack,
     ) -> None:
         """Build the recipe and warm up every phase. What it records goes into a directory that the stack removes."""
-        self._runs = runs
+        self._runs, self._besides = runs, besides
         longest = max(runs, key=lambda run: run.steps)
-        documents = None if directory is None else documents_in(directory / longest.run_id, longest)
-        self._loop: Loop = stack.enter_context(rehearsed(longest, data=data, documents=documents))
+        self._loop: Loop = stack.enter_context(rehearsed(longest, data=data, documents=documents_of(longest)))
         self._phases = {name: self._warm(places) for name, places in _places(runs, self._loop).items()}
         once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
@@ -102,7 +114,19 @@ class _Subject:
             inference_seconds=statistics.median(self._inference),
             made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             effective=run.effective_digest,
+            evaluation_seconds=_median_seconds(self._evaluate) if self._besides else None,
+            checkpoint_seconds=_median_seconds(self._save) if self._besides else None,
         )
+
+    def _evaluate(self) -> None:
+        """One evaluation; it ends with numbers on the host, so that the device has done its part."""
+        self._loop.evaluate()
+
+    def _save(self) -> None:
+        """One checkpoint, in a directory of its own."""
+        with tempfile.TemporaryDirectory(prefix="explorer-") as place:
+            whole = Checkpoint(step=self._loop.state.step, tensors=self._loop.tensors(), plain={})
+            save_checkpoint(Path(place), whole, run_id=self._runs[0].run_id)
 
     def _warm(self, places: tuple[Place, ...]) -> _Phase:
         middle = places[len(places) // 2]
@@ -119,6 +143,16 @@ class _Subject:
             windows=len(phase.seconds),
             split=_median_by_part(phase.splits),
         )
+
+
+def _median_seconds(act: Callable[[], object]) -> float:
+    """The median of a few times that it takes; fewer where it takes long."""
+    seconds: list[float] = []
+    while len(seconds) < WINDOWS and sum(seconds) < BESIDES_SECONDS:
+        start = time.perf_counter()
+        act()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
 
 
 def _median_by_part(splits: Sequence[dict[str, float]]) -> dict[str, float]:

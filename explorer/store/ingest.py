@@ -18,7 +18,7 @@ from pathlib import Path
 import duckdb
 
 from explorer import rundir
-from explorer.costing import load_prices
+from explorer.costing import Price, load_prices, own_prices
 from explorer.errors import StoreError
 from explorer.store import schema
 from explorer.store.bulk import insert
@@ -31,7 +31,6 @@ DIRECTORY = "_store"
 WORKING = "store.duckdb"
 FRESH = "fresh.duckdb"  # the working database, while it is made
 SNAPSHOT = "snapshot.duckdb"  # the next snapshot, while it is made
-PRICES = "prices.csv"  # in the directory of runs: the user's own prices, if there are any
 BATCH = 100  # sources to a transaction
 PATIENCE = 60.0  # seconds to wait for another ingest, which takes much less
 
@@ -65,7 +64,7 @@ def ingest(runs: Path, *, live: bool = False, patience: float = PATIENCE, force:
     Raises `StoreError` if the database is damaged or the disk refuses, `RunError` if another process ingests for
     longer than `patience` seconds, and `PriceError` if the user's `prices.csv` cannot be used.
     """
-    prices = load_prices(runs / PRICES if (runs / PRICES).exists() else None)
+    prices = _prices(runs)
     with _working(runs, patience=patience) as work:
         before, paths = _present(work), _paths(runs)
         added = 0
@@ -98,10 +97,16 @@ def rebuild(runs: Path, *, live: bool = False, patience: float = PATIENCE) -> In
 
     Raises what `ingest` raises, except that no damage to the database is in its way.
     """
+    _prices(runs)  # before anything is forgotten
     if runs.is_dir():
         with rundir.locked(_directory(runs), what="the database", patience=patience):
             remove(_directory(runs) / WORKING)
     return ingest(runs, live=live, patience=patience, force=True)
+
+
+def _prices(runs: Path) -> tuple[Price, ...]:
+    """The shipped prices, and the user's own."""
+    return (*load_prices(), *own_prices(runs))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from explorer import records, rundir
 from explorer.recipes.profile import profile
+from explorer.recipes.run import documents_in
 from explorer.records import RunRecord
 from explorer.sweep.plan import Plan, read_profiles
 
@@ -24,7 +25,7 @@ def unprofiled(plan: Plan) -> list[RunRecord]:
 
 def measure(directory: Path, runs: Sequence[RunRecord], *, data: Path | None) -> int:
     """Profile the recipes of `runs` and write `_profiles/<key>.json` for each; how many. Nothing else should run."""
-    found = profile(runs, data=data, directory=directory)
+    found = profile(runs, data=data, documents_of=lambda run: documents_in(directory / run.run_id, run))
     for record in found:
         records.write(directory / rundir.PROFILES / f"{record.key}.json", record)
     return len(found)

@@ -80,6 +80,17 @@ def clipped(name: str, most: int = 60) -> str:
     return f"{line[: most - 1 - half]}\N{HORIZONTAL ELLIPSIS}{line[len(line) - half :]}"
 
 
+def isolated(name: str, most: int = 60) -> str:
+    """A clipped name for the middle of a sentence of plain text: one that is not in ASCII stands between the marks that
+    keep its direction to itself (Unicode Bidirectional Algorithm, FSI and PDI).
+
+    >>> isolated("fast"), isolated("\u05d0\u05d1")
+    ('fast', '\u2068\u05d0\u05d1\u2069')
+    """
+    short = clipped(name, most)
+    return short if short.isascii() else f"\u2068{short}\u2069"
+
+
 def missing(value: float | None) -> bool:
     """Whether there is no number: `None`, NaN or pandas' NA."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or math.isnan(value)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from explorer.analysis.inference import generator
 from explorer.analysis.pareto import front, front_table, hypervolume
 from explorer.errors import AnalysisError
-from tests.analysis.tables import rows, table
+from tests.analysis.tables import BUDGETS, rows, table
 
 
 def brute_front(x, y):
@@ -36,6 +37,41 @@ def test_front_and_hypervolume_are_what_brute_force_finds(seed):
         volume = hypervolume(x, y, worst_x=5, worst_y=3)
         assert volume == brute_volume(x, y, 5, 3)
         assert hypervolume(x, -y, worst_x=5, worst_y=-3, higher_is_better=False) == volume
+
+
+@pytest.mark.parametrize("values", [50, 2_000, 10**9])
+def test_the_front_of_many_points_is_what_sorting_finds(values):
+    """By a full sort, with few and with many ties, and where every point is on the front."""
+    random = np.random.default_rng(values)
+    x, y = random.integers(0, values, (2, 100_000)) / 7
+    for at, height in ((x, y), (x, x), (x, -x), (x, np.log1p(x) + y / values), (x, np.zeros(x.size))):
+        order = np.lexsort((-height, at))
+        best = np.maximum.accumulate(height[order])
+        assert np.array_equal(front(at, height), order[np.r_[True, best[1:] > best[:-1]]])
+
+
+def test_the_probability_is_the_share_of_resamples_by_a_plain_loop():
+    """With points of the same x, exact ties, a seed that some points lack, and both directions."""
+    random = np.random.default_rng(4)
+    noise = {(k, ssr, seed): round(random.normal(0, 0.1), 1) for k in range(4) for ssr in BUDGETS for seed in range(4)}
+    parts = [
+        rows(f"r{k}", lambda ssr, seed, k=k: ssr / 4 + noise[k, ssr, seed], seeds=range(4 - (k == 3)), step=1 + k // 2)
+        for k in range(4)
+    ]
+    frame = table(*parts)
+    for higher in (True, False):
+        sign = 1 if higher else -1
+        found = front_table(frame.assign(higher_is_better=higher, quality=sign * frame["quality"]), resamples=300)
+        times = np.zeros(len(found))
+        for counts in generator("front", 4).multinomial(4, [0.25] * 4, size=300):
+            means = []
+            for recipe, ssr in zip(found["recipe"], found["ssr"], strict=True):
+                k, n = int(recipe[1:]), 3 if recipe == "r3" else 4
+                values = [noise[k, ssr, seed] for seed in range(n)]
+                drawn = [values[seed] for seed in range(n) for _ in range(counts[seed])] or values
+                means.append(ssr / 4 + sum(drawn) / len(drawn))
+            times[front(found["x"].to_numpy(), np.array(means).round(9))] += 1
+        assert found["probability"].to_numpy() == pytest.approx(times / 300, abs=1e-9)
 
 
 def test_unknown_values_are_refused_and_never_hide_a_point():

@@ -1,5 +1,6 @@
 """What is in the run directories decides: new, changed, gone and damaged runs; twice changes nothing."""
 
+import dataclasses
 import json
 import shutil
 
@@ -8,8 +9,9 @@ import pytest
 
 from explorer import records, rundir
 from explorer.errors import RunError, StoreError
-from explorer.records import ProfileRecord
-from explorer.store import queries
+from explorer.records import ProfileRecord, RunRecord
+from explorer.store import queries, schema
+from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
 from explorer.store.queries import Question
@@ -296,17 +298,48 @@ def test_a_working_database_torn_in_the_middle_names_the_command_that_helps(runs
     assert everything(runs) == before
 
 
-def test_a_database_of_another_schema_names_the_command_that_helps(runs):
+@pytest.mark.parametrize("other", [schema.VERSION - 1, schema.VERSION + 1], ids=["older", "newer"])
+def test_a_database_of_another_schema_names_the_command_that_helps(runs, other):
     ingest(runs)
     for path in (runs / "_store" / "store.duckdb", database(runs)):
         with duckdb.connect(path) as connection:
-            connection.execute("UPDATE schema_version SET version = 99")
+            connection.execute("UPDATE schema_version SET version = ?", [other])
     with pytest.raises(StoreError, match="explorer store rebuild"):
         ingest(runs)
     with pytest.raises(StoreError, match="explorer store rebuild"):
         ask(runs, "FROM runs")
     rebuild(runs)
     assert len(ask(runs, "FROM results")) == 5
+
+
+def without_defaults(kind, said):
+    """The JSON of a record as it was before it had the fields that may be absent."""
+    later = {field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
+    return {name: value for name, value in said.items() if name == "format" or name not in later}
+
+
+def test_what_older_versions_wrote_is_read(runs):
+    """Of runs, results and profiles that lack all that may be absent, nothing is asked for."""
+    ingest(runs)
+    before = everything(runs)
+    shortened = 0
+    for kind, pattern in ((RunRecord, "*/run.json"), (ProfileRecord, f"{rundir.PROFILES}/*.json")):
+        for path in sorted((runs / "digits").glob(pattern)):
+            said = rundir.read_json(path)
+            older = without_defaults(kind, said)
+            shortened += len(said) - len(older)
+            rundir.write_json(path, older)
+    for path in (runs / "digits").glob("*/result.json"):
+        said = rundir.read_json(path)
+        del said["timings"]["compile"]
+        said["files"][rundir.RUN] = file_digest(path.with_name(rundir.RUN))
+        rundir.write_json(path, said)
+    assert shortened > 10
+    rebuild(runs)
+    after = everything(runs)
+    assert after.keys() == before.keys()
+    assert after["results"] == before["results"] and len(after["results"]) == 5
+    assert after["profiles"] == before["profiles"]
 
 
 def test_a_damaged_snapshot_is_named_and_made_anew(runs):

@@ -8,8 +8,8 @@ from explorer import costing, records, rundir
 from explorer.costing import default_price, load_prices
 from explorer.errors import PriceError, StoreError
 from explorer.records import ProfileRecord
-from explorer.store import frames, queries
-from explorer.store.ingest import ingest
+from explorer.store import frames, publish, queries
+from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
 from tests.builders import CPU, H200, run_record, write_profile, write_run, write_sweep
 
@@ -165,20 +165,80 @@ def test_cost_is_what_costing_says(tmp_path):
     assert "p5en.48xlarge" in row["price_source"]
 
 
-def test_a_users_price_reprices_history(tmp_path):
+def own_price(runs, usd_per_hour, accelerator="H200", currency="USD"):
+    row = f"own,box,,on demand,{accelerator},1,{usd_per_hour},,2026-11,invoice,{currency}\n"
+    (runs / "prices.csv").write_text(f"{HEADER},currency\n{row}")
+
+
+def test_a_users_price_reprices_history_and_nothing_else_is_computed_again(tmp_path, monkeypatch):
     write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=H200)
     ingest(tmp_path)
     before = one(tmp_path)
-    prices = tmp_path / "prices.csv"
-    prices.write_text(HEADER + "\nown,box,,on demand,H200,1,3600,,2026-11,invoice\n")
+    monkeypatch.setattr(publish, "_fill", lambda *_, **__: pytest.fail("made the snapshot anew"))
+    (tmp_path / "prices.csv").write_text(f"{HEADER}\nown,box,,on demand,H200,1,3600,,2026-11,invoice\n")
     assert ingest(tmp_path).published
     after = one(tmp_path)
     assert after["cost_usd"] == pytest.approx(after["train_seconds"])
-    assert after["state_digest"] == before["state_digest"]
-    prices.write_text("x\n")
-    with pytest.raises(PriceError, match=r"prices\.csv, line 1"):
-        ingest(tmp_path)
-    assert one(tmp_path) == after
+    assert after["price_as_of"] == "2026-11"
+    assert {name for name in after if after[name] != before[name]} == {
+        *("usd_per_hour", "price_source", "price_as_of", "cost_usd")
+    }
+    assert len(frames.prices(database(tmp_path))) == len(load_prices()) + 1
+    assert not ingest(tmp_path).published
+    (tmp_path / "prices.csv").unlink()
+    assert ingest(tmp_path).published
+    assert one(tmp_path) == before
+
+
+def test_other_prices_and_other_runs_make_it_anew(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=H200)
+    ingest(tmp_path)
+    own_price(tmp_path, 3600)
+    write_run(tmp_path, run_record(seed=1, hardware=CPU))
+    ingest(tmp_path)
+    assert {row["hardware"]: row["usd_per_hour"] for row in rows(tmp_path)} == {H200.name: 3600.0, CPU.name: None}
+    own_price(tmp_path, 7200, accelerator="EPYC")
+    ingest(tmp_path)
+    assert {row["hardware"]: row["usd_per_hour"] for row in rows(tmp_path)}[CPU.name] == 7200.0
+
+
+def test_a_price_in_another_currency_is_kept_and_is_no_cost(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=CPU)
+    own_price(tmp_path, 3600, accelerator="EPYC", currency="EUR")
+    ingest(tmp_path)
+    assert [one(tmp_path)[name] for name in ("usd_per_hour", "price_source", "cost_usd")] == [None] * 3
+    assert set(frames.prices(database(tmp_path))["currency"]) == {"USD", "EUR"}
+
+
+def test_damaged_prices_are_one_error_and_the_database_stays(tmp_path):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=H200)
+    ingest(tmp_path)
+    before = one(tmp_path)
+    write_run(tmp_path, run_record(seed=1))
+    (tmp_path / "prices.csv").write_text("x\n")
+    for make in (ingest, rebuild):
+        with pytest.raises(PriceError, match=r"prices\.csv, line 1"):
+            make(tmp_path)
+        assert one(tmp_path) == before
+    own_price(tmp_path, 3600)
+    assert ingest(tmp_path).added == 1
+    assert len(rows(tmp_path)) == 2
+
+
+def test_a_torn_snapshot_is_not_repriced_but_made_anew(tmp_path, monkeypatch):
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=H200)
+    ingest(tmp_path)
+    expected = one(tmp_path)["train_seconds"]
+    own_price(tmp_path, 3600)
+    content = bytearray(database(tmp_path).read_bytes())
+    at = content.rindex(b"NVIDIA H200")
+    content[at - 64 : at + 64] = b"\xaa" * 128
+    database(tmp_path).write_bytes(content)
+    fill, filled = publish._fill, []
+    monkeypatch.setattr(publish, "_fill", lambda *given, **named: filled.append(fill(*given, **named)))
+    ingest(tmp_path)
+    assert len(filled) == 1
+    assert one(tmp_path)["cost_usd"] == pytest.approx(expected)
 
 
 def test_inference_is_relative_to_the_sweeps_baseline_on_the_same_hardware(tmp_path):

@@ -1,0 +1,209 @@
+"""The best recipe under stated limits: which hold them, which do not and by which one, and how sure that is.
+
+A candidate is a recipe on one hardware, at the least time in which its curve has the quality asked for. Curves are
+monotone, linear in log time, and never extrapolated: a recipe whose quality lies beyond its last budget does not have
+it, and one that has more at its lowest budget is taken at that budget. Controls are no candidates.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from explorer.analysis.comparison import RESAMPLES, judge
+from explorer.analysis.figures import Figures, figures_of
+from explorer.analysis.ladders import Ladder, Setting, ladders
+from explorer.analysis.limits import Finding, Limits, Standing, findings_of
+from explorer.analysis.reaching import Reached, reached_by
+from explorer.errors import AnalysisError, unknown
+
+RANK = list(Standing)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A recipe on one hardware, and how it stands to every limit."""
+
+    setting: Setting
+    recipe: str
+    label: str
+    recipe_digest: str
+    is_baseline: bool
+    time_source: str
+    tuning: str | None  # how the baseline was tuned; None: it was not
+    known: Figures
+    findings: tuple[Finding, ...]
+
+    @property
+    def reached(self) -> Reached:
+        return self.known.reached
+
+    @property
+    def seconds(self) -> float | None:
+        """The least time in which it has the quality."""
+        return self.known.reached.seconds
+
+    @property
+    def usd(self) -> float | None:
+        """What that costs."""
+        return self.known.usd(self.seconds)
+
+    @property
+    def standing(self) -> Standing:
+        """The worst of how it stands to the limits."""
+        return max((finding.standing for finding in self.findings), key=RANK.index)
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.standing is Standing.FAILS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """What the runner-up takes of what the best one takes: 1.3 is 30% more."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    reason: str  # why there is no interval
+
+    @property
+    def beyond_noise(self) -> bool:
+        return self.low is not None and self.low > 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The answer. Candidates are in order: those that hold, the uncertain, the unknown, those that fail; in each group
+    the one that takes least first."""
+
+    limits: Limits
+    metric: str
+    unit: str
+    higher_is_better: bool
+    confidence: float
+    least: Literal["time", "cost"]  # what is made as small as possible
+    candidates: tuple[Candidate, ...]
+    difference: Difference | None  # None: there is no runner-up
+
+    @property
+    def best(self) -> Candidate | None:
+        """The answer, or the best guess where none is sure to hold; None where nothing is feasible."""
+        first = self.candidates[0]
+        return first if _feasible(first) else None
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        return self.candidates[1] if len(self.candidates) > 1 and _feasible(self.candidates[1]) else None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is an answer that holds every limit, its uncertainty included."""
+        return self.candidates[0].standing is Standing.HOLDS
+
+    @property
+    def nearest(self) -> Candidate | None:
+        """Where nothing is feasible, the candidate that misses least; one whose limits are all known, if there is."""
+        if self.best is not None:
+            return None
+        return min(self.candidates, key=lambda each: (not each.failed, len(each.failed), *_misses(each)))
+
+
+def ask(
+    rows: pd.DataFrame,
+    forecasts: pd.DataFrame,
+    limits: Limits,
+    *,
+    baseline: str | None = None,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> Asked:
+    """The best recipe among rows of `results` with one metric, given the rows of `deletion_forecasts` of their runs.
+
+    `baseline` names the recipe whose quality and inference count, by default the one of the sweep. Cost is made as
+    small as possible where it is limited, else time. Raises `AnalysisError` for what the rows cannot be asked.
+    """
+    found = [ladder for ladder in ladders(rows, x="train_seconds", empty=True) if ladder.control is None]
+    _check(rows, found, forecasts, limits, baseline)
+    by_name = {(ladder.setting, ladder.recipe): ladder for ladder in reversed(found)}
+    candidates = []
+    for ladder in found:
+        base = by_name.get((ladder.setting, baseline or ladder.baseline))
+        reached = reached_by(ladder, baseline=base, target=limits.quality, confidence=confidence, resamples=resamples)
+        known = figures_of(rows, forecasts, ladder, base, classes=limits.deletable, reached=reached)
+        candidates.append(
+            Candidate(
+                setting=ladder.setting,
+                recipe=ladder.recipe,
+                label=ladder.label,
+                recipe_digest=ladder.recipe_digest,
+                is_baseline=ladder is base,
+                time_source=ladder.time_source,
+                tuning=None if base is None else base.tuning,
+                known=known,
+                findings=findings_of(limits, known),
+            )
+        )
+    least: Literal["time", "cost"] = "time" if limits.max_usd is None else "cost"
+    candidates.sort(key=lambda each: (RANK.index(each.standing), _taken(each, least), _taken(each, "time"), each.label))
+    first = rows.iloc[0]
+    return Asked(
+        limits=limits,
+        metric=str(first["metric"]),
+        unit=found[0].setting.unit,
+        higher_is_better=bool(first["higher_is_better"]),
+        confidence=confidence,
+        least=least,
+        candidates=tuple(candidates),
+        difference=_difference(candidates, least, confidence),
+    )
+
+
+def _check(
+    rows: pd.DataFrame, found: list[Ladder], forecasts: pd.DataFrame, limits: Limits, baseline: str | None
+) -> None:
+    if not found:
+        raise AnalysisError("there is no finished run of a recipe to choose from")
+    metrics = sorted({str(metric) for metric in rows["metric"]})
+    if len(metrics) > 1:
+        raise AnalysisError(f"these runs are judged by {', '.join(metrics)}: choose one metric")
+    quality = limits.quality
+    if quality is not None and found[0].setting.unit == "fraction" and not 0 <= quality <= 1:
+        raise AnalysisError(f"quality: found {quality:g}; {metrics[0]} is a fraction from 0 to 1, such as 0.93")
+    names = {ladder.recipe for ladder in found}
+    if baseline is not None and baseline not in names:
+        raise AnalysisError(unknown("baseline", baseline, names))
+    classes = {str(name) for name in forecasts["class"]}
+    for class_ in limits.deletable:
+        if classes and class_ not in classes:
+            raise AnalysisError(unknown("class", class_, classes))
+
+
+def _difference(ordered: list[Candidate], least: str, confidence: float) -> Difference | None:
+    """The runner-up beside the best one, over the seeds that both were run with."""
+    if len(ordered) < 2 or not all(_feasible(each) for each in ordered[:2]):
+        return None
+    best, other = ordered[0].reached, ordered[1].reached
+    ratio = _taken(ordered[1], least) / _taken(ordered[0], least)
+    if best.seeds != other.seeds or len({best.n, other.n, len(best.seeds)}) > 1:
+        return Difference(ratio=ratio, low=None, high=None, reason="they were not run with the same seeds")
+    shift = math.log(ratio) - math.log(other.seconds_R[0] / best.seconds_R[0])  # of prices, where they differ
+    logs_R = np.log(other.seconds_R) - np.log(best.seconds_R) + shift
+    judged = judge(logs_R, n=best.n, df=min(best.df, other.df), confidence=confidence, weight_R=best.weight_R)
+    low, high = (None, None) if judged.interval is None else map(math.exp, (judged.interval.low, judged.interval.high))
+    return Difference(ratio=ratio, low=low, high=high, reason=judged.reason or "")
+
+
+def _feasible(candidate: Candidate) -> bool:
+    return candidate.standing in (Standing.HOLDS, Standing.UNCERTAIN)
+
+
+def _taken(candidate: Candidate, least: str) -> float:
+    found = candidate.seconds if least == "time" else candidate.usd
+    return math.inf if found is None else found
+
+
+def _misses(candidate: Candidate) -> tuple[float, float]:
+    return sum(finding.miss for finding in candidate.failed), _taken(candidate, "time")

@@ -1,0 +1,109 @@
+"""What the results know of one recipe that limits can be held against: time, price, inference, deletion."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from explorer.analysis.confirmed import rows_in
+from explorer.analysis.ladders import Ladder
+from explorer.analysis.reaching import Reached
+
+Level = Literal["G2", "G3"]
+LEVELS: tuple[Level, ...] = get_args(Level)  # the better one first: what is exact by structure needs no replay
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deletion:
+    """What deleting a class takes: the forecast of the dearest of some runs. Unknown seconds are None."""
+
+    level: Level
+    seconds: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """What is known of one recipe. None: unknown."""
+
+    reached: Reached
+    higher_is_better: bool
+    usd_per_hour: float | None
+    price_source: str  # empty: there is no price
+    price_as_of: str  # empty: the source says no date
+    no_price: str  # why there is none
+    inference_seconds: float | None
+    inference_ratio: float | None
+    deletions: Mapping[str, Deletion | str]  # or why it is not known
+
+    def usd(self, seconds: float | None) -> float | None:
+        """What so much training time costs."""
+        if seconds is None or self.usd_per_hour is None:
+            return None
+        return seconds / 3600 * self.usd_per_hour
+
+
+def figures_of(
+    rows: pd.DataFrame,
+    forecasts: pd.DataFrame,
+    ladder: Ladder,
+    base: Ladder | None,
+    *,
+    classes: Iterable[str],
+    reached: Reached,
+) -> Figures:
+    """What the rows and the deletion forecasts tell of the recipe of a ladder, beside its baseline."""
+    mine = rows_in(rows, ladder.setting)
+    mine = mine[(mine["recipe_digest"] == ladder.recipe_digest) & (mine["recipe"] == ladder.recipe)]
+    ratio, usd_per_hour = ladder.inference_ratio, _median(mine["usd_per_hour"])
+    if ratio is not None and base is not None and base.inference_ratio:
+        ratio /= base.inference_ratio
+    return Figures(
+        reached=reached,
+        higher_is_better=ladder.sign > 0,
+        usd_per_hour=usd_per_hour,
+        price_source="" if usd_per_hour is None else _text(mine["price_source"]),
+        price_as_of="" if usd_per_hour is None else _text(mine["price_as_of"]),
+        no_price=_text(mine["price_source"]) or f"no price for {ladder.setting.hardware}",
+        inference_seconds=_median(mine["inference_seconds"]),
+        inference_ratio=ratio,
+        deletions={class_: _deletion(mine, forecasts, class_, reached) for class_ in classes},
+    )
+
+
+def _text(column: pd.Series) -> str:
+    """The text of the first row; an absent one is empty."""
+    first = column.iloc[0]
+    return first if isinstance(first, str) else ""
+
+
+def _deletion(mine: pd.DataFrame, forecasts: pd.DataFrame, class_: str, reached: Reached) -> Deletion | str:
+    """What deleting the class takes from the runs at the tested budgets on either side, at most."""
+    if reached.tested is None:
+        return reached.reason
+    budgets = [reached.tested.ssr, reached.tested.ssr if reached.below is None else reached.below]
+    runs = mine[mine["ssr"].isin(budgets)]
+    known = forecasts[forecasts["directory"].isin(runs["directory"])]
+    if known.empty:
+        return "it is not governed: its runs keep no ledger"
+    of_class = known[known["class"] == class_]
+    if of_class["directory"].nunique() < runs["directory"].nunique():
+        return f"not all of its runs have a forecast for {class_}"
+    level: Level = of_class["level"].max()
+    elsewhere = bool((runs["time_source"] == "predicted").any())  # a forecast is for the machine that trained
+    if elsewhere or of_class["seconds"].isna().any():
+        return Deletion(level=level, seconds=None, high=None)
+    high = of_class["seconds_high"]
+    return Deletion(
+        level=level,
+        seconds=float(of_class["seconds"].max()),
+        high=None if high.isna().any() else float(high.max()),
+    )
+
+
+def _median(column: pd.Series) -> float | None:
+    known = np.asarray(column, dtype=float)
+    known = known[np.isfinite(known)]
+    return float(np.median(known)) if known.size else None

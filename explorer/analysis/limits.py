@@ -1,0 +1,152 @@
+"""Limits on what a recipe may take, and how one recipe stands to each of them.
+
+A limit holds, is uncertain (the estimate is within it, its interval is not), fails, or is unknown, for which there is
+always a reason in words. Nothing unknown is guessed: an unknown limit does not hold.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from explorer.analysis.figures import LEVELS, Deletion, Figures, Level
+from explorer.analysis.reaching import Reached
+from explorer.errors import AnalysisError, unknown
+
+
+class Limit(StrEnum):
+    """What is limited."""
+
+    QUALITY = "quality"
+    TIME = "time"
+    COST = "cost"
+    INFERENCE = "inference"
+    INFERENCE_RATIO = "inference beside the baseline"
+    DELETION = "deletion"
+
+
+class Standing(StrEnum):
+    """How a recipe stands to a limit, the best first."""
+
+    HOLDS = "holds"
+    UNCERTAIN = "uncertain"
+    UNKNOWN = "unknown"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What is asked for. None and an empty mapping are no limit; without a quality it is the baseline's at its full
+    budget. Times are in seconds, and inference is that of one example."""
+
+    quality: float | None = None  # at least, or at most where lower is better
+    max_seconds: float | None = None
+    max_usd: float | None = None
+    max_inference_seconds: float | None = None
+    max_inference_ratio: float | None = None  # to the baseline
+    deletable: Mapping[str, Level] = field(default_factory=dict)  # class: the level at which it can be deleted
+    max_deletion_seconds: float | None = None  # of each of these classes
+
+    def __post_init__(self) -> None:
+        if self.quality is not None and not math.isfinite(self.quality):
+            raise AnalysisError(f"quality: found {self.quality}; expected a finite number")
+        limits = (self.max_seconds, self.max_usd, self.max_inference_seconds, self.max_inference_ratio)
+        for value in (*limits, self.max_deletion_seconds):
+            if value is not None and not 0 < value < math.inf:
+                raise AnalysisError(f"limit: found {value}; expected a finite number above 0")
+        for level in self.deletable.values():
+            if level not in LEVELS:
+                raise AnalysisError(unknown("level of deletion", level, LEVELS))
+        if self.max_deletion_seconds is not None and not self.deletable:
+            raise AnalysisError("a limit on the time of deletion needs the class that is to be deleted")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """How a recipe stands to one limit. `found` and `allowed` are in the unit of the limit: the metric's, seconds, US
+    dollars, a ratio; of a deletion the seconds."""
+
+    limit: Limit
+    standing: Standing
+    found: float | None = None
+    high: float | None = None  # the upper end of its interval
+    allowed: float | None = None
+    class_: str = ""
+    level: Level | None = None  # at which the class can be deleted
+    reason: str = ""  # why it is unknown or uncertain
+
+    @property
+    def miss(self) -> float:
+        """By how much a failed limit is missed, as a share of it; 1 for a level of deletion."""
+        if self.standing is not Standing.FAILS:
+            return 0.0
+        if self.found is None or not self.allowed or (self.limit is Limit.DELETION and self.found <= self.allowed):
+            return 1.0
+        return abs(self.found / self.allowed - 1)
+
+
+def findings_of(limits: Limits, known: Figures) -> tuple[Finding, ...]:
+    """How a recipe stands to the quality and to each limit that is asked for: where it has the quality, or else where
+    it comes nearest."""
+    reached = known.reached
+    found, judged = [_quality(reached)], reached.target is not None
+    seconds = reached.best_seconds if reached.seconds is None else reached.seconds
+    if judged and limits.max_seconds is not None:
+        found.append(_within(Limit.TIME, seconds, reached.high, limits.max_seconds))
+    if judged and limits.max_usd is not None:
+        usd, high = known.usd(seconds), known.usd(reached.high)
+        found.append(_within(Limit.COST, usd, high, limits.max_usd, missing=known.no_price))
+    missing = "its inference was not measured"
+    if limits.max_inference_seconds is not None:
+        most = limits.max_inference_seconds
+        found.append(_within(Limit.INFERENCE, known.inference_seconds, None, most, missing=missing))
+    if limits.max_inference_ratio is not None:
+        most = limits.max_inference_ratio
+        found.append(_within(Limit.INFERENCE_RATIO, known.inference_ratio, None, most, missing=missing))
+    for class_, level in limits.deletable.items():
+        if judged:
+            found.append(_deletion(class_, level, known.deletions[class_], limits.max_deletion_seconds))
+    return tuple(found)
+
+
+def _quality(reached: Reached) -> Finding:
+    if reached.target is None:
+        return Finding(limit=Limit.QUALITY, standing=Standing.UNKNOWN, reason=reached.reason)
+    fails = reached.seconds is None
+    standing = Standing.FAILS if fails else Standing.UNCERTAIN if reached.doubt else Standing.HOLDS
+    doubt = "" if fails else reached.doubt
+    return Finding(limit=Limit.QUALITY, standing=standing, found=reached.best, allowed=reached.target, reason=doubt)
+
+
+def _within(limit: Limit, found: float | None, high: float | None, allowed: float, *, missing: str = "") -> Finding:
+    if found is None:
+        return Finding(limit=limit, standing=Standing.UNKNOWN, allowed=allowed, reason=missing)
+    standing, reason = Standing.HOLDS, ""
+    if found > allowed:
+        standing = Standing.FAILS
+    elif high is not None and high > allowed:
+        standing, reason = Standing.UNCERTAIN, "its interval goes beyond the limit"
+    return Finding(limit=limit, standing=standing, found=found, high=high, allowed=allowed, reason=reason)
+
+
+def _deletion(class_: str, wanted: Level, found: Deletion | str, most: float | None) -> Finding:
+    if isinstance(found, str):
+        return Finding(limit=Limit.DELETION, standing=Standing.UNKNOWN, class_=class_, allowed=most, reason=found)
+    standing, reason = Standing.HOLDS, ""
+    if LEVELS.index(found.level) > LEVELS.index(wanted):
+        standing = Standing.FAILS
+    elif most is not None:
+        judged = _within(
+            Limit.DELETION, found.seconds, found.high, most, missing="the time of a step to replay was not measured"
+        )
+        standing, reason = judged.standing, judged.reason
+    return Finding(
+        limit=Limit.DELETION,
+        standing=standing,
+        found=found.seconds,
+        high=found.high,
+        allowed=most,
+        class_=class_,
+        level=found.level,
+        reason=reason,
+    )

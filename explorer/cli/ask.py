@@ -1,0 +1,224 @@
+"""`explorer ask`: the best recipe of a sweep under stated limits."""
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli import units
+from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.settings import RUNS, Json, Runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from explorer.analysis.ask import Asked, Candidate
+    from explorer.analysis.confirmed import Confirmation
+    from explorer.analysis.limits import Limits
+
+Sweep = Annotated[
+    str | None, typer.Argument(metavar="[SWEEP]", help="Whose recipes. Default: the only sweep there is.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(ask)
+
+
+def ask(
+    sweep: Sweep = None,
+    quality: Annotated[
+        str | None,
+        typer.Option(
+            "--quality", metavar="Q", help="Least quality, 0.93 or 93%. Default: the baseline's at its full budget."
+        ),
+    ] = None,
+    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Of which metric.")] = None,
+    max_time: Annotated[
+        str | None, typer.Option("--max-time", metavar="TIME", help="Training time: 90s, 15min, 2h.")
+    ] = None,
+    max_cost: Annotated[float | None, typer.Option("--max-cost", metavar="USD", help="US dollars of training.")] = None,
+    max_inference: Annotated[
+        str | None,
+        typer.Option("--max-inference", metavar="TIME|RATIO", help="An example: 3ms; or beside the baseline: 1.02x."),
+    ] = None,
+    deletable: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--deletable", metavar="CLASS=LEVEL", help="G2 (by structure) or G3 (by replay). May be repeated."
+        ),
+    ] = None,
+    max_deletion: Annotated[
+        str | None, typer.Option("--max-deletion", metavar="TIME", help="Of deleting each of these classes.")
+    ] = None,
+    hardware: Annotated[
+        str | None, typer.Option("--hardware", metavar="NAME", help="On this alone. Default: all.")
+    ] = None,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """The best recipe under limits on quality, time, money, inference and deletability, with the evidence.
+
+    Nothing is extrapolated, and what is not known is said and never guessed. Exit status 0 only if a recipe holds every
+    limit, its uncertainty included.
+    """
+    from explorer.analysis.ask import ask as answer
+    from explorer.store import frames
+    from explorer.store.place import database
+
+    limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
+    where = database(runs)
+    chosen = sweep or _only_sweep(where)
+    rows = frames.results(where, sweep=chosen, metric=metric)
+    forecasts = frames.deletion_forecasts(where, sweep=chosen)
+    asked = answer(_on(rows, hardware), forecasts, limits)
+    confirmation = _confirmation(where, asked, metric)
+    if json:
+        print_json(_as_json(asked, confirmation, runs))
+    else:
+        _print(asked, confirmation, runs)
+    if not asked.holds:
+        raise typer.Exit(1)
+
+
+def _limits(
+    quality: str | None,
+    max_time: str | None,
+    max_cost: float | None,
+    max_inference: str | None,
+    deletable: list[str],
+    max_deletion: str | None,
+) -> "Limits":
+    from explorer.analysis.limits import Limits
+    from explorer.errors import ExplorerError
+
+    inference = (None, None) if max_inference is None else units.inference("--max-inference", max_inference)
+    if max_cost is not None and not 0 < max_cost < float("inf"):
+        raise ExplorerError(f"--max-cost: found {max_cost:g}; expected US dollars above 0")
+    levels: Any = dict(units.deletable("--deletable", each) for each in deletable)
+    return Limits(
+        quality=None if quality is None else units.quality("--quality", quality),
+        max_seconds=None if max_time is None else units.seconds("--max-time", max_time),
+        max_usd=max_cost,
+        max_inference_seconds=inference[0],
+        max_inference_ratio=inference[1],
+        deletable=levels,
+        max_deletion_seconds=None if max_deletion is None else units.seconds("--max-deletion", max_deletion),
+    )
+
+
+def _only_sweep(where: Path) -> str:
+    from explorer.errors import StoreError
+    from explorer.store import queries
+
+    known = queries.sweeps(where)
+    if len(known) != 1:
+        raise StoreError(f"{where}: {len(known)} sweeps; name one of them: {', '.join(known) or 'none'}")
+    return known[0]
+
+
+def _on(rows: "pd.DataFrame", hardware: str | None) -> "pd.DataFrame":
+    from explorer.errors import StoreError, unknown
+
+    if hardware is None:
+        return rows
+    known = {str(name) for name in rows["hardware"]}
+    if hardware not in known:
+        raise StoreError(unknown("hardware", hardware, known))
+    return rows[rows["hardware"] == hardware]
+
+
+def _confirmation(where: Path, asked: "Asked", metric: str | None) -> "Confirmation | None":
+    """Whether fresh seeds bear out the best recipe's time at the quality that was asked for."""
+    from explorer.analysis.confirmed import confirmations
+    from explorer.store.confirming import with_confirming
+
+    best = asked.best
+    if best is None or best.is_baseline:
+        return None
+    rows = with_confirming(where, best.setting.sweep, metric=metric)
+    found = confirmations(rows, sweep=best.setting.sweep)
+    mine = (each for each in found if (each.setting, each.recipe_digest) == (best.setting, best.recipe_digest))
+    return next(mine, None)
+
+
+def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> None:
+    from explorer.views import ask_words
+
+    print(visible(f"asked: {ask_words.limits_words(asked)}"))
+    print(visible(ask_words.headline(asked, confirmation)))
+    if second := ask_words.runner_up(asked):
+        print(visible(second))
+    print()
+    several = len({each.setting.hardware for each in asked.candidates}) > 1
+    shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
+    rows = [[visible(row[at]) for at in shown] for row in ask_words.evidence(asked)]
+    print_table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
+    for words in ask_words.notes(asked, datetime.date.today()):
+        print(visible(words))
+    best = asked.best
+    if best is not None and not best.is_baseline:
+        print(
+            visible(
+                f"To confirm it on fresh seeds: {ask_words.confirming_command(best, None if runs == RUNS else runs)}"
+            )
+        )
+
+
+def _as_json(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> dict[str, Any]:
+    import dataclasses
+
+    from explorer.views import ask_words
+
+    best, second, difference = asked.best, asked.runner_up, asked.difference
+    return {
+        "asked": {**dataclasses.asdict(asked.limits), "metric": asked.metric, "least": asked.least},
+        "answer": ask_words.headline(asked, confirmation),
+        "holds": asked.holds,
+        "best": best and best.label,
+        "runner_up": second and second.label,
+        "difference": difference and dataclasses.asdict(difference),
+        "nearest": asked.nearest and asked.nearest.label,
+        "candidates": [_candidate(asked, each) for each in asked.candidates],
+        "extrapolated": [],
+        "notes": ask_words.notes(asked, datetime.date.today()),
+        "confirmation": confirmation and confirmation.sentence,
+        "confirm": None if best is None or best.is_baseline else ask_words.confirming_command(best, runs),
+    }
+
+
+def _candidate(asked: "Asked", candidate: "Candidate") -> dict[str, Any]:
+    import math
+
+    from explorer.views import ask_words
+
+    reached, known = candidate.reached, candidate.known
+    return {
+        "recipe": candidate.recipe,
+        "label": candidate.label,
+        "hardware": candidate.setting.hardware,
+        "standing": candidate.standing,
+        "seconds": reached.seconds,
+        "seconds_low": reached.low,
+        "seconds_high": reached.high,
+        "at_lowest_budget": reached.at_lowest,
+        "time_source": candidate.time_source,
+        "reach_rate": reached.reach_rate,
+        "n": reached.n,
+        "quality": reached.target,
+        "best_quality": None if math.isnan(reached.best) else reached.best,
+        "tested_budget": reached.tested and reached.tested.ssr,
+        "usd": candidate.usd,
+        "inference_seconds": known.inference_seconds,
+        "inference_ratio": known.inference_ratio,
+        "limits": [
+            {
+                "limit": finding.limit,
+                "class": finding.class_ or None,
+                "standing": finding.standing,
+                "words": ask_words.finding_words(asked, finding),
+            }
+            for finding in candidate.findings
+        ],
+    }

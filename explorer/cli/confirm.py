@@ -1,0 +1,124 @@
+"""`explorer confirm`: a recipe of a sweep and its baseline once more, on fresh seeds."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from explorer.cli.output import print_json, visible
+from explorer.cli.settings import RUNS, Data, Runs
+from explorer.cli.sweep import Engine, Workers, estimated, execute, finish, print_plan
+
+if TYPE_CHECKING:
+    from explorer.analysis.confirmed import Confirmation
+    from explorer.sweep.plan import Plan
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(confirm)
+
+
+def confirm(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep that found the recipe.")],
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="The recipe to confirm.")],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="How many fresh seeds.")] = 3,
+    plan: Annotated[bool, typer.Option("--plan", help="Only write the specification and show what it takes.")] = False,
+    runs: Runs = RUNS,
+    data: Data = None,
+    engine: Engine = "warm",
+    workers: Workers = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: the plan, or a line for every event and for the verdict.")
+    ] = False,
+) -> None:
+    """Run a recipe and its baseline on seeds that had no part in choosing it. The same command goes on after an
+    interruption. Exit status 0 only if the fresh seeds alone confirm it."""
+    planned, path = _planned(runs, sweep, recipe, seeds=seeds, data=data)
+    if plan:
+        _tell_plan(planned, path, sweep, recipe, runs=runs, workers=workers, json=json)
+        return
+    summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=True, json=json)
+    finish(summary, json=json)
+    found = _verdict(runs, sweep, recipe)
+    if json:
+        print(jsonlib.dumps({"event": "verdict"} | _as_json(found)))
+    else:
+        from explorer.cli.answer import print_answer
+
+        print_answer(runs, planned.spec.name)
+        print(visible(f"{recipe}: {found.sentence if found else 'nothing can be compared yet'}"))
+    from explorer.analysis.confirmed import Verdict
+
+    if found is None or found.verdict is not Verdict.CONFIRMED:
+        raise typer.Exit(1)
+
+
+def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | None) -> "tuple[Plan, Path]":
+    """The plan of the confirmation and its specification, which is written once all of it is known to be right."""
+    from explorer import rundir
+    from explorer.document import parse_document
+    from explorer.sweep.confirm import check_same, confirmation, started, written
+    from explorer.sweep.plan import make_plan
+    from explorer.sweep.spec import read_spec
+
+    recorded = started(runs, sweep)
+    content = confirmation(runs, sweep, recipe, seeds=seeds)
+    path, text = runs / f"{content['name']}.yaml", written(content, recipe=recipe, of=sweep)
+    planned = make_plan(read_spec(parse_document(text, where=str(path))), runs=runs, data=data)
+    check_same(planned, recorded)
+    rundir.write_bytes(path, text.encode())
+    return planned, path
+
+
+def _tell_plan(
+    planned: "Plan", path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None, json: bool
+) -> None:
+    from explorer.sweep.confirm import timed
+
+    planned = timed(planned, runs / sweep)
+    estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
+    if json:
+        print_json(
+            {
+                "sweep": sweep,
+                "recipe": recipe,
+                "name": planned.spec.name,
+                "spec": str(path),
+                "seeds": list(planned.spec.seeds),
+                "runs": len(planned.runs),
+                "missing": estimate.runs,
+                "unknown": estimate.unknown,
+                "train_seconds": estimate.train_seconds,
+                "wall_seconds": estimate.wall_seconds,
+                "usd": estimate.usd,
+                "workers": side_by_side,
+            }
+        )
+        return
+    print_plan(planned, estimate, side_by_side)
+    print(f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has")
+
+
+def _verdict(runs: Path, sweep: str, recipe: str) -> "Confirmation | None":
+    from explorer.analysis.confirmed import confirmations
+    from explorer.store.confirming import with_confirming
+    from explorer.store.place import database
+
+    rows = with_confirming(database(runs), sweep)
+    return next((found for found in confirmations(rows, sweep=sweep) if found.recipe == recipe), None)
+
+
+def _as_json(found: "Confirmation | None") -> dict[str, Any]:
+    if found is None:
+        return {"verdict": None}
+    result = found.result
+    return {
+        "verdict": found.verdict,
+        "sentence": found.sentence,
+        "sweeps": found.sweeps,
+        "seeds": found.seeds,
+        "ratio": result and result.ratio,
+        "ratio_low": result and result.ratio_low,
+        "ratio_high": result and result.ratio_high,
+    }

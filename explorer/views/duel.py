@@ -1,0 +1,146 @@
+"""Two recipes side by side: what each reaches and takes, the differences with their intervals, and what that shows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from markupsafe import Markup
+
+from explorer.analysis.control_sentences import by_how_much, interval
+from explorer.analysis.controls import Difference
+from explorer.analysis.duel import AtBudget, Duel, Reached, Side, sentence
+from explorer.analysis.equal_quality import Outcome
+from explorer.analysis.ladders import axis_words
+from explorer.views import equal_quality, text, theme
+from explorer.views.axes import Payment, amount
+from explorer.views.tables import Column, Row, named, swatch, table, with_note
+
+SAID = 160  # characters of a reason, which holds names of anybody's
+
+
+def duel_html(found: Duel, *, look: theme.Look, payment: Payment) -> Markup:
+    """The duel as a sentence and a table. `payment` is what its x is."""
+    columns = (
+        Column(title="What"),
+        Column(title=swatch(found.first.recipe, look), number=True),
+        Column(title=swatch(found.second.recipe, look), number=True),
+        Column(title="Difference", number=True),
+    )
+    caption = f"{found.confidence:.0%} intervals, Student's t over the seeds; the second less the first, or over it"
+    return _said(found) + table(columns, _rows(found, payment), caption=caption)
+
+
+def _said(found: Duel) -> Markup:
+    """The sentence, and why there is no budget to compare at if there is none."""
+    named_ = {field: text.isolated(getattr(found.equal_quality, field)) for field in ("label", "baseline")}
+    words = sentence(replace(found, equal_quality=replace(found.equal_quality, **named_)))
+    lines = [f"{words}.", *([f"{_clipped(found.reason)}."] if found.reason else [])]
+    return Markup("").join(Markup('<p class="x-note">{}</p>').format(line) for line in lines)
+
+
+def _rows(found: Duel, payment: Payment) -> Iterator[Row]:
+    for at in found.budgets:
+        yield _at(found, at, payment)
+    yield _equal_x(found, payment)
+    yield _equal_quality(found, payment)
+    yield _inference(found)
+    yield Row(cells=("Deletion", _deletion(found.first), _deletion(found.second), ""))
+    yield Row(cells=("Methods that only it has", _only(found.first), _only(found.second), ""))
+
+
+def _at(found: Duel, at: AtBudget, payment: Payment) -> Row:
+    less = at.difference
+    difference = Difference(difference=less.value, low=less.low, high=less.high, n=less.n, reason=less.reason)
+    return Row(
+        cells=(
+            f"{found.setting.metric} at budget {at.ssr:g}",
+            _reached(found, at.first, payment),
+            _reached(found, at.second, payment),
+            _difference(found, difference),
+        )
+    )
+
+
+def _reached(found: Duel, side: Reached, payment: Payment) -> Markup:
+    return with_note(text.quality(side.quality, found.setting.unit), f"{amount(side.x, payment)}, n={side.n}")
+
+
+def _equal_x(found: Duel, payment: Payment) -> Row:
+    at, unit = found.equal_x, found.setting.unit
+    title = f"{found.setting.metric} at equal {axis_words(found.x)}"
+    difference = Difference(difference=at.difference, low=at.low, high=at.high, n=at.n, reason=at.reason)
+    return Row(
+        cells=(
+            with_note(title, "" if at.budget is None else amount(at.budget, payment)),
+            text.quality(at.baseline_quality, unit),
+            text.quality(at.recipe_quality, unit),
+            _difference(found, difference),
+        )
+    )
+
+
+def _equal_quality(found: Duel, payment: Payment) -> Row:
+    at = found.equal_quality
+    title = f"{payment.label} at equal {found.setting.metric}"
+    return Row(
+        cells=(
+            with_note(title, "" if at.target is None else text.quality(at.target, found.setting.unit)),
+            amount(at.baseline_x, payment),
+            _needed(found, payment),
+            text.MISSING if at.ratio is None else with_note(_ratio(found), _of_ratio(found)),
+        )
+    )
+
+
+def _needed(found: Duel, payment: Payment) -> str:
+    at = found.equal_quality
+    if at.outcome == Outcome.REACHED:
+        return amount(at.recipe_x, payment)
+    if at.outcome == Outcome.BELOW:
+        return f"at most {amount(at.recipe_x, payment)}"
+    return str(at.outcome) if at.reason is None else _clipped(at.reason)
+
+
+def _ratio(found: Duel) -> str:
+    at_most = "at most " if found.equal_quality.outcome == Outcome.BELOW else ""
+    return f"{at_most}{text.ratio(found.equal_quality.ratio)}"
+
+
+def _of_ratio(found: Duel) -> str:
+    at = found.equal_quality
+    words = [equal_quality.interval(at)] if at.outcome == Outcome.REACHED else ["its lowest budget"]
+    if at.ratio_low is not None and not at.differs:
+        words.append("no difference shown")
+    if at.reach_rate is not None:
+        words.append(f"reach rate {at.reach_rate:.0%}")
+    return _clipped(", ".join(word for word in words if word))
+
+
+def _difference(found: Duel, difference: Difference) -> str | Markup:
+    unit = found.setting.unit
+    if difference.difference is None:
+        return with_note(text.MISSING, _clipped(difference.reason or ""))
+    low, high = difference.low, difference.high
+    unclear = ", no difference shown" if low is not None and high is not None and low <= 0 <= high else ""
+    return with_note(
+        by_how_much(difference, unit), f"{_clipped(interval(difference, unit))}, n={difference.n}{unclear}"
+    )
+
+
+def _inference(found: Duel) -> Row:
+    first, second = found.first.inference_seconds, found.second.inference_seconds
+    ratio = None if first is None or second is None else second / first
+    return Row(cells=("Inference, one example", text.seconds(first), text.seconds(second), text.ratio(ratio)))
+
+
+def _deletion(side: Side) -> str | Markup:
+    if side.deletion_level is None:
+        return "no ledger"
+    return with_note(side.deletion_level, text.seconds(side.deletion_seconds))
+
+
+def _only(side: Side) -> Markup:
+    return Markup(", ").join(map(named, side.only)) or Markup(text.MISSING)
+
+
+def _clipped(words: str) -> str:
+    return text.clipped(words, SAID)
