@@ -16,6 +16,7 @@ AUTOMATIC, OWN = "automatic", "own"
 DEAREST = "the dearest class"
 WORDS = {"cloud": "the price table's choice", "size": "all alike", "baseline_hardware": "the recipe's own"}
 """What the empty choice of a field is called."""
+MORE = "More filters, prices, colours"
 
 
 class Controls(widgets.VBox):
@@ -63,9 +64,12 @@ class Controls(widgets.VBox):
         grids = [widgets.Box(fields).add_class("x-controls") for fields in (first, more)]
         for field in (self.recipes, self.methods, self.seeds, self.sources):
             field.add_class("x-recipes")
-        self._more = widgets.Accordion([grids[1]], titles=["Filters, prices, colours"], selected_index=None)
-        super().__init__([grids[0], self._more.add_class("x-more")])
+        self.more = widgets.ToggleButton(description=MORE, tooltip=MORE, layout=widgets.Layout(width="auto"))
+        self.more.observe(lambda _: self._fold(), "value")
+        self._folded = grids[1]
+        super().__init__([grids[0], self.more.add_class("x-more"), self._folded])
         self.add_class("x-fields")
+        self._fold()
 
     def read(self) -> Question:
         """The question that the fields put now; what has no field here stays as it was shown."""
@@ -93,6 +97,9 @@ class Controls(widgets.VBox):
             _choose_own(self.price_from, self.price, price, given=question.usd_per_hour, used=None)
         finally:
             self._showing = False
+
+    def _fold(self) -> None:
+        self._folded.layout.display = "" if self.more.value else "none"
 
     def _changed(self, _: Any) -> None:
         if not self._showing:

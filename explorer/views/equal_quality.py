@@ -38,9 +38,8 @@ def comparison_table(
         Column(title=f"{payment.label} needed", number=True),
         Column(title="Of baseline", number=True),
         Column(title=f"At equal {payment.label.lower()}", number=True),
-        Column(title="Reach rate", number=True),
+        Column(title="Reached", number=True),
         Column(title="Inference", number=True),
-        Column(title="n", number=True),
     )
     beside = {(each.setting, each.label): each for each in budgets}
     several = len({result.setting for result in results}) > 1
@@ -108,7 +107,6 @@ def _baseline(
         "",
         "",
         "",
-        "",
     )
     return Row(cells=cells, quiet=x is None)
 
@@ -131,9 +129,8 @@ def _recipe(
         _outcome(result, payment=payment, rate=rates.get(setting.hardware)),
         _ratio(result),
         difference(beside),
-        text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}",
+        with_note(text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),
         _inference(result),
-        str(result.n),
     )
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
     return Row(cells=cells, bold=is_winner(result), quiet=not reached)

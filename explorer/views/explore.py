@@ -60,7 +60,7 @@ class Explorer(widgets.VBox):
         self._snapshot: Snapshot | None = None
         self._answer: Answer | None = None
         self._head = widgets.HTML()
-        self._controls = Controls(on_change=self.ask)
+        self._controls = Controls(on_change=self._controlled)
         self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
         self._table = widgets.HTML()
         self._sharing = Sharing(export=self.export, on_open=self.ask)
@@ -144,6 +144,10 @@ class Explorer(widgets.VBox):
         self.shown = _exported(found)
         self._sharing.show(found.question)
         self._sections.show(snapshot, found)
+
+    def _controlled(self, question: Question) -> None:
+        """Controls know nothing of the sections."""
+        self.ask(replace(question, **{name: getattr(self.question, name) for name in OF_THE_SECTIONS}))
 
     def _brushed(self, brush: Brush) -> None:
         if self._answer is not None and brush != self._answer.question.brush:
