@@ -23,6 +23,7 @@ from explorer.cli import (
     pack,
     policy,
     prices,
+    profile,
     quickstart,
     read,
     replay,
@@ -69,6 +70,7 @@ def _version(asked: bool) -> None:
 
 quickstart.register(app)
 training.register(app)
+profile.register(app)
 data.register(app)
 replay.register(app)
 sweep.register(app)

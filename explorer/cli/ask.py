@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli import units
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import RUNS, Json, Runs
 
@@ -38,7 +37,7 @@ def ask(
     max_time: Annotated[
         str | None, typer.Option("--max-time", metavar="TIME", help="Training time: 90s, 15min, 2h.")
     ] = None,
-    max_cost: Annotated[float | None, typer.Option("--max-cost", metavar="USD", help="US dollars of training.")] = None,
+    max_cost: Annotated[str | None, typer.Option("--max-cost", metavar="USD", help="US dollars of training.")] = None,
     max_inference: Annotated[
         str | None,
         typer.Option("--max-inference", metavar="TIME|RATIO", help="An example: 3ms; or beside the baseline: 1.02x."),
@@ -66,6 +65,7 @@ def ask(
     from explorer.analysis.ask import ask as answer
     from explorer.store import frames
     from explorer.store.place import database
+    from explorer.views.confirming import confirmation_of
 
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
     where = database(runs)
@@ -73,7 +73,10 @@ def ask(
     rows = frames.results(where, sweep=chosen, metric=metric)
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
     asked = answer(_on(rows, hardware), forecasts, limits)
-    confirmation = _confirmation(where, asked, metric)
+    best = asked.best
+    confirmation = None
+    if best is not None and not best.is_baseline:
+        confirmation = confirmation_of(where, best, metric=asked.metric)
     if json:
         print_json(_as_json(asked, confirmation, runs))
     else:
@@ -85,22 +88,20 @@ def ask(
 def _limits(
     quality: str | None,
     max_time: str | None,
-    max_cost: float | None,
+    max_cost: str | None,
     max_inference: str | None,
     deletable: list[str],
     max_deletion: str | None,
 ) -> "Limits":
     from explorer.analysis.limits import Limits
-    from explorer.errors import ExplorerError
+    from explorer.views import units
 
     inference = (None, None) if max_inference is None else units.inference("--max-inference", max_inference)
-    if max_cost is not None and not 0 < max_cost < float("inf"):
-        raise ExplorerError(f"--max-cost: found {max_cost:g}; expected US dollars above 0")
     levels: Any = dict(units.deletable("--deletable", each) for each in deletable)
     return Limits(
         quality=None if quality is None else units.quality("--quality", quality),
         max_seconds=None if max_time is None else units.seconds("--max-time", max_time),
-        max_usd=max_cost,
+        max_usd=None if max_cost is None else units.usd("--max-cost", max_cost),
         max_inference_seconds=inference[0],
         max_inference_ratio=inference[1],
         deletable=levels,
@@ -129,22 +130,8 @@ def _on(rows: "pd.DataFrame", hardware: str | None) -> "pd.DataFrame":
     return rows[rows["hardware"] == hardware]
 
 
-def _confirmation(where: Path, asked: "Asked", metric: str | None) -> "Confirmation | None":
-    """Whether fresh seeds bear out the best recipe's time at the quality that was asked for."""
-    from explorer.analysis.confirmed import confirmations
-    from explorer.store.confirming import with_confirming
-
-    best = asked.best
-    if best is None or best.is_baseline:
-        return None
-    rows = with_confirming(where, best.setting.sweep, metric=metric)
-    found = confirmations(rows, sweep=best.setting.sweep)
-    mine = (each for each in found if (each.setting, each.recipe_digest) == (best.setting, best.recipe_digest))
-    return next(mine, None)
-
-
 def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> None:
-    from explorer.views import ask_words
+    from explorer.views import ask_evidence, ask_words
 
     print(visible(f"asked: {ask_words.limits_words(asked)}"))
     print(visible(ask_words.headline(asked, confirmation)))
@@ -152,10 +139,10 @@ def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> N
         print(visible(second))
     print()
     several = len({each.setting.hardware for each in asked.candidates}) > 1
-    shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
-    rows = [[visible(row[at]) for at in shown] for row in ask_words.evidence(asked)]
-    print_table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
-    for words in ask_words.notes(asked, datetime.date.today()):
+    shown = [at for at, name in enumerate(ask_evidence.COLUMNS) if several or name != "hardware"]
+    rows = [[visible(row[at]) for at in shown] for row in ask_evidence.evidence(asked)]
+    print_table([ask_evidence.COLUMNS[at] for at in shown], rows, right=ask_evidence.NUMBERS)
+    for words in ask_evidence.notes(asked, datetime.date.today()):
         print(visible(words))
     best = asked.best
     if best is not None and not best.is_baseline:
@@ -169,7 +156,7 @@ def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> N
 def _as_json(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> dict[str, Any]:
     import dataclasses
 
-    from explorer.views import ask_words
+    from explorer.views import ask_evidence, ask_words
 
     best, second, difference = asked.best, asked.runner_up, asked.difference
     return {
@@ -182,7 +169,7 @@ def _as_json(asked: "Asked", confirmation: "Confirmation | None", runs: Path) ->
         "nearest": asked.nearest and asked.nearest.label,
         "candidates": [_candidate(asked, each) for each in asked.candidates],
         "extrapolated": [],
-        "notes": ask_words.notes(asked, datetime.date.today()),
+        "notes": ask_evidence.notes(asked, datetime.date.today()),
         "confirmation": confirmation and confirmation.sentence,
         "confirm": None if best is None or best.is_baseline else ask_words.confirming_command(best, runs),
     }

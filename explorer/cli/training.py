@@ -73,7 +73,7 @@ def run(
     from explorer import records
     from explorer.recipes.run import execute
 
-    planned = (_recorded if recipe.suffix == ".json" else _single)(recipe, data, governance)
+    planned = planned_from(recipe, data, governance)
     record = planned.record
     directory = (out or runs / record.sweep) / record.run_id
     if directory.resolve() == recipe.parent.resolve():
@@ -111,6 +111,11 @@ def begin(planned: "Planned", directory: Path) -> None:
         keep(planned.documents, directory)
     if not (directory / rundir.RUN).exists():
         records.write(directory / rundir.RUN, planned.record)
+
+
+def planned_from(path: Path, data: Path | None, governance: Path | None) -> "Planned":
+    """The run that a recipe file describes, or that has a record."""
+    return (_recorded if path.suffix == ".json" else _single)(path, data, governance)
 
 
 def _recorded(path: Path, data: Path | None, governance: Path | None) -> "Planned":

@@ -4,7 +4,7 @@
 - `schema`: the tables; `outcomes`: what follows from them when a snapshot is made, and the view `results`
 - `ingest`: the one writer; brings the working database up to the run directories and publishes a snapshot
 - `governed`, `spool`: what governed runs have beside that: contributions, entropy, decisions
-- `filter`, `means`: which results are meant, and what their seeds come to
+- `filter`: which results are meant
 - `queries`: plain rows from the snapshot, without pandas
 - `frames`: the same as DataFrames
 """

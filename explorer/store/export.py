@@ -33,12 +33,14 @@ def export(
 
 
 def _parquet(database: Path, path: Path, *, sweep: str | None, metric: str | None) -> int:
-    asked = queries.results_question(database, sweep=sweep, metric=metric)
+    asked = queries.results_question(sweep=sweep, metric=metric)
     with queries.opened(database) as connection:
         try:
             table = connection.sql(asked.sql, params=list(asked.parameters)).to_arrow_table()
         except duckdb.Error as error:
             raise queries.damaged(database, error) from error
+    if not table.num_rows:
+        queries.check_names(database, sweep=sweep, metric=metric)
     content = io.BytesIO()
     pyarrow.parquet.write_table(table, content)
     rundir.write_bytes(path, content.getvalue())

@@ -11,7 +11,6 @@ import pandas as pd
 
 from explorer.store import queries
 from explorer.store.filter import EVERYTHING, Filter
-from explorer.store.means import means_question
 from explorer.store.queries import Question
 
 
@@ -23,7 +22,8 @@ def results(
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    return _frame(database, queries.results_question(database, sweep=sweep, metric=metric, where=where))
+    asked = queries.results_question(sweep=sweep, metric=metric, where=where)
+    return _frame(database, asked, sweep=sweep, metric=metric)
 
 
 def means(database: Path, *, metric: str | None = None, where: Filter = EVERYTHING) -> pd.DataFrame:
@@ -32,24 +32,24 @@ def means(database: Path, *, metric: str | None = None, where: Filter = EVERYTHI
 
     Raises `StoreError` for a metric that the database does not hold.
     """
-    return _frame(database, means_question(database, metric=metric, where=where))
+    return _frame(database, queries.means_question(metric=metric, where=where), metric=metric)
 
 
 def facets(database: Path) -> pd.DataFrame:
     """What can be asked for: one row for each dataset, model, sweep, hardware and metric, with the metric's unit and
     direction, `is_quality` (whether runs there are judged by it), and how many rows `results` has: `runs`, and how many
     of them are `predicted`."""
-    return _frame(database, queries.table_question(database, "facets"))
+    return _frame(database, queries.table_question("facets"))
 
 
 def runs(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     """One row for each run directory, whatever its `state`; a damaged one has its `problem` and little else."""
-    return _frame(database, queries.table_question(database, "runs", sweep=sweep))
+    return _frame(database, queries.table_question("runs", sweep=sweep), sweep=sweep)
 
 
 def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     """One row for each finished run and final metric: sweep, run_id, metric, value, unit, higher_is_better."""
-    return _frame(database, queries.table_question(database, "qualities", sweep=sweep))
+    return _frame(database, queries.table_question("qualities", sweep=sweep), sweep=sweep)
 
 
 def metrics(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
@@ -59,18 +59,18 @@ def metrics(database: Path, *, sweep: str | None = None, run_id: str | None = No
 
 def timings(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     """Wall time of each finished run by what it was spent on: sweep, run_id, part, seconds."""
-    return _frame(database, queries.table_question(database, "timings", sweep=sweep))
+    return _frame(database, queries.table_question("timings", sweep=sweep), sweep=sweep)
 
 
 def profiles(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     """Uncontended step times: one row for each recipe, hardware and phase."""
-    return _frame(database, queries.table_question(database, "profiles", sweep=sweep))
+    return _frame(database, queries.table_question("profiles", sweep=sweep), sweep=sweep)
 
 
 def schedules(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     """One row for each recipe, hardware, budget and phase: identity, steps, and the profiled time of a step with its
     quartiles and what it is spent on. Unknown times are NaN."""
-    return _frame(database, queries.schedules_question(database, sweep=sweep))
+    return _frame(database, queries.schedules_question(sweep=sweep), sweep=sweep)
 
 
 def contributions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
@@ -107,20 +107,24 @@ def deletions(database: Path, *, sweep: str | None = None, run_id: str | None = 
 
 def prices(database: Path) -> pd.DataFrame:
     """The price table as it was at the last ingest."""
-    return _frame(database, queries.table_question(database, "prices"))
+    return _frame(database, queries.table_question("prices"))
 
 
 def _of_run(database: Path, table: str, sweep: str | None, run_id: str | None) -> pd.DataFrame:
     """The rows of a table, of one sweep or of one run."""
-    asked = queries.table_question(database, table, sweep=sweep)
+    asked = queries.table_question(table, sweep=sweep)
     if run_id is not None:
         asked = Question(sql=f"SELECT * FROM ({asked.sql}) WHERE run_id = ?", parameters=(*asked.parameters, run_id))
-    return _frame(database, asked)
+    return _frame(database, asked, sweep=sweep)
 
 
-def _frame(database: Path, asked: Question) -> pd.DataFrame:
+def _frame(database: Path, asked: Question, *, sweep: str | None = None, metric: str | None = None) -> pd.DataFrame:
+    """The answer to a question. Raises `StoreError` where it has no rows because of a name that is not known."""
     with queries.opened(database) as connection:
         try:
-            return connection.execute(asked.sql, asked.parameters).df()
+            frame = connection.execute(asked.sql, asked.parameters).df()
         except duckdb.Error as error:
             raise queries.damaged(database, error) from error
+    if frame.empty:
+        queries.check_names(database, sweep=sweep, metric=metric)
+    return frame

@@ -202,4 +202,28 @@ SELECT r.dataset, r.model, r.sweep, r.device, r.hardware, r.threads, r.world_siz
 FROM results_by_metric r JOIN runs o USING (directory)
 GROUP BY ALL
 ORDER BY ALL;
+
+-- What the seeds of each recipe come to at each budget, by each metric: their mean quality, and the medians of what
+-- they took as far as it is known.
+CREATE TABLE recipe_means AS
+SELECT r.sweep, r.dataset, r.model, r.metric, r.unit, r.higher_is_better, r.device, r.hardware, r.threads, r.world_size,
+       r.recipe, r.recipe_digest, r.methods, r.policy, r.is_baseline, r.baseline, r.control, r.ssr,
+       r.metric = o.metric AS is_quality, count(DISTINCT r.seed) AS n, avg(r.quality) AS quality,
+       median(r.train_seconds) AS train_seconds, median(r.steps) AS steps, median(r.examples) AS examples,
+       median(r.inference_seconds) AS inference_seconds, median(r.deletion_seconds) AS deletion_seconds,
+       median(r.chi) AS chi, median(r.ledger_overhead) AS ledger_overhead,
+       coalesce(string_agg(DISTINCT r.time_source, '+' ORDER BY r.time_source), '') AS time_source
+FROM results_by_metric r JOIN runs o USING (directory)
+GROUP BY ALL
+ORDER BY r.sweep, r.metric;
+
+-- The same with their costs. Hardware has one rate, so the median cost is that of the median time.
+CREATE VIEW means AS
+SELECT m.sweep, m.dataset, m.model, m.metric, m.unit, m.higher_is_better, m.device, m.hardware, m.threads, m.world_size,
+       m.recipe, m.recipe_digest, m.methods, m.policy, m.is_baseline, m.baseline, m.control, m.ssr, m.n, m.quality,
+       m.train_seconds, m.steps, m.examples, u.usd_per_accelerator_hour * m.world_size AS usd_per_hour,
+       m.train_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS cost_usd, m.inference_seconds,
+       m.deletion_seconds, m.deletion_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS deletion_usd,
+       m.chi, m.ledger_overhead, m.time_source, m.is_quality
+FROM recipe_means m LEFT JOIN rates u USING (hardware);
 """.replace("{drift}", repr(DRIFT)).replace("{apart}", str(APART))

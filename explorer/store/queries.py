@@ -15,6 +15,7 @@ from explorer.store.filter import EVERYTHING, Filter
 from explorer.store.place import CONFIG
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
+_ORDER_OF_MEANS = _ORDER.replace("seed, run_id", "recipe_digest, methods, policy, control NULLS FIRST")
 
 _SCHEDULES = """
 SELECT o.sweep, o.recipe, o.recipe_digest, o.device, o.hardware, o.threads, o.world_size, o.ssr, r.identity, s.phase,
@@ -95,12 +96,31 @@ def results(
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    return select(database, results_question(database, sweep=sweep, metric=metric, where=where))
+    table = select(database, results_question(sweep=sweep, metric=metric, where=where))
+    if not table.rows:
+        check_names(database, sweep=sweep, metric=metric)
+    return table
 
 
 def runs(database: Path, *, sweep: str | None = None) -> Table:
     """The table `runs`: every run directory, whatever its state."""
-    return select(database, table_question(database, "runs", sweep=sweep))
+    table = select(database, table_question("runs", sweep=sweep))
+    if not table.rows:
+        check_names(database, sweep=sweep)
+    return table
+
+
+def states(database: Path, *, sweep: str | None = None) -> dict[str, int]:
+    """How many run directories are in each state that some of them are in.
+
+    Raises `StoreError` for a sweep that the database does not hold.
+    """
+    asked = table_question("runs", sweep=sweep)
+    counted = f"SELECT state, count(*) FROM ({asked.sql}) GROUP BY state ORDER BY state"
+    found = dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
+    if not found:
+        check_names(database, sweep=sweep)
+    return found
 
 
 def sweeps(database: Path) -> list[str]:
@@ -113,51 +133,54 @@ def metrics(database: Path) -> list[str]:
     return _names(database, "SELECT DISTINCT metric FROM facets ORDER BY 1")
 
 
-def states(database: Path, *, sweep: str | None = None) -> dict[str, int]:
-    """How many run directories are in each state that some of them are in.
+def check_names(database: Path, *, sweep: str | None = None, metric: str | None = None) -> None:
+    """Say whether an answer without rows comes of a name that is not known: nothing is asked before it is needed.
 
-    Raises `StoreError` for a sweep that the database does not hold.
+    Raises `StoreError` with the nearest name.
     """
-    asked = table_question(database, "runs", sweep=sweep)
-    counted = f"SELECT state, count(*) FROM ({asked.sql}) GROUP BY state ORDER BY state"
-    return dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
-
-
-def results_question(
-    database: Path, *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING
-) -> Question:
-    """What `results` asks, once the names are known to be right."""
-    chosen = _of_sweep(database, rows_question(database, metric=metric, where=where), sweep)
-    return Question(sql=f"{chosen.sql} ORDER BY {_ORDER}", parameters=chosen.parameters)
-
-
-def rows_question(database: Path, *, metric: str | None, where: Filter) -> Question:
-    """The same of all sweeps, in no order."""
-    if metric is None:
-        return Question(sql=f"SELECT * FROM results WHERE {where.sql}", parameters=where.parameters)
-    if metric not in (known := metrics(database)):
+    if metric is not None and metric not in (known := metrics(database)):
         raise StoreError(f"{database}: {unknown('metric', metric, known)}")
-    sql = f"SELECT * FROM results_by_metric WHERE metric = ? AND {where.sql}"
+    if sweep is not None and sweep not in (known := sweeps(database)):
+        raise StoreError(f"{database}: {unknown('sweep', sweep, known)}")
+
+
+def results_question(*, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING) -> Question:
+    """What `results` asks."""
+    asked = _of_sweep(_of_metric("results", "results_by_metric", metric=metric, where=where), sweep)
+    return Question(sql=f"{asked.sql} ORDER BY {_ORDER}", parameters=asked.parameters)
+
+
+def means_question(*, metric: str | None = None, where: Filter = EVERYTHING) -> Question:
+    """The view `means`, of the metric that runs are judged by unless one is named; in the order of `results`."""
+    asked = _of_metric("(FROM means WHERE is_quality)", "means", metric=metric, where=where)
+    return Question(
+        sql=f"SELECT * EXCLUDE is_quality FROM ({asked.sql}) ORDER BY {_ORDER_OF_MEANS}", parameters=asked.parameters
+    )
+
+
+def table_question(table: str, *, sweep: str | None = None) -> Question:
+    """All rows of a table, or those of one sweep."""
+    return _of_sweep(Question(sql=f"SELECT * FROM {table}"), sweep)
+
+
+def schedules_question(*, sweep: str | None = None) -> Question:
+    """The phases of each recipe at each budget, with the steps and the profiled step time of each: of one of its runs,
+    for the others have the same. Unknown step times are null."""
+    asked = _of_sweep(Question(sql=_SCHEDULES), sweep)
+    return Question(sql=f"{asked.sql} ORDER BY sweep, recipe, ssr, phase", parameters=asked.parameters)
+
+
+def _of_metric(table: str, by_metric: str, *, metric: str | None, where: Filter) -> Question:
+    """The rows that a filter means, of a table that has the own metric of runs or of one that has all of them."""
+    if metric is None:
+        return Question(sql=f"SELECT * FROM {table} WHERE {where.sql}", parameters=where.parameters)
+    sql = f"SELECT * FROM {by_metric} WHERE metric = ? AND {where.sql}"
     return Question(sql=sql, parameters=(metric, *where.parameters))
 
 
-def table_question(database: Path, table: str, *, sweep: str | None = None) -> Question:
-    """All rows of a table, or those of one sweep."""
-    return _of_sweep(database, Question(sql=f"SELECT * FROM {table}"), sweep)
-
-
-def schedules_question(database: Path, *, sweep: str | None = None) -> Question:
-    """The phases of each recipe at each budget, with the steps and the profiled step time of each: of one of its runs,
-    for the others have the same. Unknown step times are null."""
-    chosen = _of_sweep(database, Question(sql=_SCHEDULES), sweep)
-    return Question(sql=f"{chosen.sql} ORDER BY sweep, recipe, ssr, phase", parameters=chosen.parameters)
-
-
-def _of_sweep(database: Path, asked: Question, sweep: str | None) -> Question:
+def _of_sweep(asked: Question, sweep: str | None) -> Question:
     if sweep is None:
         return asked
-    if sweep not in (known := sweeps(database)):
-        raise StoreError(f"{database}: {unknown('sweep', sweep, known)}")
     return Question(sql=f"SELECT * FROM ({asked.sql}) WHERE sweep = ?", parameters=(*asked.parameters, sweep))
 
 

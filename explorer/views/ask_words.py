@@ -1,31 +1,14 @@
 """The best recipe under stated limits, in words: the same in the terminal and in the notebook."""
 
-import datetime
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.confirmed import Confirmation
-from explorer.analysis.equal_quality import SLOWER_INFERENCE
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import CONFIRM
-from explorer.costing import age_words
 from explorer.views import text
-
-COLUMNS = (
-    "recipe",
-    "hardware",
-    "time needed",
-    "95% interval",
-    "reach rate",
-    "cost",
-    "inference",
-    "tested",
-    "n",
-    "limits",
-)
-NUMBERS = ("time needed", "reach rate", "cost", "inference", "n")
 
 
 def headline(asked: Asked, confirmation: Confirmation | None) -> str:
@@ -35,8 +18,8 @@ def headline(asked: Asked, confirmation: Confirmation | None) -> str:
         nearest = asked.nearest
         assert nearest is not None  # there is always a candidate
         known = "holds" if nearest.failed else "is known to hold"
-        return f"No recipe {known} these limits. The nearest is {_name(nearest)}: {shortfall(asked, nearest)}."
-    what = f"{_name(best)} has {quality_asked(asked, best)} {_taking(best)}"
+        return f"No recipe {known} these limits. The nearest is {name_of(nearest)}: {shortfall(asked, nearest)}."
+    what = f"{name_of(best)} has {quality_asked(asked, best)} {_taking(best)}"
     if not asked.holds:
         return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
     among = f", the least {asked.least} of {text.count(len(asked.candidates), 'candidate')} under these limits"
@@ -48,8 +31,8 @@ def runner_up(asked: Asked) -> str:
     second, difference = asked.runner_up, asked.difference
     if second is None or difference is None:
         return "Runner-up: none; nothing else is feasible." if asked.best is not None else ""
-    sure = "" if second.standing is Standing.HOLDS else f"; uncertain: {shortfall(asked, second)}"
-    said = f"Runner-up: {_name(second)} {_taking(second)}, {difference.ratio:.2f} of the best one's {asked.least}"
+    sure = "" if second.standing is Standing.HOLDS else f"; {shortfall(asked, second)}"
+    said = f"Runner-up: {name_of(second)} {_taking(second)}, {difference.ratio:.2f} of the best one's {asked.least}"
     if difference.low is None or difference.high is None:
         return f"{said} (no interval: {difference.reason}){sure}."
     noise = "beyond noise" if difference.beyond_noise else "noise could make that difference"
@@ -121,76 +104,18 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     return f"deleting {of} takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
 
 
-def evidence(asked: Asked) -> list[tuple[str, ...]]:
-    """A row of texts for each candidate, in the order of `COLUMNS`."""
-    return [_row(asked, each) for each in asked.candidates]
-
-
-def notes(asked: Asked, today: datetime.date) -> list[str]:
-    """How to read the evidence: what was not known, what nothing was extrapolated from, prices with their date."""
-    said = [
-        "Extrapolated: nothing. Every time lies at or between budgets that were run; a quality beyond the last one is"
-        " not reached."
-    ]
-    if best := asked.best:
-        said += _between(asked, best)
-    said += _unknown(asked)
-    sources = {source for each in asked.candidates for source in each.time_source.split("+") if source}
-    said += [_SOURCES[source] for source in sorted(sources) if source in _SOURCES]
-    priced = [each for each in asked.candidates if each.known.usd_per_hour is not None or asked.limits.max_usd is None]
-    said += sorted({price_words(each, today) for each in priced})
-    if asked.limits.quality is None and any(each.tuning is None for each in asked.candidates):
-        said.append("The baseline is not tuned: being as good as it says little.")
-    slower = [each for each in asked.candidates if (each.known.inference_ratio or 0.0) > SLOWER_INFERENCE]
-    if slower:
-        said.append(f"Slower at inference than the baseline: {', '.join(_name(each) for each in slower)}.")
-    return said
-
-
-def price_words(candidate: Candidate, today: datetime.date) -> str:
-    """Which price the candidate's cost is made with, as of when, and that it is old; or that there is none."""
-    known = candidate.known
-    if known.usd_per_hour is None:
-        return f"Price: {known.no_price}."
-    as_of = f" as of {known.price_as_of}" if known.price_as_of else ""
-    age = age_words(known.price_as_of, today)
-    return f"Price: {text.dollars(known.usd_per_hour)}/h{as_of}{f' ({age})' if age else ''}, {known.price_source}."
-
-
 def confirming_command(candidate: Candidate, runs: Path | None) -> str:
     """The command that runs the recipe on fresh seeds."""
     where = [] if runs is None else ["--runs", str(runs)]
-    return shlex.join(["explorer", "confirm", candidate.setting.sweep, candidate.recipe, *where])
-
-
-_SOURCES = {
-    "profiled": "Times are profiled: steps times the time of a step on a quiet machine.",
-    "measured": "Some times are measured in the runs themselves.",
-    "predicted": "Predicted times: quality of one machine, time of a step of another.",
-}
-
-
-def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
-    reached, known = candidate.reached, candidate.known
-    tested = reached.tested
-    return (
-        text.clipped(candidate.label),
-        candidate.setting.hardware,
-        ("at most " if reached.at_lowest else "") + text.seconds(reached.seconds) if reached.seconds else text.MISSING,
-        _interval(reached.low, reached.high) or ("n=1" if reached.n == 1 else text.MISSING),
-        text.MISSING if reached.reach_rate is None else f"{reached.reach_rate:.0%}",
-        text.dollars(candidate.usd) if known.usd_per_hour is not None else "no price",
-        text.seconds(known.inference_seconds),
-        "" if tested is None else f"{text.quality(tested.quality, asked.unit)} at budget {tested.ssr:g}",
-        str(reached.n),
-        "holds" if candidate.standing is Standing.HOLDS else shortfall(asked, candidate),
-    )
+    names = [candidate.setting.sweep, candidate.recipe]
+    stop = ["--"] if any(name.startswith("-") for name in names) else []  # what follows is no option
+    return shlex.join(["explorer", "confirm", *where, *stop, *names])
 
 
 def _taking(candidate: Candidate) -> str:
     """ "in 22.7 s (21.6 s to 23.8 s, 3 seeds)" """
     reached = candidate.reached
-    interval = _interval(reached.low, reached.high)
+    interval = span_words(reached.low, reached.high)
     seeds = text.count(reached.n, "seed")
     least = "at most " if reached.at_lowest else ""
     lowest = " at its lowest budget," if reached.at_lowest else ""
@@ -199,38 +124,9 @@ def _taking(candidate: Candidate) -> str:
     return f"in{lowest} {least}{text.seconds(reached.seconds)}{cost} ({within})"
 
 
-def _interval(low: float | None, high: float | None) -> str:
+def span_words(low: float | None, high: float | None) -> str:
+    """An interval of times; empty where there is none."""
     return "" if low is None or high is None else f"{text.seconds(low)} to {text.seconds(high)}"
-
-
-def _between(asked: Asked, best: Candidate) -> list[str]:
-    reached = best.reached
-    tested = reached.tested
-    said = []
-    if tested is not None and reached.below is not None:
-        said.append(
-            f"{_name(best)}: interpolated between its budgets {reached.below:g} and {tested.ssr:g}; the latter has"
-            f" {text.quality(tested.quality, asked.unit)} in {text.seconds(tested.seconds)}"
-            f" ({text.count(tested.n, 'seed')})."
-        )
-    if reached.left_out:
-        budgets = ", ".join(f"{ssr:g}" for ssr in reached.left_out)
-        said.append(f"{_name(best)}: budget {budgets} left out, which was not run with every seed.")
-    return said
-
-
-def _unknown(asked: Asked) -> list[str]:
-    """What no run tells, each with the recipes that it is unknown of."""
-    reasons: dict[str, list[str]] = {}
-    for each in asked.candidates:
-        for finding in each.findings:
-            if finding.standing is Standing.UNKNOWN:
-                reasons.setdefault(finding_words(asked, finding), []).append(_name(each))
-    whole = len(asked.candidates)
-    return [
-        f"Not known, so not guessed: {reason} ({'every recipe' if len(names) == whole > 1 else ', '.join(names)})."
-        for reason, names in reasons.items()
-    ]
 
 
 def _confirmed(best: Candidate, confirmation: Confirmation | None) -> str:
@@ -242,5 +138,6 @@ def _confirmed(best: Candidate, confirmation: Confirmation | None) -> str:
     return f"; {confirmation.sentence}" + (" of the baseline's time at the baseline's quality" if compared else "")
 
 
-def _name(candidate: Candidate) -> str:
+def name_of(candidate: Candidate) -> str:
+    """The candidate's name, fit to be shown."""
     return text.clipped(candidate.label)

@@ -23,7 +23,7 @@ def test_every_phase_of_every_recipe() -> None:
     assert [record.effective for record in found] == [runs[0].effective_digest, runs[-1].effective_digest]
     for record, group in zip(found, (runs[:4], runs[4:]), strict=True):
         assert record.phases.keys() == {name for run in group for name in run.phases}
-        assert record.inference_seconds > 0
+        assert record.inference_seconds > 0 and record.evaluation_seconds is None
         for phase in record.phases.values():
             assert 0 < phase.low <= phase.seconds <= phase.high
             assert phase.windows == module.WINDOWS

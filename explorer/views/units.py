@@ -48,6 +48,18 @@ def inference(option: str, written: str) -> tuple[float | None, float | None]:
     return _positive(option, written, number * SECONDS[unit], _INFERENCE), None
 
 
+def usd(option: str, written: str) -> float:
+    """US dollars above zero.
+
+    >>> usd("--max-cost", "2.50")
+    2.5
+    """
+    number, unit = _amount(option, written, expected=_USD)
+    if unit:
+        raise _error(option, written, _USD)
+    return _positive(option, written, number, _USD)
+
+
 def deletable(option: str, written: str) -> tuple[str, str]:
     """A class and the level at which it has to be deletable; the classes and levels there are is not known here.
 
@@ -62,6 +74,7 @@ def deletable(option: str, written: str) -> tuple[str, str]:
 
 _TIME = "a time above 0 with its unit (us, ms, s, min, h, d), such as 90s, 15min or 2h"
 _QUALITY = "a number such as 0.93, or a percentage such as 93%"
+_USD = "US dollars above 0, such as 2.50"
 _INFERENCE = "a time such as 3ms, or a ratio to the baseline such as 1.02x"
 
 

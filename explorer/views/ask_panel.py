@@ -1,0 +1,190 @@
+"""The best recipe under stated limits, as a part of the explorer: limits as fields, the answer with its evidence."""
+
+import datetime
+from typing import Any
+
+import ipywidgets as widgets
+from markupsafe import Markup
+
+from explorer.analysis.ask import Asked, Candidate, ask
+from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.figures import LEVELS
+from explorer.analysis.limits import Limits, Standing
+from explorer.errors import ExplorerError
+from explorer.store import frames
+from explorer.store.confirming import deletable_classes
+from explorer.views import ask_evidence, ask_words, text, units
+from explorer.views.answer import answer
+from explorer.views.confirming import confirmation_of
+from explorer.views.question import Question
+from explorer.views.snapshot import Snapshot
+from explorer.views.tables import Column, Row, named, table
+
+LEVEL_WORDS = {"G2": "G2, by structure", "G3": "G3, by replay"}
+
+
+def ask_html(asked: Asked, confirmation: Confirmation | None, *, today: datetime.date) -> Markup:
+    """The answer, the runner-up, the evidence and how to read it, as HTML."""
+    kind = "x-answer" if asked.holds else "x-answer x-warn"
+    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, ask_words.headline(asked, confirmation))]
+    if second := ask_words.runner_up(asked):
+        said.append(_note(second))
+    said.append(_evidence(asked))
+    said += [_note(words) for words in ask_evidence.notes(asked, today)]
+    best = asked.best
+    if best is not None and not best.is_baseline:
+        command = ask_words.confirming_command(best, None)
+        said.append(Markup('<p class="x-note">On fresh seeds: <code>{}</code></p>').format(text.clipped(command, 200)))
+    return Markup("").join(said)
+
+
+class AskPanel(widgets.VBox):
+    """Asks of the sweep that a question is about. Empty fields are no limits. `asked` is what is shown."""
+
+    def __init__(self) -> None:
+        self.asked: Asked | None = None
+        self._about: _About | None = None
+        self._showing = False
+        self.quality = _text("Quality, at least", "as good as the baseline")
+        self.time, self.time_unit = (
+            _text("Training time, at most", "no limit"),
+            _unit("Unit of time", ("s", "min", "h")),
+        )
+        self.cost = _text("Cost, at most (US dollars)", "no limit")
+        self.inference = _text("Inference an example, at most", "no limit")
+        self.inference_unit = _unit("Unit of inference", (("ms", "ms"), ("of the baseline's", "x")))
+        self.deletable = widgets.Dropdown(description="Class that can be deleted", options=[("any", "")])
+        self.level = widgets.Dropdown(
+            description="Level of deletion", options=[(LEVEL_WORDS[level], level) for level in LEVELS]
+        )
+        self.deletion = _text("Time of deletion, at most", "no limit")
+        self.deletion_unit = _unit("Unit of deletion", ("s", "min", "h"))
+        fields = (
+            *(self.quality, self.time, self.time_unit, self.cost, self.inference, self.inference_unit),
+            *(self.deletable, self.level, self.deletion, self.deletion_unit),
+        )
+        for each in fields:
+            each.observe(self._changed, "value")
+        self._said = widgets.HTML()
+        super().__init__([widgets.Box(list(fields)).add_class("x-controls"), self._said])
+        self.add_class("x-ask")
+
+    def show(self, snapshot: Snapshot, question: Question) -> None:
+        """Ask of the sweep of a question, with the limits that stand in the fields."""
+        try:
+            about = self._about = _About(snapshot, question)
+        except ExplorerError as error:
+            self._about, self.asked = None, None
+            return self._refuse(error)
+        self._showing = True
+        try:
+            self._offer(about)
+        finally:
+            self._showing = False
+        self._answer()
+
+    def _offer(self, about: "_About") -> None:
+        """The classes that this sweep's runs have; a choice that they do not have is given up."""
+        chosen = self.deletable.value if self.deletable.value in about.classes else ""
+        self.deletable.options = [("any", ""), *((text.clipped(name), name) for name in about.classes)]
+        self.deletable.value = chosen
+        for each in (self.deletable, self.level, self.deletion, self.deletion_unit):
+            each.disabled = not about.classes
+        higher = about.rows["higher_is_better"].iloc[0]
+        self.quality.description = "Quality, at least" if higher else "Quality, at most"
+
+    def _answer(self) -> None:
+        if self._about is None:
+            return
+        about, self.asked = self._about, None
+        try:
+            asked = ask(about.rows, about.forecasts, self._limits(), baseline=about.baseline)
+            confirmation = None if asked.best is None else about.confirmation(asked.best)
+        except ExplorerError as error:
+            return self._refuse(error)
+        self.asked = asked
+        self._said.value = ask_html(asked, confirmation, today=datetime.date.today())
+
+    def _refuse(self, error: ExplorerError) -> None:
+        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
+
+    def _limits(self) -> Limits:
+        """What stands in the fields. Raises `ExplorerError` that names the field."""
+        inference = _with_unit(self.inference, self.inference_unit)
+        seconds, ratio = units.inference(self.inference.description, inference) if inference else (None, None)
+        cost = self.cost.value.strip().removeprefix("$")
+        chosen: dict[str, Any] = {self.deletable.value: self.level.value} if self.deletable.value else {}
+        return Limits(
+            quality=units.quality(self.quality.description, self.quality.value) if self.quality.value.strip() else None,
+            max_seconds=_seconds(self.time, self.time_unit),
+            max_usd=units.usd(self.cost.description, cost) if cost else None,
+            max_inference_seconds=seconds,
+            max_inference_ratio=ratio,
+            deletable=chosen,
+            max_deletion_seconds=_seconds(self.deletion, self.deletion_unit) if chosen else None,
+        )
+
+    def _changed(self, _: Any) -> None:
+        if not self._showing:
+            self._answer()
+
+
+class _About:
+    """What a sweep has to say, read once: a limit that changes reads nothing. Raises `StoreError`."""
+
+    def __init__(self, snapshot: Snapshot, question: Question) -> None:
+        self.baseline = question.baseline or None
+        self.rows = answer(snapshot, question).settled.rows
+        self.forecasts = frames.deletion_forecasts(snapshot.database, sweep=question.sweep)
+        self.classes = deletable_classes(snapshot.database, question.sweep)
+        self._database = snapshot.database
+        self._confirmations: dict[str, Confirmation | None] = {}
+
+    def confirmation(self, best: Candidate) -> Confirmation | None:
+        if best.is_baseline:
+            return None
+        if best.recipe_digest not in self._confirmations:
+            found = confirmation_of(self._database, best, metric=best.setting.metric)
+            self._confirmations[best.recipe_digest] = found
+        return self._confirmations[best.recipe_digest]
+
+
+def _evidence(asked: Asked) -> Markup:
+    several = len({each.setting.hardware for each in asked.candidates}) > 1
+    shown = [at for at, name in enumerate(ask_evidence.COLUMNS) if several or name != "hardware"]
+    columns = [
+        Column(title=ask_evidence.COLUMNS[at].capitalize(), number=ask_evidence.COLUMNS[at] in ask_evidence.NUMBERS)
+        for at in shown
+    ]
+    rows = [
+        Row(
+            cells=[named(each.label), *(cells[at] for at in shown[1:])],
+            bold=each is asked.best and asked.holds,
+            quiet=each.standing in (Standing.UNKNOWN, Standing.FAILS),
+        )
+        for each, cells in zip(asked.candidates, ask_evidence.evidence(asked), strict=True)
+    ]
+    return table(columns, rows, caption=f"Asked: {ask_words.limits_words(asked)}.")
+
+
+def _note(words: str) -> Markup:
+    return Markup('<p class="x-note">{}</p>').format(words)
+
+
+def _text(description: str, placeholder: str) -> widgets.Text:
+    return widgets.Text(description=description, placeholder=placeholder, continuous_update=False)
+
+
+def _unit(description: str, options: Any) -> widgets.Dropdown:
+    return widgets.Dropdown(description=description, options=options)
+
+
+def _with_unit(amount: widgets.Text, unit: widgets.Dropdown) -> str:
+    """What was typed, in the unit beside it unless it names one itself; empty where nothing was."""
+    typed = amount.value.strip()
+    return typed if not typed or typed[-1].isalpha() else f"{typed}{unit.value}"
+
+
+def _seconds(amount: widgets.Text, unit: widgets.Dropdown) -> float | None:
+    typed = _with_unit(amount, unit)
+    return units.seconds(amount.description, typed) if typed else None

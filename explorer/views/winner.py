@@ -1,0 +1,155 @@
+"""A winner with the button that runs it once more, on fresh seeds: the first press shows what that takes.
+
+It writes a specification and starts the command line; the notebook itself trains nothing.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+from markupsafe import Markup
+
+from explorer.analysis.confirmed import Confirmation, Verdict
+from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.sentences import CONFIRM
+from explorer.errors import ExplorerError
+from explorer.views import text
+from explorer.views.sweep_panel import TICK, progress_words
+from explorer.views.sweep_process import SweepProcess, run_command
+
+SEEDS = 3
+
+
+class Winner(widgets.VBox):
+    """One winner: what it takes, and its confirmation. The first press shows what that takes, the second starts it."""
+
+    def __init__(self, runs: Path, sweep: str, recipe: str, *, on_end: Callable[[], None]) -> None:
+        self._runs, self._sweep, self._recipe, self._on_end = runs, sweep, recipe, on_end
+        self._spec: Path | None = None
+        self._process: SweepProcess | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.words, self.state = widgets.HTML(), widgets.HTML()
+        self.button = widgets.Button(button_style="primary")
+        self.stop_button = widgets.Button(
+            description="Stop", tooltip="Stop after the current steps; the same button goes on from there"
+        )
+        self.bar = widgets.FloatProgress(min=0, max=1, description="Progress")
+        self.button.on_click(lambda _: self._start(self.run() if self._spec else self.plan()))
+        self.stop_button.on_click(lambda _: self.stop())
+        self._buttons = widgets.HBox([self.button, self.stop_button, self.bar]).add_class("x-buttons")
+        super().__init__([self.words, self._buttons, self.state])
+        self._offer()
+
+    def show(self, result: EqualQuality, confirmation: Confirmation | None) -> None:
+        """Show the comparison, and what fresh seeds say of it."""
+        said = CONFIRM if confirmation is None else confirmation.sentence
+        kinds = {Verdict.CONFIRMED: "x-verified", Verdict.NOT_CONFIRMED: "x-broken"}
+        kind = "x-warn" if confirmation is None else kinds.get(confirmation.verdict, "x-warn")
+        self.words.value = Markup(
+            '<p class="x-confirmed"><strong>{}</strong> {} <span class="{}">{}</span></p>'
+        ).format(text.clipped(result.label), f"in {_ratio(result)} of the baseline's {_axis(result)}:", kind, said)
+        judged = confirmation is not None and confirmation.verdict is not Verdict.IN_PROGRESS
+        self._buttons.layout.display = "none" if judged and not self._running else ""
+
+    async def plan(self) -> None:
+        """Write the specification and show what the confirmation takes."""
+        self.button.disabled = True
+        self._tell("Planning ...")
+        options = ("--plan", "--json", "--seeds", str(SEEDS), "--runs", str(self._runs))
+        said = await run_command("confirm", *options, "--", self._sweep, self._recipe)
+        self.button.disabled = False
+        if not said.succeeded:
+            return self._tell(said.text.strip(), failed=True)
+        plan = json.loads(said.text)
+        self._spec = Path(plan["spec"])
+        self.button.description = f"Start {text.count(plan['missing'], 'run')}"
+        self._tell(plan_words(plan))
+
+    async def run(self) -> None:
+        """Start what was planned and follow it to its end."""
+        assert self._spec is not None
+        try:
+            self._process = SweepProcess(self._spec, runs=self._runs)
+        except ExplorerError as error:
+            return self._tell(str(error), failed=True)
+        self._set_running(True)
+        self._tell("Starting ...")
+        try:
+            complaint = await self._follow(self._process)
+        finally:
+            self._spec = None
+            self._set_running(False)
+        self._tell(complaint, failed=True) if complaint else self._tell("Finished.")
+        self._on_end()
+
+    def stop(self) -> None:
+        """Ask the runs to stop."""
+        if self._process is not None:
+            self._process.stop()
+            self._tell("Stopping after the current steps ...")
+
+    @property
+    def _running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    async def _follow(self, process: SweepProcess) -> str:
+        """Show how it goes; what it complained about, if it did not do everything."""
+        while process.running:
+            self._progress(process.events())
+            await asyncio.sleep(TICK)
+        self._progress(process.events())
+        return "" if process.succeeded else process.complaint() or "It ended before all runs were done."
+
+    def _progress(self, events: list[dict[str, Any]]) -> None:
+        if events:
+            self.bar.value = events[-1]["fraction"]
+            self._tell(progress_words(events[-1]))
+
+    def _set_running(self, running: bool) -> None:
+        self.button.disabled = running
+        self._offer(running=running)
+
+    def _offer(self, *, running: bool = False) -> None:
+        self.button.description = f"Confirm {text.clipped(self._recipe, 24)} on {SEEDS} fresh seeds"
+        self.button.tooltip = "Show what that takes; nothing starts yet"
+        for each in (self.stop_button, self.bar):
+            each.layout.display = "" if running else "none"
+
+    def _tell(self, words: str, *, failed: bool = False) -> None:
+        kind, role = ("x-said x-warn", "alert") if failed else ("x-said", "status")
+        self.state.value = Markup('<pre class="{}" role="{}">{}</pre>').format(kind, role, words)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something without holding up the notebook; the reference keeps the task alive until it is done."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def plan_words(plan: dict[str, Any]) -> str:
+    """What a confirmation takes, from what `explorer confirm --plan --json` says.
+
+    >>> plan_words({"seeds": [3, 4], "runs": 8, "missing": 8, "unknown": 0, "wall_seconds": 90.0, "usd": None,
+    ...             "workers": 2, "spec": "runs/a.yaml"})
+    'seeds 3, 4: 8 runs, 8 to do, about 1.5 min with 2 side by side, no price for this hardware (runs/a.yaml)'
+    """
+    seeds = ", ".join(map(str, plan["seeds"]))
+    parts = [text.count(plan["runs"], "run"), f"{plan['missing']} to do"]
+    if plan["missing"] and plan["unknown"] == plan["missing"]:
+        parts.append("of unknown step time")
+    elif plan["missing"]:
+        parts.append(f"about {text.seconds(plan['wall_seconds'])} with {plan['workers']} side by side")
+        parts.append("no price for this hardware" if plan["usd"] is None else text.dollars(plan["usd"]))
+    return f"seeds {seeds}: {', '.join(parts)} ({plan['spec']})"
+
+
+def _ratio(result: EqualQuality) -> str:
+    interval = f" ({result.ratio_low:.2f} to {result.ratio_high:.2f})" if result.ratio_low is not None else ""
+    return f"{result.ratio:.2f}{interval}"
+
+
+def _axis(result: EqualQuality) -> str:
+    return {"cost_usd": "cost", "steps": "steps"}.get(result.x, "time")
