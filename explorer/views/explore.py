@@ -20,6 +20,7 @@ from explorer.views.equal_quality import comparison_table
 from explorer.views.exports import Format, export
 from explorer.views.figure import PAPER, Figure, chart_of
 from explorer.views.notes import notes
+from explorer.views.place import runs_directory
 from explorer.views.question import ALL, Question
 from explorer.views.run_list import chosen_rows
 from explorer.views.sections import Sections
@@ -43,11 +44,6 @@ def explore(runs: str | Path | None = None, *, view: str | None = None, **preset
     token = view or os.environ.get("EXPLORER_VIEW")
     question = from_token(token) if token else Question()
     return Explorer(runs_directory(runs), question=replace(question, **preset))
-
-
-def runs_directory(runs: str | Path | None) -> Path:
-    """The directory of runs that a notebook means."""
-    return Path(runs or os.environ.get("EXPLORER_RUNS") or Path.cwd().parent / "runs")
 
 
 class Explorer(widgets.VBox):

@@ -14,6 +14,7 @@ from explorer.views.tradeoff import BRUSH, PICKED, Brush, tradeoff
 HEIGHT = 380
 PAPER = 720  # width of an exported chart, in pixels
 
+
 class Figure(widgets.VBox):
     """`on_brush` is told what was brushed, `on_pick` which marks were clicked."""
 
@@ -57,4 +58,6 @@ def chart_of(found: Answer, *, width: int | str = "container") -> alt.LayerChart
     assert found.scene is not None  # the caller looked
     if found.question.split:
         return multiples(found)
-    return tradeoff(found.scene, width=width, height=HEIGHT, brush=found.question.brush if width == "container" else None)
+    return tradeoff(
+        found.scene, width=width, height=HEIGHT, brush=found.question.brush if width == "container" else None
+    )

@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.views import text
-from explorer.views.explore import runs_directory
 from explorer.views.ledger_access import access_html
 from explorer.views.ledger_badge import badge_html, badge_words, simulated_note
 from explorer.views.ledger_compare import Compare
@@ -24,6 +23,7 @@ from explorer.views.ledger_lineage import lineage_html
 from explorer.views.ledger_pane import warning
 from explorer.views.ledger_runs import OpenRun, find_run, governed_runs, open_run
 from explorer.views.ledger_training import Training
+from explorer.views.place import runs_directory
 from explorer.views.tables import CSS
 
 SECTIONS = {

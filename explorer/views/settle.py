@@ -13,13 +13,12 @@ import pandas as pd
 
 from explorer.analysis.reprice import DELETION
 from explorer.costing import Price
-from explorer.store.means import Filter
+from explorer.store.filter import Filter
 from explorer.views.axes import PAYMENTS, Payment
 from explorer.views.measures import known_measures
 from explorer.views.pricing import at_price, clouds
 from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question
 from explorer.views.series import machines
-
 
 Found = TypeVar("Found")
 
@@ -124,7 +123,7 @@ def _fit(
     deletions = ("", *_classes(rows))
     labels = tuple(dict.fromkeys(rows["hardware_label"]))
     sizes = ("", *known_measures(rows))
-    splits = tuple(key for key in SPLITS if key in ("", "seed") or _column(key) in rows and _several(rows, key))
+    splits = tuple(key for key in SPLITS if key in ("", "seed") or (_column(key) in rows and _several(rows, key)))
     splits = tuple(key for key in splits if key != "seed" or len(seeds) > 1)
     compare = tuple(key for key in COMPARE if key in ("recipe", "methods") or _several(rows, key))
     own = ("", *(labels if len(labels) > 1 and not wished.is_survey else ()))

@@ -16,7 +16,7 @@ import pandas as pd
 from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
 from explorer.costing import Price
 from explorer.store import frames, place
-from explorer.store.means import Filter
+from explorer.store.filter import Filter
 
 KEPT = 12  # answers to questions
 

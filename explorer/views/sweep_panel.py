@@ -19,8 +19,8 @@ from explorer.store.ingest import ingest
 from explorer.views import text
 from explorer.views.axes import PAYMENTS
 from explorer.views.curves import metric_curves
-from explorer.views.explore import runs_directory
 from explorer.views.fit import Fit, empty_chart
+from explorer.views.place import runs_directory
 from explorer.views.scene import build_scene
 from explorer.views.sweep_process import SweepProcess, run_command
 from explorer.views.tables import CSS

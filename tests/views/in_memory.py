@@ -7,7 +7,7 @@ from typing import TypeVar
 import pandas as pd
 
 from explorer.costing import Price
-from explorer.store.means import Filter
+from explorer.store.filter import Filter
 
 Found = TypeVar("Found")
 

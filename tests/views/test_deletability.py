@@ -1,6 +1,5 @@
 """The picture of quality, cost and deletability: places, colours, shapes, and what it says of what is unknown."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import vl_convert
 from explorer import records, rundir
 from explorer.errors import AnalysisError
 from explorer.records import RunRecord
+from explorer.store.filter import Filter
 from explorer.store.ingest import ingest
-from explorer.store.means import Filter
 from explorer.views.answer import answer
 from explorer.views.deletability import LEVELS, deletability
 from explorer.views.exports import VEGA_LITE
 from explorer.views.notes import facts
 from explorer.views.question import Question
 from explorer.views.snapshot import read_snapshot
-from tests.views.in_memory import InMemory
 from explorer.views.tradeoff import tradeoff
 from tests.audit.governed_run import CLASSES, write_governed_run
 from tests.builders import run_record, write_profile, write_run
+from tests.views.in_memory import InMemory
 
 SEALED, LATE = "personal/customer", "open/bsd"
 

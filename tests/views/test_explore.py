@@ -10,8 +10,9 @@ import pytest
 
 from explorer.errors import ExplorerError
 from explorer.store.ingest import ingest
-from explorer.views.explore import Explorer, explore, runs_directory
+from explorer.views.explore import Explorer, explore
 from explorer.views.exports import FORMATS
+from explorer.views.place import runs_directory
 from tests.sample import write_sample
 
 

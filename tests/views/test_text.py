@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from explorer.views import axes, question, sweep_panel, tables, text
+from explorer.views import axes, sweep_panel, tables, text
 
 
 @pytest.mark.parametrize("module", [text, axes, sweep_panel], ids=lambda module: module.__name__)

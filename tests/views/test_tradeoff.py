@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import vl_convert
 
+from explorer.views import scene as scenes
 from explorer.views.axes import PAYMENTS
 from explorer.views.exports import VEGA_LITE
-from explorer.views import scene as scenes
 from explorer.views.scene import Scene, build_scene
 from explorer.views.tradeoff import BRUSH, PICKED, tradeoff
 
