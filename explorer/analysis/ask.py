@@ -6,6 +6,7 @@ it, and one that has more at its lowest budget is taken at that budget. Controls
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -127,10 +128,12 @@ def ask(
     """
     found = [ladder for ladder in ladders(rows, x="train_seconds", empty=True) if ladder.control is None]
     _check(rows, found, forecasts, limits, baseline)
-    by_name = {(ladder.setting, ladder.recipe): ladder for ladder in reversed(found)}
+    names = Counter((ladder.setting, ladder.recipe) for ladder in found)
+    by_name = {(ladder.setting, ladder.recipe): ladder for ladder in found}
     candidates = []
     for ladder in found:
-        base = by_name.get((ladder.setting, baseline or ladder.baseline))
+        name = (ladder.setting, baseline or ladder.baseline)
+        base = by_name[name] if names[name] == 1 else None
         reached = reached_by(ladder, baseline=base, target=limits.quality, confidence=confidence, resamples=resamples)
         known = figures_of(rows, forecasts, ladder, base, classes=limits.deletable, reached=reached)
         candidates.append(

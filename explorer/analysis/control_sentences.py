@@ -1,10 +1,24 @@
 """What comparing recipes with their controls says, in words."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from explorer.analysis.controls import Controlled, Difference, verdict
 
 FULL = 1.0
+
+
+class Gap(Protocol):
+    """What two qualities differ by, with its interval."""
+
+    @property
+    def difference(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def reason(self) -> str | None: ...
 
 
 def control_sentences(found: Sequence[Controlled]) -> list[str]:
@@ -38,7 +52,7 @@ def control_sentence(found: Controlled) -> str:
     return f"no difference between {found.label} and {_control(found)} is shown ({_by(against, found)})"
 
 
-def by_how_much(found: Difference, unit: str) -> str:
+def by_how_much(found: Gap, unit: str) -> str:
     """A difference with its sign.
 
     >>> by_how_much(Difference(difference=0.012), "fraction"), by_how_much(Difference(difference=-0.5), "bits")
@@ -47,7 +61,7 @@ def by_how_much(found: Difference, unit: str) -> str:
     return "-" if found.difference is None else _signed(found.difference, unit)
 
 
-def interval(found: Difference, unit: str) -> str:
+def interval(found: Gap, unit: str) -> str:
     """The interval of a difference, or why there is none."""
     if found.low is None or found.high is None:
         return found.reason or "none"

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Compared, adjusted, compared, judge, known
-from explorer.analysis.ladders import Machine, Setting
+from explorer.analysis.ladders import Machine, Setting, axis_words
 from explorer.analysis.monotone import value_at
 from explorer.errors import AnalysisError
 
@@ -28,6 +28,7 @@ class EqualBudget:
     baseline: str
     x: str
     budget: float | None
+    own_budget: bool  # the budget is the baseline's own x at its full budget
     baseline_quality: float | None = None
     recipe_quality: float | None = None
     difference: float | None = None  # recipe minus baseline, in the metric's unit
@@ -38,6 +39,7 @@ class EqualBudget:
     p_value: float | None = None
     p_holm: float | None = None
     family: int = 0
+    tuning: str | None = None  # of the baseline
     left_out: tuple[float, ...] = ()
     reason: str | None = None
 
@@ -47,6 +49,11 @@ class EqualBudget:
         if self.low is None or self.high is None or self.low <= 0 <= self.high:
             return None
         return (self.low > 0) == self.setting.higher_is_better
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference stands when all comparisons are taken into account."""
+        return self.better is not None and self.p_holm is not None and self.p_holm < 1 - self.confidence
 
 
 def equal_budget(
@@ -87,7 +94,9 @@ def _compare(each: Compared, *, budget: float | None, confidence: float) -> Equa
         baseline=match.baseline_name,
         x=x,
         budget=budget,
+        own_budget=budget is None,
         confidence=confidence,
+        tuning=match.baseline.tuning if match.baseline else None,
         reason=match.reason,
     )
     if both is None:
@@ -101,7 +110,7 @@ def _compare(each: Compared, *, budget: float | None, confidence: float) -> Equa
     found = replace(blank, budget=float(x_R[0]), baseline_quality=known(base_R[0]), recipe_quality=known(mine_R[0]))
     if not np.isfinite(mine_R[0] - base_R[0]):
         who = match.baseline_name if not np.isfinite(base_R[0]) else match.recipe.recipe
-        return replace(found, reason=f"{who} was not tested at this {x}")
+        return replace(found, reason=f"{who} was not tested at this {axis_words(x)}")
     judged = judge(mine_R - base_R, n=both.n, df=both.df, confidence=confidence, weight_R=both.weight_R)
     found = replace(found, difference=float(mine_R[0] - base_R[0]), reason=judged.reason)
     if judged.interval is None:

@@ -56,7 +56,7 @@ def reached_by(
     if not ladder.ssr_B.size:
         reason = "its time is unknown: its steps were not profiled and its runs shared the machine"
     elif target is None and (baseline is None or not baseline.ssr_B.size):
-        reason = "the baseline has no finished run of known time here"
+        reason = "it is not known what the baseline has: no finished run of known time here is the only one of its name"
     if reason:
         nothing = np.full(1, math.nan)
         return Reached(

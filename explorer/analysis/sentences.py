@@ -1,5 +1,6 @@
 """The answers in words, the same in the terminal, in notebooks and in reports."""
 
+from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import axis_words
 
@@ -14,6 +15,15 @@ def answer(result: EqualQuality) -> str:
     sentence = _sentence(result)
     notes = [note for note in (_inference_note(result), _tuning_note(result), _left_out_note(result)) if note]
     return "; ".join([sentence, *notes])
+
+
+def budget_answer(result: EqualBudget) -> str:
+    """One sentence on one recipe that may use as much as the baseline.
+
+    "fast is better than the baseline by 0.40 points in the same time (95% interval 0.10 to 0.70, 3 seeds)"
+    """
+    notes = [note for note in (_tuning_note(result), _left_out_note(result)) if note]
+    return "; ".join([_budget_sentence(result), *(notes if result.difference is not None else [])])
 
 
 def summary(results: list[EqualQuality]) -> str:
@@ -48,31 +58,93 @@ def is_winner(result: EqualQuality) -> bool:
 
 
 def _sentence(result: EqualQuality) -> str:
+    mine, others = _machines(result)
+    label, axis = f"{result.label}{mine}", f"{_axis(result)}{others}"
     if result.outcome == Outcome.UNKNOWN:
-        return f"{result.label} cannot be compared: {result.reason}"
+        return f"{label} cannot be compared: {result.reason}"
     if result.outcome == Outcome.NOT_REACHED:
-        return f"{result.label} does not reach {_target(result)} within its budgets ({_seeds(result)})"
+        return f"{label} does not reach {_target(result)} within its budgets ({_seeds(result)})"
     if result.outcome == Outcome.BELOW:
-        within = "" if result.ratio is None else f", in less than {_ratio(result.ratio)} of its {_axis(result)}"
-        return f"{result.label} is past {_target(result)} at its lowest budget already{within} ({_seeds(result)})"
+        within = "" if result.ratio is None else f", in less than {_ratio(result.ratio)} of its {axis}"
+        return f"{label} is past {_target(result)} at its lowest budget already{within} ({_seeds(result)})"
     if result.ratio is None:
-        return f"{result.label} reaches {_target(result)}, but there is nothing to compare with: {result.reason}"
-    reached = f"{result.label} reaches {_target(result)} in {_ratio(result.ratio)} of its {_axis(result)}"
+        return f"{label} reaches {_target(result)}, but there is nothing to compare with: {result.reason}"
+    reached = f"{label} reaches {_target(result)} in {_ratio(result.ratio)} of its {axis}"
     if result.ratio_low is None or result.ratio_high is None:
         return f"{reached} ({_without_interval(result)})"
     interval = (
         f"{result.confidence:.0%} interval {_ratio(result.ratio_low)}-{_ratio(result.ratio_high)}, {_seeds(result)}"
     )
     if not result.differs:
-        return (
-            f"{result.label}: no difference to {result.baseline} in {_axis(result)} at {_target(result)} ({interval})"
-        )
+        return f"{label}: no difference to {result.baseline} in {axis} at {_target(result)} ({interval})"
     if not result.significant:
-        return f"{reached} ({interval}); no difference once all {result.family} comparisons are taken into account"
+        return f"{reached} ({interval}); {_not_of_all(result)}"
     return f"{reached} ({interval})"
 
 
-def _without_interval(result: EqualQuality) -> str:
+def _budget_sentence(result: EqualBudget) -> str:
+    mine, others = _machines(result)
+    if result.difference is None:
+        return f"{result.label}{mine} cannot be compared: {result.reason}"
+    better = (result.difference > 0) == result.setting.higher_is_better
+    side = "as good as" if result.difference == 0 else "better than" if better else "worse than"
+    by = f" by {_number(abs(result.difference), result)}{_unit(result)}" if result.difference else ""
+    found = f"{result.label}{mine} is {side} {_named(result)}{others}{by} {_within(result)}"
+    if result.low is None or result.high is None:
+        return f"{found} ({_without_interval(result)})"
+    how_sure = f"{result.confidence:.0%} interval"
+    if result.better is None:
+        interval = f"{_number(result.low, result, '+')} to {_number(result.high, result, '+')}{_unit(result)}"
+        same = f"no difference to {result.baseline}{others} in {result.setting.metric} {_within(result)}"
+        return f"{result.label}{mine}: {same} ({how_sure} {interval}, {_seeds(result)})"
+    low, high = sorted((abs(result.low), abs(result.high)))
+    found = f"{found} ({how_sure} {_number(low, result)} to {_number(high, result)}, {_seeds(result)})"
+    return found if result.significant else f"{found}; {_not_of_all(result)}"
+
+
+def _not_of_all(result: EqualQuality | EqualBudget) -> str:
+    return f"no difference once all {result.family} comparisons are taken into account"
+
+
+def _within(result: EqualBudget) -> str:
+    """The budget in words."""
+    if result.own_budget or result.budget is None:
+        return _SAME.get(result.x) or f"at the same {_axis(result)}"
+    before, after = _GIVEN.get(result.x) or (f"at a {_axis(result)} of ", "")
+    return f"{before}{result.budget:g}{after}"
+
+
+_SAME = {"train_seconds": "in the same time", "wall_seconds": "in the same wall time", "steps": "in as many steps"}
+_GIVEN = {
+    "train_seconds": ("in ", " s"),
+    "wall_seconds": ("in ", " s"),
+    "steps": ("in ", " steps"),
+    "cost_usd": ("for $", ""),
+}
+
+
+def _number(value: float, result: EqualBudget, sign: str = "") -> str:
+    """Fractions are shown in percentage points."""
+    return f"{100 * value:{sign}.2f}" if result.setting.unit == "fraction" else f"{value:{sign}.4f}"
+
+
+def _unit(result: EqualBudget) -> str:
+    """The unit behind a number."""
+    unit = "points" if result.setting.unit == "fraction" else result.setting.unit
+    return f" {unit}" if unit else ""
+
+
+def _machines(result: EqualQuality | EqualBudget) -> tuple[str, str]:
+    """Where the recipe and where the baseline ran; nothing where that is the same machine."""
+    mine, others = result.setting.machine, result.baseline_setting.machine
+    if mine == others:
+        return "", ""
+    if mine.hardware != others.hardware:
+        return f" on {mine.hardware}", f" on {others.hardware}"
+    return f" ({mine})", f" ({others})"
+
+
+def _without_interval(result: EqualQuality | EqualBudget) -> str:
     if result.n == 1:
         return "n=1: one seed, no interval"
     return f"no interval: {result.reason}; {_seeds(result)}"
@@ -86,14 +158,18 @@ def _target(result: EqualQuality) -> str:
 
 
 def _possessive(result: EqualQuality) -> str:
-    return "the baseline's" if result.baseline == "baseline" else f"{result.baseline}'s"
+    return f"{_named(result)}'s"
 
 
-def _axis(result: EqualQuality) -> str:
+def _named(result: EqualQuality | EqualBudget) -> str:
+    return "the baseline" if result.baseline == "baseline" else result.baseline
+
+
+def _axis(result: EqualQuality | EqualBudget) -> str:
     return axis_words(result.x)
 
 
-def _seeds(result: EqualQuality) -> str:
+def _seeds(result: EqualQuality | EqualBudget) -> str:
     return f"{result.n} seed{'s' * (result.n != 1)}"
 
 
@@ -108,13 +184,14 @@ def _inference_note(result: EqualQuality) -> str:
     return f"inference costs {result.inference_ratio:.2f} of the baseline's"
 
 
-def _tuning_note(result: EqualQuality) -> str:
-    if result.tuning is not None or result.outcome == Outcome.UNKNOWN:
+def _tuning_note(result: EqualQuality | EqualBudget) -> str:
+    unknown = isinstance(result, EqualQuality) and result.outcome == Outcome.UNKNOWN
+    if result.tuning is not None or unknown:
         return ""
     return f"{result.baseline} is not tuned"
 
 
-def _left_out_note(result: EqualQuality) -> str:
+def _left_out_note(result: EqualQuality | EqualBudget) -> str:
     if not result.left_out:
         return ""
     budgets = ", ".join(f"{ssr:g}" for ssr in result.left_out)

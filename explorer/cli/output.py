@@ -32,7 +32,7 @@ def from_here(path: Path) -> Path:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
     """A table that fits the terminal, or one of whole lines where there is none: in a pipe or a file. `right` names the
     columns of numbers; None is shown as a dash."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else visible(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     room = shutil.get_terminal_size(fallback=(0, 0)).columns  # 0: no terminal, and nobody has set COLUMNS
     if not room or sum(widths) + GAP * len(widths) <= room:

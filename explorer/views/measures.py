@@ -1,4 +1,4 @@
-"""The third axis of the tradeoff chart: what the size of a mark can say of a recipe at a budget, governance included."""
+"""The third axis of the tradeoff chart: what the size of a mark says of a recipe at a budget, governance included."""
 
 from dataclasses import dataclass
 

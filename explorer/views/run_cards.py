@@ -1,7 +1,204 @@
+"""Cards of a few runs: what each reached and took, what it was trained with and on, what it rests on, and how to repeat
+it. What is not known is said, with the reason."""
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
 from markupsafe import Markup
 
+from explorer.costing import age_words
+from explorer.store.of_runs import Machine, RunDetails, run_details
+from explorer.views import run_files, text, theme
+from explorer.views.card_times import times
+from explorer.views.deletability import LEVELS
+from explorer.views.tables import named, swatch, with_note
+
 MOST = 6
+DIGEST = 16  # characters of a digest that are shown; the whole of it on hover
+
+SOURCES = {
+    "measured": "measured in the run itself",
+    "profiled": "profiled: its steps times the step time on a quiet machine",
+    "predicted": "predicted: its steps times the step time of a profile that was made elsewhere and imported",
+}
+"""Where a training time comes from, a value of `time_source`."""
+
+UNTIMED = "unknown: its recipe was not profiled, and the run shared its machine"
 
 
-def run_cards(rows, *, database, runs, here, look):
-    return Markup("<p>{} cards</p>").format(len(rows))
+def run_cards(rows: pd.DataFrame, *, database: Path, runs: Path, here: Path, look: theme.Look) -> Markup:
+    """A card for each of the first `MOST` rows of `results`, and how many more there are.
+
+    `runs` is the directory of runs; links and commands are relative to the directory `here`. Raises `StoreError` if the
+    database cannot be read, or says that a run lies outside `runs`.
+    """
+    shown = rows.head(MOST)
+    details = run_details(database, list(shown["directory"]))
+    cards = Markup("").join(
+        _card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()
+    )
+    rest = len(rows) - len(shown)
+    more = Markup('<p class="x-note">and {}: {} are shown at most</p>').format(text.count(rest, "more run"), MOST)
+    return Markup('<div class="x-cards">{}</div>{}').format(cards, more if rest else "")
+
+
+def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, look: theme.Look) -> Markup:
+    title = f"{text.clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
+    facts = Markup("").join(
+        Markup("<dt>{}</dt><dd>{}</dd>").format(name, value)
+        for name, value in [*_facts(run, known), *_files(run, runs=runs, here=here)]
+    )
+    return Markup(
+        '<article class="x-card" aria-label="{}"><p class="x-card-title">{}</p><p class="x-note">budget {} · seed {}'
+        ' · {} on {}</p><ul class="x-figures">{}</ul>{}<dl class="x-facts">{}</dl></article>'
+    ).format(
+        title,
+        swatch(run["recipe"], look),
+        f"{run['ssr']:g}",
+        run["seed"],
+        named(run["model"]),
+        named(run["dataset"]),
+        Markup("").join(_figures(run)),
+        times(known.profiles.get(_machine(run)), known.timings, run) if known else "",
+        facts,
+    )
+
+
+def _figures(run: pd.Series) -> Iterator[Markup]:
+    """The three that are asked for first."""
+    figure = Markup("<li><strong>{}</strong><small>{}</small></li>")
+    yield figure.format(text.quality(run["quality"], run["unit"]), named(run["metric"]))
+    source = text.isolated(run["time_source"]) if isinstance(run["time_source"], str) else "unknown"
+    yield figure.format(text.seconds(run["train_seconds"]), f"training time, {source}")
+    priced = not text.missing(run["usd_per_hour"])
+    yield figure.format(text.dollars(run["cost_usd"]) if priced else "no price", "US dollars")
+
+
+def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, str | Markup]]:
+    others = [each for each in (known.finals if known else ()) if each.metric != run["metric"]]
+    if others:
+        parts = [Markup("{} {}").format(named(each.metric), text.quality(each.value, each.unit)) for each in others]
+        yield "Other metrics", Markup(", ").join(parts)
+    yield "Time", _time(run, known)
+    yield "Dollars", _dollars(run)
+    yield "Inference", _inference(run)
+    yield "Hardware", named(str(_machine(run)), 80)
+    yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {text.isolated(run['precision'])}"
+    yield "Methods", _methods(run)
+    yield "Baseline", _baseline(run)
+    if isinstance(run["control"], str):
+        yield "Control of", named(str(run["control_of"]))
+    yield from _governed(run)
+    yield "State", _digest(run["state_digest"])
+
+
+def _time(run: pd.Series, known: RunDetails | None) -> str:
+    if text.missing(run["train_seconds"]):
+        return UNTIMED
+    words = SOURCES.get(run["time_source"], text.isolated(str(run["time_source"])))
+    if not text.missing(run["train_seconds_low"]):
+        low, high = text.seconds(run["train_seconds_low"]), text.seconds(run["train_seconds_high"])
+        words += f"; {low} to {high} between the quartiles of the profile"
+    if run["time_source"] == "predicted" and known is not None:
+        words += f"; the quality was measured on {text.isolated(str(known.machine))}"
+    return words
+
+
+def _dollars(run: pd.Series) -> str:
+    if text.missing(run["usd_per_hour"]):
+        return f"no price for {text.isolated(run['hardware'])}"
+    as_of = run["price_as_of"] if isinstance(run["price_as_of"], str) else ""
+    told = (
+        f"{text.dollars(run['usd_per_hour'])}/h as of {as_of}" if as_of else f"{text.dollars(run['usd_per_hour'])}/h",
+        age_words(as_of, date.today()),
+        text.isolated(str(run["price_source"]), 160),
+        "the time is unknown" if text.missing(run["cost_usd"]) else "",
+    )
+    return ", ".join(filter(None, told))
+
+
+def _inference(run: pd.Series) -> str:
+    if text.missing(run["inference_seconds"]):
+        return "not measured"
+    ratio = run["inference_ratio"]
+    beside = "" if text.missing(ratio) else f", {text.ratio(ratio)} of the baseline's"
+    return f"{text.seconds(run['inference_seconds'])} an example{beside}"
+
+
+def _methods(run: pd.Series) -> str | Markup:
+    names = [name for name in str(run["methods"] or "").split("+") if name]
+    return Markup(", ").join(map(named, names)) if names else "none"
+
+
+def _baseline(run: pd.Series) -> Markup:
+    tuned = isinstance(run["tuning"], str)
+    words = f"tuned: {text.isolated(run['tuning'], 160)}" if tuned else "untuned: nobody searched for good settings"
+    whose = Markup("this is it") if run["is_baseline"] else named(str(run["baseline"]))
+    return (
+        with_note(whose, words) if tuned else with_note(whose, Markup('<span class="x-warn">{}</span>').format(words))
+    )
+
+
+def _governed(run: pd.Series) -> Iterator[tuple[str, str | Markup]]:
+    """What only a run with a ledger has."""
+    if not isinstance(run["ledger_root"], str):
+        yield "Governance", "none: the run keeps no ledger"
+        return
+    yield "Policy", named(str(run["policy"])) if isinstance(run["policy"], str) else "not recorded"
+    entries = text.count(int(run["ledger_size"]), "entry", "entries")
+    yield (
+        "Ledger",
+        Markup("{}, root {}<small>as it was read; nobody has verified it</small>").format(
+            entries, _digest(run["ledger_root"])
+        ),
+    )
+    if not text.missing(run["ledger_overhead"]):
+        yield "Governing took", f"{run['ledger_overhead']:.1%} of the time of its steps"
+    if not text.missing(run["chi"]):
+        yield "Classes told apart", f"{run['chi']:.3g} nats above chance, in the layer that does so best"
+    yield "Deletion", _deletion(run)
+
+
+def _deletion(run: pd.Series) -> str | Markup:
+    if not isinstance(run["deletion_level"], str):
+        return "no forecast"
+    words = LEVELS.get(run["deletion_level"], str(run["deletion_level"]))
+    if text.missing(run["deletion_seconds"]):
+        return with_note(words, "how long it takes is not known for this machine")
+    low, high = run["deletion_seconds_low"], run["deletion_seconds_high"]
+    within = "" if text.missing(low) else f" ({text.seconds(low)} to {text.seconds(high)})"
+    note = Markup("{} for {}, the dearest class: a forecast").format(
+        f"{text.seconds(run['deletion_seconds'])}{within}", named(str(run["deletion_class"]))
+    )
+    return with_note(words, note)
+
+
+def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, str | Markup]]:
+    directory = run_files.run_directory(runs, run["directory"])
+    governed = isinstance(run["ledger_root"], str)
+    yield "Train it again", run_files.command(run_files.reproduce(directory, here=here))
+    yield "Notebook", run_files.notebook(directory, here=here)
+    if governed:
+        yield "Its ledger", run_files.ledger(directory, here=here)
+    yield (
+        "Report" if governed else "Sweep's report",
+        run_files.report(directory, runs=runs, governed=governed, here=here),
+    )
+
+
+def _digest(value: object) -> Markup:
+    if not isinstance(value, str):
+        return Markup(text.MISSING)
+    return Markup('<code title="{}">{}</code>').format(text.clipped(value, 128), text.clipped(value[:DIGEST]))
+
+
+def _machine(run: pd.Series) -> Machine:
+    """The machine that the row is about."""
+    return Machine(
+        device=run["device"],
+        hardware=run["hardware"],
+        threads=int(run["threads"]),
+        world_size=int(run["world_size"]),
+    )

@@ -1,4 +1,4 @@
-"""The runs that are chosen, by brush, click or from a list that the keyboard reaches: cards of a few, a table of all."""
+"""The runs that are chosen, by brush, click or from a list that the keyboard reaches: a few cards, a table of all."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -163,7 +163,9 @@ def _means(found: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, 
 def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
     """The front over several hardwares at once; how sure it is, is then not known."""
     candidates = means[means["candidate"]]
-    best = candidates.index[pareto.front(candidates["x"], candidates["y"], higher_is_better=higher)]
+    best = candidates.index[
+        pareto.front(candidates["x"].to_numpy(), candidates["y"].to_numpy(), higher_is_better=higher)
+    ]
     return means.assign(on_front=means.index.isin(best), probability=np.nan)
 
 

@@ -1,15 +1,11 @@
 """The table of single runs: what each is, its executed notebook, and the command that trains it again."""
 
-import os
-import shlex
 from pathlib import Path
-from urllib.parse import quote
 
 import pandas as pd
 from markupsafe import Markup
 
-from explorer import rundir
-from explorer.views import text, theme
+from explorer.views import run_files, text, theme
 from explorer.views.tables import Column, Row, swatch, table
 
 MAX_ROWS = 60
@@ -35,7 +31,10 @@ def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
 
 
 def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) -> Markup:
-    """The rows as HTML. `runs` is the directory of runs; links are relative to the directory `here`."""
+    """The rows as HTML, in their order. `runs` is the directory of runs; links are relative to the directory `here`.
+
+    Raises `StoreError` for a run that is said to lie outside `runs`.
+    """
     shown = rows.head(MAX_ROWS)
     body = table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
     rest = len(rows) - len(shown)
@@ -44,7 +43,7 @@ def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) 
 
 
 def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
-    directory = runs / run["directory"]
+    directory = run_files.run_directory(runs, run["directory"])
     return Row(
         cells=(
             swatch(run["recipe"], look),
@@ -52,22 +51,8 @@ def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
             str(run["seed"]),
             text.quality(run["y"], run["unit"]),
             text.seconds(run["train_seconds"]),
-            "no price" if text.missing(run["cost_usd"]) else text.dollars(run["cost_usd"]),
-            _notebook(directory, here=here),
-            Markup('<code class="x-command">{}</code>').format(reproduce(directory, here=here)),
+            "no price" if text.missing(run["usd_per_hour"]) else text.dollars(run["cost_usd"]),
+            run_files.notebook(directory, here=here),
+            run_files.command(run_files.reproduce(directory, here=here)),
         )
     )
-
-
-def reproduce(directory: Path, *, here: Path) -> str:
-    """The command that trains a run again, for a shell in `here`."""
-    record = Path(os.path.relpath(directory, here)) / rundir.RUN
-    return f"explorer run {shlex.quote(record.as_posix())} --out again"
-
-
-def _notebook(directory: Path, *, here: Path) -> str | Markup:
-    path = directory / rundir.NOTEBOOK
-    if not path.is_file():
-        return text.MISSING
-    address = quote(Path(os.path.relpath(path, here)).as_posix())
-    return Markup('<a href="{}" target="_blank" rel="noopener">open</a>').format(address)

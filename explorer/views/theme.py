@@ -7,7 +7,7 @@ which stay apart in the common kinds of colour blindness; a shape repeats what a
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 
@@ -125,6 +125,9 @@ def look(recipes: Iterable[str], *, baseline: str | None, groups: Mapping[str, s
     )
 
 
-def styled(chart: alt.LayerChart) -> alt.LayerChart:
+AnyChart = TypeVar("AnyChart", alt.LayerChart, alt.ConcatChart)
+
+
+def styled(chart: AnyChart) -> AnyChart:
     """The chart with the common theme in its own configuration, so that it looks the same wherever it is shown."""
     return chart.configure(**CONFIG)

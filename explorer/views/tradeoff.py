@@ -31,7 +31,7 @@ def tradeoff(
     clicking as `picked`."""
     return alt.LayerChart(  # made in one go: every method of a chart copies it whole
         layer=layers(scene, brush=brush),
-        width=width,
+        width=width,  # pyright: ignore[reportArgumentType]: "container", or pixels
         height=height,
         padding={"top": 18, "left": 2, "right": 12, "bottom": 4},
         description=describe(scene),
@@ -54,7 +54,8 @@ def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None 
 
 def look_of(scene: Scene) -> theme.Look:
     """The colour of each group, and the group of each label."""
-    groups = scene.means.drop_duplicates("recipe").set_index("recipe")["group"].to_dict()
+    first = scene.means.drop_duplicates("recipe")
+    groups = {str(label): str(group) for label, group in zip(first["recipe"], first["group"], strict=True)}
     return theme.look(scene.groups, baseline=scene.baseline, groups=groups)
 
 
@@ -163,10 +164,10 @@ def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityVal
 def _selections(scene: Scene, brush: Brush, field: str) -> list[alt.Parameter]:
     """By dragging, from where the brush is now, and by clicking."""
     place = scene.heights.drawn
-    drawn = {"value": {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))}} if len(brush) == 4 else {}
+    drawn: Any = {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))} if len(brush) == 4 else alt.Undefined
     mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
     return [
-        alt.selection_interval(name=BRUSH, mark=mark, **drawn),
+        alt.selection_interval(name=BRUSH, mark=mark, value=drawn),
         alt.selection_point(name=PICKED, fields=[field], on="click", toggle="event.shiftKey"),
     ]
 
@@ -180,7 +181,7 @@ def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush |
 
     def layer(rows: pd.Series, **mark: Any) -> alt.Chart:
         name = "filled" if mark["filled"] else "hollow"
-        size = {} if scene.size is None else {"size": _size(scene)}
+        size: Any = alt.Undefined if scene.size is None else _size(scene)
         if scene.size is not None:
             mark["fillOpacity"] = 0.25  # large marks lie over one another
         return (
@@ -193,7 +194,7 @@ def _means(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush |
                 shape=look.shape(),
                 opacity=_if("bright", 1, DIM),
                 tooltip=_tooltip(_MEAN_WORDS, frame, scene),
-                **size,
+                size=size,
             )
         )
 

@@ -58,9 +58,9 @@ def test_no_difference_is_no_answer():
 def test_nothing_is_extrapolated():
     result = one(table(rows("baseline", curve(0.0)), rows("dear", curve(0.1), step=10)))
     assert (result.difference, result.low) == (None, None)
-    assert result.reason == "dear was not tested at this train_seconds"
+    assert result.reason == "dear was not tested at this time"
     beyond = one(table(rows("baseline", curve(0.0)), rows("fast", curve(0.1))), budget=1000)
-    assert beyond.reason == "baseline was not tested at this train_seconds"
+    assert beyond.reason == "baseline was not tested at this time"
 
 
 def test_a_given_budget():

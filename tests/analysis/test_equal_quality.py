@@ -8,7 +8,10 @@ import pytest
 from scipy import stats
 
 from explorer.analysis import equal_quality as module
-from explorer.analysis.equal_quality import Outcome, equal_quality
+from explorer.analysis.comparison import compared
+from explorer.analysis.equal_budget import at_equal_budget, equal_budget
+from explorer.analysis.equal_quality import Outcome, at_equal_quality, equal_quality
+from explorer.analysis.ladders import Machine
 from explorer.errors import AnalysisError
 from tests.analysis.tables import BUDGETS, SETTING, fixed, rows, table
 
@@ -228,6 +231,60 @@ def test_recipes_are_compared_on_their_own_hardware():
     )
     found = {result.setting.hardware: result.ratio for result in equal_quality(frame)}
     assert found == {"AMD EPYC 7B13": pytest.approx(0.6), "NVIDIA H200": pytest.approx(0.9)}
+
+
+def test_a_baseline_that_is_bound_to_a_machine_is_the_one_of_all():
+    """The H200 is ten times as fast: there even the baseline needs a tenth of its time on the other machine."""
+    frame = table(
+        rows("baseline", log_curve),
+        rows("fast", shifted(1.25, turn=1), step=0.6),
+        rows("baseline", log_curve, step=0.1, hardware="NVIDIA H200"),
+        rows("fast", shifted(1.25, turn=1), step=0.06, hardware="NVIDIA H200"),
+        rows("fast", log_curve, step=0.06, hardware="NVIDIA H200", metric="nll"),
+    )
+    epyc = Machine(device="cpu", hardware="AMD EPYC 7B13", threads=1, world_size=1)
+    found = equal_quality(frame, machine=epyc)
+    ratios = {(each.recipe, each.setting.hardware, each.setting.metric): each.ratio for each in found}
+    here, there = ("AMD EPYC 7B13", "accuracy"), ("NVIDIA H200", "accuracy")
+    assert ratios == {
+        ("fast", *here): pytest.approx(0.48, rel=0.01),
+        ("baseline", *there): pytest.approx(0.1),
+        ("fast", *there): pytest.approx(0.048, rel=0.01),
+        ("fast", "NVIDIA H200", "nll"): None,
+    }
+    assert found[-1].reason == "the baseline baseline has no finished run on AMD EPYC 7B13, 1 thread"
+    own = {each.setting.hardware: each for each in equal_quality(frame) if each.n}
+    bound = [each for each in found if each.recipe == "fast" and each.n]
+    assert [each.family for each in bound] == [2, 2]  # the baseline elsewhere has no noise of its own: no p-value
+    assert {each.family for each in own.values()} == {1}
+    for each in bound:  # seeds stay paired: the interval is as wide as that of one machine
+        ours = own[each.setting.hardware]
+        widths = [(result.ratio_high or 0.0) / (result.ratio_low or 1.0) for result in (each, ours)]
+        assert widths[0] == pytest.approx(widths[1])
+        assert each.baseline_setting.machine == epyc
+    assert [each.baseline_setting for each in own.values()] == [each.setting for each in own.values()]
+    flat = module.table(found)
+    assert set(flat["baseline_hardware"]) == {"AMD EPYC 7B13"} and set(flat["baseline_threads"]) == {1}
+    with pytest.raises(AnalysisError, match="unknown machine 'AMD EPYC 7B13, 2 threads'; did you mean 'AMD EPYC 7B13"):
+        equal_quality(frame, machine=replace(epyc, threads=2))
+
+
+def test_what_a_view_hides_is_still_paid_for():
+    """Results of a whole table, left out afterwards, keep their family; a table of the shown alone would not."""
+    recipes = [rows(f"r{k}", shifted(1.4, turn=1)) for k in range(8)]
+    whole = equal_quality(table(rows("baseline", log_curve), *recipes))
+    shown = [result for result in whole if result.recipe in ("r0", "r1")]
+    cut = equal_quality(table(rows("baseline", log_curve), *recipes[:2]))
+    assert [result.family for result in shown] == [8, 8] and [result.family for result in cut] == [2, 2]
+    assert [result.p_value for result in shown] == pytest.approx([result.p_value for result in cut])
+    assert not any(result.significant for result in shown) and all(result.significant for result in cut)
+
+
+def test_both_questions_are_read_from_the_same_curves():
+    frame = table(rows("baseline", log_curve), rows("fast", shifted(1.25, turn=1)), rows("slow", shifted(0.5)))
+    found = compared(frame, x="train_seconds")
+    assert at_equal_quality(found, target=0.79) == equal_quality(frame, target=0.79)
+    assert at_equal_budget(found, budget=60.0) == equal_budget(frame, budget=60.0)
 
 
 def test_many_comparisons_are_corrected_as_a_family():

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import answer, is_winner, summary
+from explorer.analysis.sentences import answer, budget_answer, is_winner, summary
 from tests.analysis.tables import SETTING, rows, table
 
 FAST = EqualQuality(
@@ -121,3 +122,99 @@ def test_equal_recipes_make_no_winner_out_of_noise():
         more = rows("baseline", lambda ssr, seed: ssr / 10, budgets=(0.5,))
         winners += any(is_winner(result) for result in equal_quality(table(*recipes, more)))
     assert winners <= 3
+
+
+BETTER = EqualBudget(
+    setting=Setting(**SETTING),
+    baseline_setting=Setting(**SETTING),
+    recipe="fast",
+    label="fast",
+    baseline="baseline",
+    x="train_seconds",
+    budget=100.0,
+    own_budget=True,
+    baseline_quality=0.97,
+    recipe_quality=0.974,
+    difference=0.004,
+    low=0.001,
+    high=0.007,
+    confidence=0.95,
+    n=3,
+    p_value=0.001,
+    p_holm=0.004,
+    family=4,
+    tuning="lr over 5 values",
+)
+LOSS = replace(BETTER.setting, unit="bits", metric="bits_per_byte", higher_is_better=False)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (
+            BETTER,
+            "fast is better than the baseline by 0.40 points in the same time (95% interval 0.10 to 0.70, 3 seeds)",
+        ),
+        (
+            replace(BETTER, difference=-0.004, low=-0.007, high=-0.001, x="cost_usd", baseline="plain"),
+            "fast is worse than plain by 0.40 points at the same cost (95% interval 0.10 to 0.70, 3 seeds)",
+        ),
+        (
+            replace(BETTER, setting=LOSS, baseline_setting=LOSS, difference=-0.02, low=-0.03, high=-0.01, x="steps"),
+            "fast is better than the baseline by 0.0200 bits in as many steps (95% interval 0.0100 to 0.0300, 3 seeds)",
+        ),
+        (
+            replace(BETTER, low=-0.001, high=0.009),
+            "fast: no difference to baseline in accuracy in the same time"
+            " (95% interval -0.10 to +0.90 points, 3 seeds)",
+        ),
+        (
+            replace(BETTER, p_holm=0.2),
+            "fast is better than the baseline by 0.40 points in the same time (95% interval 0.10 to 0.70, 3 seeds);"
+            " no difference once all 4 comparisons are taken into account",
+        ),
+        (
+            replace(BETTER, low=None, high=None, n=1, own_budget=False, budget=12.5, tuning=None),
+            "fast is better than the baseline by 0.40 points in 12.5 s (n=1: one seed, no interval);"
+            " baseline is not tuned",
+        ),
+        (
+            replace(BETTER, own_budget=False, x="deletion_usd/{0}", left_out=(0.5,)),
+            "fast is better than the baseline by 0.40 points at a cost of deletion of {0} of 100"
+            " (95% interval 0.10 to 0.70, 3 seeds); budget 0.5 left out: not run with every seed",
+        ),
+        (
+            replace(BETTER, difference=None, low=None, reason="fast was not tested at this time", tuning=None),
+            "fast cannot be compared: fast was not tested at this time",
+        ),
+    ],
+)
+def test_quality_in_the_same_time(result, expected):
+    assert budget_answer(result) == expected
+
+
+def test_a_baseline_on_another_machine_is_named():
+    there = replace(FAST.setting, hardware="NVIDIA A100")
+    assert answer(replace(FAST, baseline_setting=there)) == (
+        "fast on AMD EPYC 7B13 reaches the baseline's accuracy in 0.62 of its time on NVIDIA A100"
+        " (95% interval 0.55-0.70, 3 seeds)"
+    )
+    assert answer(
+        replace(NO_DIFFERENCE, baseline_setting=replace(there, hardware=FAST.setting.hardware, threads=8))
+    ) == (
+        "fast (AMD EPYC 7B13, 1 thread): no difference to baseline in time (AMD EPYC 7B13, 8 threads)"
+        " at the baseline's accuracy (95% interval 0.30-1.20, 3 seeds)"
+    )
+    assert budget_answer(replace(BETTER, baseline_setting=there)).startswith(
+        "fast on AMD EPYC 7B13 is better than the baseline on NVIDIA A100 by 0.40 points in the same time"
+    )
+
+
+def test_what_is_found_is_what_is_said():
+    frame = table(
+        rows("baseline", lambda ssr, seed: 0.9 + 0.02 * np.log(ssr) + seed / 1000),
+        rows("fast", lambda ssr, seed: 0.91 + 0.02 * np.log(ssr) + seed**2 / 2000),
+    )
+    (result,) = equal_budget(frame)
+    assert result.significant and result.better
+    assert budget_answer(result).startswith("fast is better than the baseline by 0.98 points in the same time (95% in")

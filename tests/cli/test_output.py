@@ -24,3 +24,14 @@ def test_what_is_piped_has_a_line_a_row(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size(fallback))
     print_table(("first", "second"), [("a" * 200, "b" * 200)])
     assert ("a" * 200 + "  " + "b" * 200) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["20", "300"])
+def test_a_cell_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    print_table(("name",), [("\x1b[31mred\x07\nline\u202eback",)])
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\u202e"} & set(out)
+    assert "\\x1b[31mred\\x07\\nline\\u202eback" in "".join(out.split())

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from explorer.views import theme
-from explorer.views.selection import MAX_ROWS, reproduce, runs_table, selected
+from explorer.views.run_files import reproduce
+from explorer.views.selection import MAX_ROWS, runs_table, selected
 
 
 @pytest.fixture

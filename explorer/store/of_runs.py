@@ -1,0 +1,135 @@
+"""What there is to say of a few runs beside their rows of `results`: machine, final metrics, wall time, phases.
+
+A profile belongs to a run on one machine: its own, and each that an imported profile predicts a time for.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from explorer.store import queries
+
+_RUNS = """
+SELECT directory, device, hardware, threads, world_size, phases FROM runs WHERE list_contains(?, directory)
+"""
+_FINALS = """
+SELECT r.directory, q.metric, q.value, q.unit
+FROM runs r JOIN qualities q USING (sweep, run_id) WHERE list_contains(?, r.directory) ORDER BY q.metric
+"""
+_TIMINGS = """
+SELECT r.directory, t.part, t.seconds FROM runs r JOIN timings t USING (sweep, run_id)
+WHERE list_contains(?, r.directory)
+"""
+_PROFILES = """
+SELECT c.directory, p.device, p.hardware, p.threads, p.world_size, p.made_at, p.phase, p.seconds, p.low, p.high,
+       p.windows, p.split
+FROM run_profiles c JOIN profiles p USING (source) WHERE list_contains(?, c.directory)
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """What a run was trained, or profiled, on."""
+
+    device: str
+    hardware: str
+    threads: int
+    world_size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Final:
+    """A metric as it was at the end."""
+
+    metric: str
+    value: float
+    unit: str | None  # None: of a metric that is not known here
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseTime:
+    """The steps of one phase of a run, and the profiled time of one of them: seconds, with their quartiles."""
+
+    name: str
+    steps: int
+    seconds: float
+    low: float
+    high: float
+    windows: int
+    split: Mapping[str, float]  # the step apart: keys of `records.Timings`, seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Profile:
+    """The phases of a run that were profiled on a machine, in the order in which they come."""
+
+    made_at: str
+    phases: tuple[PhaseTime, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunDetails:
+    """One run."""
+
+    machine: Machine  # that it was trained on
+    finals: tuple[Final, ...]
+    timings: Mapping[str, float]  # seconds of wall time by part: keys of `records.Timings`
+    profiles: Mapping[Machine, Profile]
+
+
+def run_details(database: Path, directories: Sequence[str]) -> dict[str, RunDetails]:
+    """The details of runs by their directory; of one that the database does not hold there are none.
+
+    Raises `StoreError` if the database cannot be read.
+    """
+    wanted = [list(directories)]
+    with queries.opened(database) as connection:
+        try:
+            found = [connection.execute(sql, wanted).fetchall() for sql in (_RUNS, _FINALS, _TIMINGS, _PROFILES)]
+        except duckdb.Error as error:
+            raise queries.damaged(database, error) from error
+    runs, finals, timings, profiles = found
+    phases = _phases(profiles)
+    return {
+        directory: RunDetails(
+            machine=Machine(device=device, hardware=hardware, threads=threads, world_size=world_size),
+            finals=tuple(
+                Final(metric=name, value=value, unit=unit) for at, name, value, unit in finals if at == directory
+            ),
+            timings={part: seconds for at, part, seconds in timings if at == directory},
+            profiles=_profiles(steps, phases[directory]),
+        )
+        for directory, device, hardware, threads, world_size, steps in runs
+    }
+
+
+_Timed = dict[Machine, dict[str, tuple[Any, ...]]]
+
+
+def _phases(rows: list[tuple[Any, ...]]) -> defaultdict[str, _Timed]:
+    """The profiled phases by directory, machine and name: made_at, seconds, low, high, windows, split."""
+    found: defaultdict[str, _Timed] = defaultdict(dict)
+    for directory, device, hardware, threads, world_size, made_at, phase, *timed in rows:
+        machine = Machine(device=device, hardware=hardware, threads=threads, world_size=world_size)
+        found[directory].setdefault(machine, {})[phase] = (made_at, *timed)
+    return found
+
+
+def _profiles(steps: Mapping[str, int], timed: _Timed) -> dict[Machine, Profile]:
+    """The profiles with the steps that the run has of each phase; phases that were not profiled are left out."""
+    return {
+        machine: Profile(
+            made_at=next(iter(by_phase.values()))[0],
+            phases=tuple(
+                PhaseTime(name=name, steps=count, seconds=seconds, low=low, high=high, windows=windows, split=split)
+                for name, count in steps.items()
+                if count and name in by_phase
+                for _, seconds, low, high, windows, split in [by_phase[name]]
+            ),
+        )
+        for machine, by_phase in timed.items()
+    }

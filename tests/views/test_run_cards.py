@@ -1,0 +1,208 @@
+"""Cards of single runs: everything that is known of a run, and words for what is not."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from markupsafe import Markup
+
+from explorer.errors import StoreError
+from explorer.records import PhaseProfile
+from explorer.store import frames
+from explorer.store.ingest import ingest
+from explorer.store.of_runs import PhaseTime, Profile
+from explorer.views import theme
+from explorer.views.card_times import times
+from explorer.views.run_cards import MOST, run_cards
+from tests.audit.governed_run import write_governed_run
+from tests.builders import CPU, H200, run_record, write_profile, write_run
+from tests.store.test_predicted import imported
+
+PHASED = run_record(
+    recipe="fast", methods=("blurpool", "ema"), phases={"8x8 px": 60, "16x16 px": 20}, baseline="baseline"
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two phases, which is predicted elsewhere too; a baseline without a profile; a governed run."""
+    directory = tmp_path_factory.mktemp("cards") / "runs"
+    write_run(directory, PHASED, metrics={"accuracy": 0.75, "nll": 0.5}).joinpath("notebook.ipynb").write_text("{}")
+    write_run(directory, replace(run_record(), tuning=None))
+    seconds, split = {"8x8 px": 0.5, "16x16 px": 2.0}, {"forward": 0.25, "backward": 0.75}
+    write_profile(directory, PHASED, seconds=seconds, split=split)
+    other = {
+        name: PhaseProfile(seconds=time, low=time, high=time, windows=5, split={"forward": time})
+        for name, time in (("8x8 px", 0.01), ("16x16 px", 0.02))
+    }
+    imported(directory, PHASED, phases=other)
+    write_governed_run(directory, steps=6)
+    ingest(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def rows(runs: Path) -> pd.DataFrame:
+    return frames.results(runs / "explorer.duckdb")
+
+
+def cards(rows: pd.DataFrame, runs: Path) -> Markup:
+    look = theme.look(rows["recipe"], baseline="baseline")
+    return run_cards(rows, database=runs / "explorer.duckdb", runs=runs, here=runs.parent / "notebooks", look=look)
+
+
+def facts(html: Markup) -> dict[str, str]:
+    """What the one card of a page says, by what it is about."""
+    found = re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", html)
+    return {unescape(name): _text(value) for name, value in found}
+
+
+def _text(html: str) -> str:
+    return " ".join(unescape(re.sub("<[^>]*>", "", html.replace("<small>", " "))).split())
+
+
+def of(rows: pd.DataFrame, recipe: str, hardware: str = CPU.name) -> pd.DataFrame:
+    return rows[(rows["recipe"] == recipe) & (rows["hardware"] == hardware)]
+
+
+def test_a_card_says_what_is_known_of_a_run(rows: pd.DataFrame, runs: Path) -> None:
+    html = cards(of(rows, "fast"), runs)
+    said = facts(html)
+    assert html.count("<article") == 1
+    assert [_text(each) for each in re.findall("<li>(.*?)</li>", html)] == [
+        "75.00% accuracy",
+        "1.17 min training time, profiled",  # 60 * 0.5 + 20 * 2
+        "no price US dollars",
+    ]
+    assert said["Other metrics"] == "nll 0.5 nats"
+    assert said["Time"].startswith("profiled: its steps times the step time on a quiet machine; 1.05 min to 1.4 min")
+    assert said["Dollars"] == f"no price for {CPU.name}"
+    assert said["Inference"] == "1 ms an example"
+    assert said["Hardware"] == f"{CPU.name}, 1 thread"
+    assert said["Training"] == "80 steps of 64 examples, fp32"
+    assert said["Methods"] == "blurpool, ema"
+    assert said["Baseline"] == "baseline tuned: lr over 5 values"
+    assert said["Governance"] == "none: the run keeps no ledger"
+    assert of(rows, "fast")["state_digest"].iloc[0].startswith(said["State"])
+
+
+def test_time_by_phase_and_by_part_of_a_step(rows: pd.DataFrame, runs: Path) -> None:
+    html = cards(of(rows, "fast"), runs)
+    body = [_text(row) for row in re.findall("<tr>(.*?)</tr>", html.replace("</th>", " ").replace("</td>", " "))][1:]
+    assert body == ["8x8 px 60 0.5 s 30 s", "16x16 px 20 2 s 40 s"]
+    assert "as profiled 2026-11-21: forward 25%, backward 75%" in _text(html)
+
+
+def test_the_command_and_the_links_lead_to_the_run(rows: pd.DataFrame, runs: Path) -> None:
+    html = cards(of(rows, "fast"), runs)
+    assert facts(html)["Train it again"] == f"explorer run ../runs/digits/{PHASED.run_id}/run.json --out again"
+    assert f'href="../runs/digits/{PHASED.run_id}/notebook.ipynb"' in html
+    assert facts(html)["Sweep's report"] == "explorer report digits --runs ../runs"
+    assert facts(cards(of(rows, "baseline"), runs))["Notebook"] == "-"
+
+
+def test_a_prediction_says_whose_machine_the_quality_was_measured_on(rows: pd.DataFrame, runs: Path) -> None:
+    html = cards(of(rows, "fast", H200.name), runs)
+    said = facts(html)
+    assert said["Time"].startswith("predicted: ")
+    assert said["Time"].endswith(f"the quality was measured on {CPU.name}, 1 thread")
+    assert said["Hardware"] == f"{H200.name}, 8 threads"
+    assert "8x8 px" in html and ">0.6 s<" in html  # 60 steps of 10 ms, of the imported profile
+    assert "measured on" not in facts(cards(of(rows, "fast"), runs))["Time"]
+
+
+def test_what_is_not_known_is_said(rows: pd.DataFrame, runs: Path) -> None:
+    html = cards(of(rows, "baseline"), runs)
+    said = facts(html)
+    assert said["Time"] == "unknown: its recipe was not profiled, and the run shared its machine"
+    assert said["Inference"] == "not measured"
+    assert said["Methods"] == "none"
+    assert said["Baseline"] == "this is it untuned: nobody searched for good settings"
+    assert "as measured in the run while it shared the machine; its phases were not profiled: forward 40%" in _text(
+        html
+    )
+    assert "training time, unknown" in _text(html)
+
+
+def test_a_price_has_its_source_its_date_and_its_age(rows: pd.DataFrame, runs: Path) -> None:
+    priced = of(rows, "fast").assign(usd_per_hour=2.0, price_source="own box", price_as_of="2024-01-31", cost_usd=0.04)
+    assert re.fullmatch(
+        r"\$2\.00/h as of 2024-01-31, over \d+ months old, own box", facts(cards(priced, runs))["Dollars"]
+    )
+    undated = priced.assign(price_as_of=None, cost_usd=float("nan"))
+    assert facts(cards(undated, runs))["Dollars"] == "$2.00/h, of unknown date, own box, the time is unknown"
+
+
+def test_a_governed_run_has_its_policy_and_its_ledger(rows: pd.DataFrame, runs: Path) -> None:
+    run = of(rows, "governed")
+    html, row = cards(run, runs), run.iloc[0]
+    said = facts(html)
+    assert said["Policy"] == row["policy"]
+    assert said["Ledger"].startswith(f"{row['ledger_size']} entries, root {row['ledger_root'][:16]}")
+    assert said["Ledger"].endswith("nobody has verified it")
+    assert row["ledger_root"] in html  # on hover
+    assert said["Deletion"].startswith("exact by ")
+    assert said["Its ledger"].endswith(f"explorer ledger show ../runs/{row['directory']}/ledger")
+    assert f'href="../runs/{row["directory"]}/ledger"' in html
+    assert said["Report"] == f"explorer report ../runs/{row['directory']}"
+    report = runs / row["directory"] / "report.html"
+    report.write_text("<p>")
+    try:
+        assert f'href="../runs/{row["directory"]}/report.html"' in cards(run, runs)
+    finally:
+        report.unlink()
+
+
+def test_at_most_six_and_the_rest_is_counted(rows: pd.DataFrame, runs: Path) -> None:
+    many = pd.concat([of(rows, "fast")] * 9)
+    html = cards(many, runs)
+    assert html.count("<article") == MOST
+    assert "and 3 more runs: 6 are shown at most" in html
+    assert "more run" not in cards(many.head(6), runs)
+    assert "<article" not in cards(many.head(0), runs)
+
+
+@pytest.mark.parametrize("hostile", ["<img src=x onerror=alert(1)>", "y" * 10_000, "\u05d0\u05d1\u202e\u05d2"])
+def test_hostile_names_do_no_harm(rows: pd.DataFrame, runs: Path, hostile: str) -> None:
+    columns = (
+        "recipe",
+        "methods",
+        "model",
+        "dataset",
+        "hardware",
+        "metric",
+        "baseline",
+        "tuning",
+        "precision",
+        "policy",
+    )
+    named = of(rows, "governed").assign(**dict.fromkeys(columns, hostile), control="random-subset", control_of=hostile)
+    named = named.assign(usd_per_hour=1.0, price_source=hostile, state_digest=hostile, time_source=hostile)
+    html = cards(named, runs)
+    assert "<img" not in html and "\u202e" not in html
+    assert len(html) < 40_000
+
+
+def test_a_directory_that_leads_out_of_the_runs_is_refused(rows: pd.DataFrame, runs: Path) -> None:
+    for place in ("../../etc", "/etc", "digits/../../x", ""):
+        with pytest.raises(StoreError, match="expected one below"):
+            cards(of(rows, "fast").assign(directory=place), runs)
+
+
+def test_phases_beyond_the_profile_and_beyond_the_list_are_counted() -> None:
+    phases = tuple(
+        PhaseTime(name=f"p{n}", steps=10, seconds=1.0, low=1.0, high=1.0, windows=5, split={"forward": 1.0})
+        for n in range(15)
+    )
+    said = _text(times(Profile(made_at="2026", phases=phases), {}, pd.Series({"steps": 200, "contended": False})))
+    assert "p11101 s10 s3 more301 s30 snot profiled50--" in said
+
+
+def test_a_damaged_profile_is_said_and_hides_nothing() -> None:
+    phase = PhaseTime(name="all", steps=10, seconds=1.0, low=1.0, high=1.0, windows=5, split={"forward": -1.0})
+    html = times(Profile(made_at="2026", phases=(phase,)), {}, pd.Series({"steps": 10, "contended": False}))
+    assert "does not say what a step is spent on" in html and "<table" in html
+    assert "is not known" in times(None, {}, pd.Series({"steps": 10, "contended": False}))
