@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from explorer import rundir
 from explorer.entries.numbers import share_terms
 from explorer.recorded.run_ledger import RunLedger, Segment
 from explorer.recorded.segments import missing_words, read_numbers
@@ -28,6 +29,7 @@ class Check:
     of: int  # segments that the steps lie in
     differences: tuple[str, ...]  # the first ones
     unread: tuple[str, ...]  # segments whose numbers are not all here, and why not
+    spooled: bool = True  # False: there is no spool, and sums come from the ledger itself
 
     @property
     def agrees(self) -> bool:
@@ -35,6 +37,8 @@ class Check:
         return not self.differences
 
     def __str__(self) -> str:
+        if not self.spooled:
+            return "there are no files beside it that they could be held against"
         if not self.segments:
             return f"not held against the ledger: none of {self.of} segments was recomputed"
         if self.differences:
@@ -49,6 +53,8 @@ def unchecked(segments: int) -> Check:
 
 def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
     """Recompute whole segments. Raises `LedgerError` for a damaged ledger, `StoreError` for a damaged spool."""
+    if not (run.run / rundir.CONTRIBUTIONS).is_dir():
+        return Check(segments=0, of=len(segments), differences=(), unread=(), spooled=False)
     differences: list[str] = []
     unread: list[str] = []
     spooled = _spooled(run, segments)

@@ -1,4 +1,5 @@
-"""Sums of contributions from the ledger itself, for runs whose spool leaves them out because classes are confidential.
+"""Sums of contributions from the ledger itself, for runs whose spool leaves them out because classes are confidential,
+and for runs that came without one, as from a pack.
 
 They are what the spool would say, of what the reader can open. Where a number is sealed it is NaN, and the weight of a
 sealed class is the one in force, which the policy made and everybody can read.
@@ -7,6 +8,7 @@ sealed class is the one in force, which the policy made and everybody can read.
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer import rundir
 from explorer.entries.numbers import share_terms
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import having, read_numbers
@@ -21,6 +23,11 @@ def is_confidential(run: RunLedger) -> bool:
     states = (segment.state for segment in run.segments())
     first = next((state for state in states if "joint" in state.entry.blobs), None)
     return first is not None and run.is_sealed(first, "joint")
+
+
+def from_ledger(run: RunLedger) -> bool:
+    """Whether sums come from the ledger: the spool leaves them out, or it is not here at all."""
+    return not (run.run / rundir.CONTRIBUTIONS).is_dir() or is_confidential(run)
 
 
 def ledger_sums(run: RunLedger, steps: range, *, bins: int) -> tuple[Numbers, Numbers]:

@@ -1,8 +1,8 @@
 """The shares of the provenance classes in a run's updates, layer by layer, over some steps or over time.
 
 They come from the spool beside the ledger, which answers quickly for millions of steps and which no signature covers;
-`explorer.audit.trace` holds it against the ledger. In a run with confidential classes the spool has no shares: there
-they come from the ledger, for who can open it.
+`explorer.audit.trace` holds it against the ledger. In a run with confidential classes the spool has no shares, and in a
+pack there is none: there they come from the ledger, for who can open it.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.ledger_sums import COLUMNS, Numbers, is_confidential, ledger_sums
+from explorer.audit.ledger_sums import COLUMNS, Numbers, from_ledger, ledger_sums
 from explorer.errors import StoreError
 from explorer.recorded.run_ledger import RunLedger
 from explorer.store.spool import binned_sums, binned_updates
@@ -82,7 +82,7 @@ def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -
     `LedgerError` where they come from the ledger."""
     bins = max(1, min(bins, len(steps)))
     edges = tuple(-(-part * len(steps) // bins) + steps.start for part in range(bins + 1))
-    if is_confidential(run):
+    if from_ledger(run):
         columns, squares = ledger_sums(run, steps, bins=bins)
         if layer is not None:
             columns[:, :, np.arange(columns.shape[2]) != run.layer(layer)] = 0

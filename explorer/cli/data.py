@@ -1,6 +1,7 @@
 """`explorer data`: the datasets, and the card of one."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,17 +33,28 @@ def data_(
         ),
     ] = None,
     data: Data = None,
+    croissant: Annotated[
+        Path | None,
+        typer.Option("--croissant", metavar="FILE", help="Write the card as MLCommons Croissant (JSON-LD), too."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over."""
     if name is None:
-        if param:
-            raise RecipeError("--param is for one dataset: name it too")
+        for option, given in (("--param", param), ("--croissant", croissant)):
+            if given:
+                raise RecipeError(f"{option} is for one dataset: name it too")
         _print_all(json)
         return
     from explorer.data.cards import card
 
-    found = card(_chosen(name, param or []), data)
+    source = _chosen(name, param or [])
+    found = card(source, data)
+    if croissant is not None:
+        from explorer.data.croissant import as_croissant
+        from explorer.rundir import write_bytes
+
+        write_bytes(croissant, as_croissant(found, source.files(data)).encode())
     if json:
         print_json(asdict(found))
     else:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from explorer.cli.output import print_json, visible
+from explorer.cli.price_list import today
 from explorer.cli.settings import Data, Json
 from explorer.cli.trace import RunDirectory
+from explorer.costing import price_words
 
 if TYPE_CHECKING:
     from explorer.deletion.plan import Plan
@@ -175,6 +177,7 @@ def _cost(found: "Plan") -> str:
         return "no price for this hardware"
     if found.cost.usd is None:
         return "not known, like the time"
-    low, high, price = found.cost.low, found.cost.high, found.cost.price
+    low, high = found.cost.low, found.cost.high
+    price = visible(price_words(found.cost.price, hardware="", today=today()))
     interval = "" if low is None or high is None else f" (${low:.3g} to ${high:.3g})"
-    return f"${found.cost.usd:.3g}{interval} at {price.provider} {price.instance}, {price.tenancy} ({price.source})"
+    return f"${found.cost.usd:.3g}{interval} at {price}"

@@ -60,12 +60,12 @@ def pack(
     believed = read_trust(place)
     provide_passphrase(Path(source_of(run).private) / TRAINER)
     name, key = trainer_key(run, trust=believed, now=now)
-    report = _report(run, place, now) if found.steps > found.begins else None
+    report, figures = _reports(run, place, now) if found.steps > found.begins else (None, None)
     with ExitStack() as stack:  # others wait for the project's ledger
         project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
         recorded = project.entries() if project else ()
         granted = read_grants(found, grant or (), trust=believed, now=now, project=recorded)
-        made = make_pack(found, grants=granted, report=report, key=key, trust=believed, now=now)
+        made = make_pack(found, grants=granted, report=report, figures=figures, key=key, trust=believed, now=now)
         for access in accesses(found, made, granted):
             assert project is not None
             project.append(access)
@@ -73,23 +73,24 @@ def pack(
     print_json(_json(made, out)) if json else _print(made, out, believed)
 
 
-def _report(run: Path, trust: Path, now: int) -> bytes:
-    """The report of what is in the pack and no more: it is made where the run's private files are not."""
+def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
+    """The report of what is in the pack and no more, as a page and as JSON: it is made out of what the pack has, where
+    the run's private files and its project are not."""
     from explorer import rundir
+    from explorer.disclosure.pack import papers
+    from explorer.recorded.run_ledger import RunLedger
     from explorer.report.run_content import gather
-    from explorer.report.run_html import as_html
+    from explorer.report.run_report import FORMATS
 
-    public = (rundir.LEDGER, rundir.GOVERNANCE, rundir.CONTRIBUTIONS, rundir.ENTROPY, rundir.RUN)
     with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / run.resolve().name
-        copy.mkdir()
-        for each in (run / name for name in public if (run / name).exists()):
-            if each.is_dir():
-                shutil.copytree(each, copy / each.name, symlinks=True)
-            else:
-                shutil.copy2(each, copy)
+        copy = Path(place) / "runs" / "pack" / run.resolve().name
+        for name in (rundir.LEDGER, rundir.GOVERNANCE):
+            shutil.copytree(run / name, copy / name, symlinks=True)
+        for relative, content in papers(RunLedger(run)):
+            rundir.write_bytes(copy / relative, content)
         content = gather(copy, trust=trust, now=now)
-        return as_html(replace(content, directory=Path(content.run), commands=COMMANDS)).encode()
+        said = replace(content, directory=Path(content.run), commands=COMMANDS)
+        return FORMATS["html"](said), FORMATS["json"](said)
 
 
 def _json(made: "Pack", out: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from explorer.cli.output import print_json, print_table
+from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import RUNS, Json, Runs
 from explorer.errors import ExplorerError
 from explorer.rundir import LEDGER
@@ -193,6 +193,23 @@ def _print_results(found: "Table") -> None:
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
     right = ("ssr", "seed", quality, "seconds", "dollars")
     print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
+    _print_prices(found)
+
+
+def _print_prices(found: "Table") -> None:
+    """What the dollars of each hardware are made with, and as of when."""
+    from explorer.cli.price_list import today
+    from explorer.costing import age_words
+    from explorer.costing.words import dollars
+
+    names = ("hardware", "usd_per_hour", "price_as_of", "price_source")
+    rates = {tuple(row[found.columns.index(name)] for name in names) for row in found.rows}
+    for hardware, usd, as_of, source in sorted(rates, key=lambda rate: tuple(map(str, rate))):
+        if usd is None:
+            print(f"no price for {visible(hardware)}")
+            continue
+        told = (f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else ""), age_words(as_of or "", today()), source)
+        print(f"dollars on {visible(hardware)}: {visible(', '.join(filter(None, told)))}")
 
 
 def _print_controls(where: Path, found: "Table") -> None:
@@ -217,7 +234,9 @@ def _one(names: list[str]) -> str | None:
 
 def _cell(name: str, value: object) -> object:
     if name == "cost_usd":
-        return "no price" if value is None else f"{value:.4f}"
+        if not isinstance(value, float):
+            return "no price"
+        return f"{value:.4f}" if value >= 0.001 else f"{value:.2g}"
     if name == "time_source":
         return "unknown" if value is None else value
     if name == "control":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from explorer.cli.credentials import provide_passphrase
-from explorer.cli.output import print_json, print_table
+from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
 
 def estimated(planned: "Plan", *, runs: Path, workers: int | None) -> "tuple[Estimate, int]":
     """What the missing runs take, and how many of them run side by side."""
-    from explorer.costing import load_prices
+    from explorer.costing import load_prices, own_prices
     from explorer.sweep.executors import default_workers
 
     device = planned.runs[0].record.hardware.device
     side_by_side = workers or default_workers(threads=planned.spec.threads, device=device)
-    return planned.estimate(workers=side_by_side, prices=load_prices(_own_prices(runs))), side_by_side
+    return planned.estimate(workers=side_by_side, prices=(*load_prices(), *own_prices(runs))), side_by_side
 
 
 def print_plan(planned: "Plan", estimate: "Estimate", side_by_side: int) -> None:
@@ -79,7 +79,7 @@ def print_plan(planned: "Plan", estimate: "Estimate", side_by_side: int) -> None
     if others := sum(run.other_code for run in planned.runs):
         print(f"{others} of those done were trained by other code of the same version; delete them to train them again")
     if estimate.runs:
-        print(_forecast(estimate, side_by_side))
+        print(_forecast(estimate, side_by_side, hardware=planned.runs[0].record.hardware.name))
 
 
 def run(
@@ -207,12 +207,6 @@ def _ingested(ingest: Any, runs: Path) -> None:
     ingest(runs)
 
 
-def _own_prices(runs: Path) -> Path | None:
-    """The user's own price rows, if there are any: `prices.csv` beside the runs."""
-    path = runs / "prices.csv"
-    return path if path.exists() else None
-
-
 def _print_recipes(planned: "Plan") -> None:
     written = {recipe.name: " + ".join(method.name for method in recipe.methods) for recipe in planned.spec.recipes}
     groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
@@ -236,10 +230,14 @@ def _label(recipe: str, control: str | None) -> str:
     return f"{recipe} (control: {control.replace('-', ' ')})" if control else recipe
 
 
-def _forecast(estimate: Any, workers: int) -> str:
+def _forecast(estimate: "Estimate", workers: int, *, hardware: str) -> str:
+    from explorer.cli.price_list import today
+    from explorer.costing import price_words
+
     if estimate.unknown == estimate.runs:
         return "no step time is known on this hardware yet: the first finished runs give one"
     known = f"about {estimate.wall_seconds / 60:.1f} min with {workers} runs side by side"
-    money = "no price for this hardware" if estimate.usd is None else f"{estimate.usd:.2f} USD"
+    price = visible(price_words(estimate.price, hardware=hardware, today=today()))
+    money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"
     rest = f"; {estimate.unknown} runs of unknown step time are not in it" if estimate.unknown else ""
     return f"{known}; {estimate.train_seconds / 60:.1f} min of training; {money}{rest}"

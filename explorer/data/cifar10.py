@@ -20,10 +20,11 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.cache import cached
-from explorer.data.dataset import DataSource, Modality, Split, TaskName
+from explorer.data.dataset import DataFile, DataSource, Modality, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
+from explorer.provenance.croissant import PARQUET
 
 SIDES = ("train", "test")
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -75,6 +76,11 @@ class Cifar10(DataSource):
 
     def digest(self, data: Path | None) -> str:
         return hashlib.sha256("".join(_file_digest(path) for path in _files(data)).encode()).hexdigest()
+
+    def files(self, data: Path | None) -> tuple[DataFile, ...]:
+        return tuple(
+            DataFile(path=f"cifar10/{path.name}", sha256=_file_digest(path), media=PARQUET) for path in _files(data)
+        )
 
 
 def _files(data: Path | None) -> list[Path]:

@@ -81,6 +81,15 @@ class Dataset(ABC):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DataFile:
+    """A file that a dataset is read from."""
+
+    path: str  # below the data directory, as it can be shown
+    sha256: str
+    media: str  # its media type
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DataSource(ABC):
     """Where a dataset comes from. The fields of a subclass are its parameters in a recipe."""
 
@@ -99,3 +108,8 @@ class DataSource(ABC):
     @abstractmethod
     def digest(self, data: Path | None) -> str:
         """SHA-256 that names the content, cheap to compute. Raises `DataError` like `load`."""
+
+    def files(self, data: Path | None) -> tuple[DataFile, ...]:
+        """The files that it is read from, in order; none: it is embedded, installed or computed. Raises `DataError`
+        like `load`."""
+        return ()

@@ -17,10 +17,10 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.class_table import classes_of, read_class_table
-from explorer.data.dataset import DataSource, Modality, TaskName
+from explorer.data.dataset import DataFile, DataSource, Modality, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import Entry, Side, labelled
-from explorer.data.local import Fault, LocalFile, below, listed, shown
+from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown
 from explorer.data.pictures import MAX_ENCODED_BYTES, decoded
 from explorer.errors import DataError
 
@@ -85,6 +85,10 @@ class ImageFolder(DataSource):
         table = self._table(data)
         rows = [] if table is None else sorted(read_class_table(table).items())
         return canonical.digest([_contents(listed(self._root(data))), [list(row) for row in rows]])
+
+    def files(self, data: Path | None) -> tuple[DataFile, ...]:
+        found = [file for file in listed(self._root(data)) if self._place(file.name)]
+        return data_files(self.path, found, media=None, max_bytes=MAX_ENCODED_BYTES)
 
     def _root(self, data: Path | None) -> Path:
         """The directory. Raises `DataError` if it is none, or not divided as the parameters say."""

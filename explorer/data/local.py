@@ -5,6 +5,7 @@ steer a terminal is written out. What cannot be used is no error but a fault, wh
 """
 
 import hashlib
+import mimetypes
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from explorer.data.dataset import Skipped
+from explorer.data.dataset import DataFile, Skipped
 from explorer.errors import DataError
 
 MAX_FILES = 10**6
@@ -66,6 +67,17 @@ class LocalFile:
         if found.st_size > max_bytes:
             return Fault.TOO_LARGE
         return _hashed(self.path, (found.st_ino, found.st_size, found.st_ctime_ns))
+
+
+def data_files(root: str, files: Iterable[LocalFile], *, media: str | None, max_bytes: int) -> tuple[DataFile, ...]:
+    """The files that can be read, as a description lists them; without a media type each has that of its name."""
+    found = []
+    for file in files:
+        digest = file.digest(max_bytes=max_bytes)
+        if digest not in {*Fault}:
+            kind = media or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+            found.append(DataFile(path=f"{shown(root)}/{file.name}", sha256=digest, media=kind))
+    return tuple(found)
 
 
 def below(data: Path | None, path: str, *, dataset: str) -> Path:

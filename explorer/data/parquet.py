@@ -20,12 +20,13 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.class_table import check_class
-from explorer.data.dataset import DataSource, Modality, TaskName
+from explorer.data.dataset import DataFile, DataSource, Modality, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import Entry, Side, labelled
-from explorer.data.local import Fault, LocalFile, below, listed, shown
+from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown
 from explorer.data.pictures import decoded
 from explorer.errors import DataError, unknown
+from explorer.provenance.croissant import PARQUET
 
 SIDES: tuple[Side, Side] = ("train", "test")
 SUFFIX = ".parquet"
@@ -88,6 +89,10 @@ class Parquet(DataSource):
 
     def digest(self, data: Path | None) -> str:
         return canonical.digest([_named(file) for _, file in self._files(data)])
+
+    def files(self, data: Path | None) -> tuple[DataFile, ...]:
+        found = [file for _, file in self._files(data)]
+        return data_files(self.path, found, media=PARQUET, max_bytes=MAX_FILE_BYTES)
 
     def _files(self, data: Path | None) -> list[tuple[Side | None, LocalFile]]:
         """The files of each side, by name. Raises `DataError` if there are none."""

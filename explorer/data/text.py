@@ -20,9 +20,9 @@ from pydantic import Field
 from explorer import canonical, rundir
 from explorer.data.blocks import cut
 from explorer.data.class_table import classes_of, read_class_table
-from explorer.data.dataset import Dataset, DataSource, Modality, Provenance, TaskName
+from explorer.data.dataset import DataFile, Dataset, DataSource, Modality, Provenance, TaskName
 from explorer.data.families import SEPARATOR
-from explorer.data.local import Fault, LocalFile, below, listed, shown, skipped
+from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown, skipped
 from explorer.data.sequences import Text
 from explorer.errors import DataError
 
@@ -78,6 +78,13 @@ class LocalText(DataSource):
             return canonical.digest([named, [list(row) for row in rows]])
         content = hashlib.sha256(_whole(root)).hexdigest()
         return canonical.digest([content, [list(row) for row in rows]]) if rows else content
+
+    def files(self, data: Path | None) -> tuple[DataFile, ...]:
+        root = below(data, self.path, dataset=self.name)
+        if root.is_dir():
+            return data_files(self.path, listed(root), media="text/plain", max_bytes=MAX_BYTES)
+        content = hashlib.sha256(_whole(root)).hexdigest()
+        return (DataFile(path=shown(self.path), sha256=content, media="text/plain"),)
 
     def _contents(self, data: Path | None) -> tuple[dict[str, bytes], list[tuple[str, Fault]]]:
         """The content of every file that can be read, by name, and why others cannot."""

@@ -7,7 +7,8 @@ names and contents:
     pack.json                 the manifest below; every other file by digest and size
     pack.dsse.json            the trainer's signature over it
     verify.py                 the verifier, one file
-    report.html               for people; what the report shows is what the grants open, and less; if any step was done
+    report.html, report.json  for people, for programs; if any step was done. They show no more than the grants open
+    run.json environment.json what the run was, where its first entry binds them and they name no single record
     ledger/...                the checkpoint and its cosignatures, tiles, entries, blobs
     governance/...            trust.json (what the run believed: never an anchor), taxonomy, policy, tags
     grants/<id>.json          grants with their wrapped keys, those asked for and no other
@@ -60,13 +61,16 @@ from explorer.provenance.grants import grant_digest
 from explorer.provenance.times import Time, format_time
 from explorer.provenance.trust import Trust
 from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.counterfactual import ROUTING, left_out
 from explorer.recorded.origin import read_origin
+from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.source import source_of
 from explorer.schema import record, to_json
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
-MANIFEST, SIGNATURE, VERIFIER, README, REPORT = "pack.json", "pack.dsse.json", "verify.py", "README.txt", "report.html"
+MANIFEST, SIGNATURE, VERIFIER, README = "pack.json", "pack.dsse.json", "verify.py", "README.txt"
+REPORT, FIGURES = "report.html", "report.json"
 CERTIFICATE, DELETIONS, MODEL_ATTESTATION, MODEL_CARD = (
     "certificate.json",
     "deletions",
@@ -121,12 +125,13 @@ def make_pack(
     *,
     grants: Mapping[str, WrappedKeys],
     report: bytes | None,
+    figures: bytes | None = None,
     key: Ed25519PrivateKey,
     trust: Trust,
     now: int,
 ) -> Pack:
-    """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more;
-    None: there is nothing to report.
+    """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more, as
+    a page, `figures` as JSON; None: there is nothing to report.
 
     `key` is the trainer's, `now` in seconds since 1970. Raises `LedgerError` for a ledger that the trust file does not
     believe, since nobody signs for that, and for a run too large for a pack.
@@ -135,10 +140,10 @@ def make_pack(
     contents = {
         **dict(_ledger(run.ledger)),
         **dict(_documents(run.run)),
-        **dict(_papers(run)),
+        **dict(papers(run)),
         **{f"{rundir.GRANTS}/{id_}.json": wrapped.content for id_, wrapped in grants.items()},
         **{f"proofs/{index}{SUFFIX}": make_proof(run.ledger, index).content for index in _proved(run)},
-        **({} if report is None else {REPORT: report}),
+        **{name: made for name, made in ((REPORT, report), (FIGURES, figures)) if made is not None},
         VERIFIER: files("explorer.disclosure").joinpath("verifier.py").read_bytes(),
         README: _readme(run.genesis.run, tuple(grants)).encode(),
     }
@@ -255,16 +260,28 @@ def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{rundir.GOVERNANCE}/{name}", content
 
 
-def _papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
-    """What else is signed about the run: where it comes from, its model's attestation, certificates of deletions."""
-    papers = [f"{rundir.MODEL}/{name}" for name in (MODEL_ATTESTATION, MODEL_CARD)]
-    attested = all((run.run / each).exists() for each in papers)
-    for relative in [rundir.ORIGIN, *(papers if attested else ())]:
+def papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
+    """What else is signed about the run or bound by its first entry: what it was, where it comes from, its model's
+    attestation, certificates of deletions."""
+    attested = [f"{rundir.MODEL}/{name}" for name in (MODEL_ATTESTATION, MODEL_CARD)]
+    wanted = [rundir.ORIGIN, *(attested if all((run.run / each).exists() for each in attested) else ())]
+    for relative in [*wanted, *_bound(run)]:
         if (run.run / relative).exists():
             yield relative, _paper(run.run / relative)
     for made in [run.run.resolve(), *_made_from(run)]:
         if (made / CERTIFICATE).exists():
             yield f"{DELETIONS}/{made.name}.json", _paper(made / CERTIFICATE)
+
+
+def _bound(run: RunLedger) -> Iterator[str]:
+    """What the first entry binds and is not signed. A plan that leaves single records out names their rows: it stays
+    here, as they do."""
+    plan = recorded_plan(run)
+    if plan is not None and not (ROUTING in plan.methods and left_out(plan).records):
+        yield rundir.RUN
+    environment = run.run / rundir.ENVIRONMENT
+    if environment.exists() and hashlib.sha256(_paper(environment)).hexdigest() == run.genesis.environment:
+        yield rundir.ENVIRONMENT
 
 
 def _made_from(run: RunLedger) -> Iterator[Path]:
@@ -311,6 +328,7 @@ elsewhere: explorer/disclosure/verifier.py. Whoever would forge a pack would put
 -I keeps Python from taking what lies beside the program for its library.
 
 It prints what it checked, what it could not check and why, and which private keys lay on the host where the pack was
-made. Its exit status is 0 only if everything holds. report.html, if it is there, is for people; it is what was signed,
-and no more.
+made. Its exit status is 0 only if everything holds. report.html, if it is there, is for people, and report.json for
+programs; they are what was signed, and no more. Whoever has the software makes the report anew, out of the unpacked
+directory: explorer report DIR --trust TRUST.json
 """

@@ -192,7 +192,7 @@ VERSION, UNIX, DAY = 20, 3 << 8, 1 << 5 | 1  # of the format; made on Unix; 1 Ja
 REGULAR = 0o100644 << 16
 
 NAMES = re.compile(
-    r"README\.txt|pack\.json|pack\.dsse\.json|report\.html|verify\.py"
+    r"README\.txt|pack\.json|pack\.dsse\.json|report\.(?:html|json)|(?:run|environment)\.json|verify\.py"
     r"|origin\.json|model/(?:attestation|model)\.json|(?:grants|deletions)/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.json"
     r"|governance/(?:trust|taxonomy|policy|tags)\.json|governance/tags\.parquet"
     r"|proofs/(?:0|[1-9][0-9]{0,15})\.tlog-proof|ledger/checkpoint|ledger/witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note"
@@ -1022,7 +1022,7 @@ NEVER = (
     "that the record is true, and the gradients themselves: needs torch and the data: explorer replay",
     "that rows, weights and numbers fit tags and policy: needs the tag table (Parquet): explorer conform",
     "that nobody rolled the ledger back to this checkpoint: needs a later one, from somebody else",
-    "what report.html says: it is the file that was signed; its figures are not compared with the ledger here",
+    "what the reports say: they are the files that were signed; their figures are not compared with the ledger here",
 )
 
 

@@ -17,9 +17,10 @@ from markupsafe import Markup
 import explorer
 from explorer.audit.shares import shares
 from explorer.report.run_classes import ClassLine, parts
-from explorer.report.run_content import LIMITS, RunContent
+from explorer.report.run_content import RunContent, references_of
 from explorer.report.run_policy import PhaseTable
-from explorer.report.run_references import Reference
+from explorer.report.run_references import ListedEntry, Reference, list_entries
+from explorer.report.run_summary import LIMITS
 from explorer.report.run_vouchers import VoucherLine
 from explorer.views import ledger_depth, ledger_heat, ledger_timeline, text
 from explorer.views.exports import VEGA_LITE
@@ -37,10 +38,11 @@ def as_html(content: RunContent) -> str:
     """The whole page."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(files("explorer.report").joinpath("run.html.j2").read_text(encoding="utf-8"))
-    listed = {each.index for each in content.entries}
+    entries, unlisted = list_entries(content.opened.ledger, references_of(content))
+    listed = {each.index for each in entries}
 
     def cite(reference: Reference) -> Markup:
-        target = reference.first if reference.first in listed else content.entries[0].index
+        target = reference.first if reference.first in listed else entries[0].index
         return Markup('<a class="cite" href="#entry-{}">{}</a>').format(target, str(reference))
 
     def cite_entry(index: int) -> Markup:
@@ -60,7 +62,8 @@ def as_html(content: RunContent) -> str:
         else None,
         charts=_charts(content),
         captions={"heat": ledger_heat.CAPTION, "depth": ledger_depth.CAPTION, "time": ledger_timeline.CAPTION},
-        entries=_entries(content),
+        entries=_entries(entries),
+        unlisted=unlisted,
         limits=LIMITS,
         css=Markup(CSS),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -175,7 +178,7 @@ def _phase(content: RunContent, phase: PhaseTable) -> Markup:
     return table(columns, rows)
 
 
-def _entries(content: RunContent) -> Markup:
+def _entries(entries: tuple[ListedEntry, ...]) -> Markup:
     columns = (
         Column(title="Entry"),
         Column(title="Kind"),
@@ -191,6 +194,6 @@ def _entries(content: RunContent) -> Markup:
                 Markup("<code>{}</code>").format(each.leaf),
             )
         )
-        for each in content.entries
+        for each in entries
     ]
     return table(columns, rows)

@@ -1,9 +1,11 @@
-"""The governance report of one run: what trained what, who vouched, policy and decisions, entropy, integrity.
+"""The governance report of one run: what trained what, who vouched, policy and decisions, entropy, deletion, integrity,
+and what regulators ask.
 
-html    one page that needs nothing else, to be read, printed and sent
-json    the same figures for other tools
+html, pdf, md    one document that needs nothing else, to be read, printed and sent
+json             the same figures for other tools, in the form of a published schema
+croissant        the dataset that it was trained on, as MLCommons Croissant
 
-Every figure names the entries of the ledger that it rests on, and the page ends with a list of them.
+Every figure names the entries of the ledger that it rests on, and the document ends with a list of them.
 """
 
 import time
@@ -14,16 +16,26 @@ from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import StoreError, unknown
 from explorer.recorded.run_ledger import RunLedger
-from explorer.report.run_content import RunContent, gather, opens
+from explorer.report.run_content import RunContent, gather
+from explorer.report.run_croissant import as_croissant
 from explorer.report.run_html import as_html
 from explorer.report.run_json import as_json
+from explorer.report.run_summary import opens
 
-FORMATS: dict[str, Callable[[RunContent], str]] = {"html": as_html, "json": as_json}
+CROISSANT = "croissant"
+FORMATS: dict[str, Callable[[RunContent], bytes]] = {
+    CROISSANT: lambda content: as_croissant(content).encode(),
+    "html": lambda content: as_html(content).encode(),
+    "json": lambda content: as_json(content).encode(),
+}
 
 
 def page_of(run_directory: Path, *, format: str = "html") -> Path:
     """Where a report goes unless somebody says otherwise: into the run's directory; into `private` where it holds
-    numbers that are sealed there. Raises `ExplorerError` where the ledger cannot be read."""
+    numbers that are sealed there, as a description of the dataset never does. Raises `ExplorerError` where the ledger
+    cannot be read."""
+    if format == CROISSANT:
+        return run_directory / f"{CROISSANT}.json"
     run = RunLedger(run_directory)
     private = is_confidential(run) and opens(run)
     return run_directory / (rundir.PRIVATE if private else "") / f"report.{format}"
@@ -38,4 +50,4 @@ def write_run_report(run_directory: Path, page: Path, *, trust: Path | None = No
     if format not in FORMATS:
         raise StoreError(unknown("format", format, FORMATS))
     content = gather(run_directory, trust=trust, now=int(time.time()))
-    rundir.write_bytes(page, FORMATS[format](content).encode())
+    rundir.write_bytes(page, FORMATS[format](content))

@@ -20,7 +20,7 @@ SELECT f.sweep, f.run_id, f.metric, f.value, k.unit, k.higher_is_better
 FROM finals f LEFT JOIN metric_kinds k USING (metric);
 
 CREATE VIEW run_phases AS
-SELECT directory, unnest(map_keys(phases)) AS phase, unnest(map_values(phases)) AS steps FROM runs;
+SELECT sweep, directory, unnest(map_keys(phases)) AS phase, unnest(map_values(phases)) AS steps FROM runs;
 
 CREATE VIEW profile_files AS
 SELECT DISTINCT source, sweep, recipe_digest, effective, inference_seconds, made_at, device, hardware, threads,

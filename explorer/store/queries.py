@@ -25,8 +25,8 @@ FROM (
         PARTITION BY sweep, recipe_digest, device, hardware, threads, world_size, ssr ORDER BY seed, run_id
     ) = 1
 ) o
-JOIN runs r USING (directory)
-JOIN run_phases s USING (directory)
+JOIN runs r USING (sweep, directory)
+JOIN run_phases s USING (sweep, directory)
 LEFT JOIN profiles p ON p.source = o.profile AND p.phase = s.phase
 WHERE s.steps > 0
 """

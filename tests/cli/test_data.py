@@ -62,3 +62,12 @@ def test_what_was_skipped_is_shown_and_steers_no_terminal(tmp_path: Path, monkey
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("data", *arguments)
+
+
+def test_the_card_is_exported_as_croissant(tmp_path: Path) -> None:
+    out = tmp_path / "digits.json"
+    done = explorer("data", "digits", "--param", "size=8", "--croissant", out)
+    assert done.returncode == 0 and done.stdout.startswith("digits: ")
+    document = json.loads(out.read_text())
+    assert (document["@type"], document["name"]) == ("sc:Dataset", "digits")
+    assert "--croissant is for one dataset: name it too" in refused("data", "--croissant", out)

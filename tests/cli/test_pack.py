@@ -15,6 +15,7 @@ from explorer.project import read_project
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import write_trust
 from explorer.report.run_report import write_run_report
+from explorer.rundir import write_bytes
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, TRAINER
 from tests.cli.command import explorer, refused
@@ -83,6 +84,23 @@ def test_the_report_in_it_shows_no_number_of_a_confidential_class(run: Path, tmp
     assert str(run.parent) not in page and "/tmp" not in page
     write_run_report(run, tmp_path / "own.html", trust=run / "governance" / "trust.json")
     assert shares(page) == [] and len(shares((tmp_path / "own.html").read_text())) > 10
+
+
+def test_who_has_the_pack_alone_makes_the_same_report(run: Path, tmp_path: Path) -> None:
+    explorer("pack", run, "-o", tmp_path / "run.pack")
+    files = opened((tmp_path / "run.pack").read_bytes())
+    for name, content in files.items():
+        write_bytes(tmp_path / "unpacked" / name, content)
+    trust = run / "governance" / "trust.json"
+    done = explorer(
+        "report", tmp_path / "unpacked", "--format", "json", "--trust", trust, "--out", tmp_path / "own.json"
+    )
+    assert done.returncode == 0, done.stderr
+    mine, theirs = (json.loads(each) for each in ((tmp_path / "own.json").read_bytes(), files["report.json"]))
+    assert mine.pop("reproduce") != theirs.pop("reproduce")  # one has the directory, the other the pack
+    assert mine.pop("made") >= theirs.pop("made")
+    assert mine == theirs and len(mine["forms"]) == 6
+    assert str(run.parent) not in files["report.json"].decode()
 
 
 def shares(page: str) -> list[str]:

@@ -95,8 +95,12 @@ ADD = ("add", "--hardware", "AMD EPYC", "--count", 2, "--source", "power and dep
 def test_an_own_price_is_in_every_table_at_once(tmp_path: Path) -> None:
     write_sample(tmp_path)
     ingest(tmp_path)
+    assert "\nno price for AMD EPYC" in explorer("results", "--runs", tmp_path).stdout
     before, after = costs(tmp_path), told(*ADD, "--usd-per-hour", 0.4, "--runs", tmp_path)
     assert set(before) == {None}
+    shown = explorer("results", "--runs", tmp_path).stdout
+    (told_of,) = {line for line in shown.splitlines() if line.startswith("dollars on ")}
+    assert told_of.endswith(": $0.20/h as of 2026-11-22, own AMD EPYC, on demand (power and depreciation)")
     assert after["published"] and after["price"]["retrieved"] == "2026-11-22"
     seconds = column(tmp_path, "train_seconds")
     assert costs(tmp_path) == [None if each is None else pytest.approx(each / 3600 * 0.2) for each in seconds]

@@ -19,11 +19,12 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
 from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_classes import parts
-from explorer.report.run_content import LIMITS, _rounded, gather
+from explorer.report.run_content import gather
 from explorer.report.run_deletion import UNESTABLISHED
 from explorer.report.run_html import _share
 from explorer.report.run_references import MAX_LISTED, Reference, list_entries
 from explorer.report.run_report import write_run_report
+from explorer.report.run_summary import LIMITS, _rounded
 from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
@@ -221,18 +222,25 @@ def test_a_run_that_has_done_no_step_has_no_report(tmp_path: Path) -> None:
 
 
 def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
-    """A copy without the files beside the ledger, and without the profiles' blobs, still says what the ledger says."""
-    ledger = RunLedger(copy)
-    for placed in ledger.read(ledger.outline.profiles, Profile):
-        for reference in placed.entry.blobs.values():
-            (ledger.ledger.path / blob_path(reference.sha256)).unlink(missing_ok=True)
-    for name in (rundir.ENTROPY, rundir.CONTRIBUTIONS, rundir.PRIVATE, rundir.GOVERNANCE):
+    """A copy without the files beside the ledger, and without the blobs of numbers, still says what the entries say."""
+    before = document(copy)
+    for name in (rundir.ENTROPY, rundir.CONTRIBUTIONS, rundir.PRIVATE):
         shutil.rmtree(copy / name)
+    from_ledger = document(copy)
+    assert from_ledger["answer"] == before["answer"] and "no files beside it" in from_ledger["integrity"]["sums"]
+    for line, was in zip(from_ledger["classes"], before["classes"], strict=True):
+        assert line["share"] == (was["share"] and pytest.approx(was["share"], rel=1e-5))
+    ledger = RunLedger(copy)
+    profiles = [each.entry.blobs for each in ledger.read(ledger.outline.profiles, Profile)]
+    for blobs in (*profiles, *(segment.state.entry.blobs for segment in ledger.segments())):
+        for reference in blobs.values():
+            (ledger.ledger.path / blob_path(reference.sha256)).unlink(missing_ok=True)
+    shutil.rmtree(copy / rundir.GOVERNANCE)
     (copy / rundir.RUN).unlink()
     page = written(copy)
     assert "their numbers are not beside the ledger" in page and "the recipe measures none" not in page
     assert "<h1>What moved this model was measured, and the sums are not beside the ledger; denied" in page
-    assert "NOT what the ledger says" in page and "The documents of this run are not believed" in page
+    assert "The documents of this run are not believed" in page
     assert page.count(UNESTABLISHED.words) == 5
 
 
@@ -263,8 +271,8 @@ def test_the_command_takes_a_run_by_directory_and_by_id(run: Path, tmp_path: Pat
 
 
 def test_bad_input_is_one_clear_error(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="unknown format 'md'; known: html, json"):
-        write_run_report(run, tmp_path / "x.md", format="md")
+    with pytest.raises(StoreError, match="unknown format 'doc'; known: croissant, html, json"):
+        write_run_report(run, tmp_path / "x.doc", format="doc")
     with pytest.raises(RunError, match="no governed run"):
         write_run_report(tmp_path, tmp_path / "x.html")
     done = explorer("report", "single", "--runs", run.parents[1], "--trust", trust_of(run))

@@ -1,0 +1,45 @@
+"""The published JSON Schemas of the reports: `schemas/<name>.v<version>.json` beside this file, made from the records.
+
+After a record has changed, `python -m explorer.report.publish` writes them anew; a test compares the two.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from explorer import rundir
+from explorer.report.run_document import RunReport
+from explorer.schema import json_schema
+
+DIRECTORY = Path(__file__).parent / "schemas"
+BASE = "https://explorer.example/schemas/report"
+
+SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport}
+
+
+def file_of(name: str) -> Path:
+    """Where a schema is published."""
+    return DIRECTORY / f"{name}.json"
+
+
+def content_of(name: str) -> bytes:
+    """A schema as it is published. What a report holds is all there: no key is unknown, none is missing."""
+    schema = _closed(json_schema(SCHEMAS[name], id=f"{BASE}/{name}.json"))
+    return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _closed(schema: Any) -> Any:
+    """The same schema, each of its objects with the keys that it names and no others."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _closed(value) for key, value in schema.items()}
+    if isinstance(made.get("properties"), dict) and made.get("type") == "object":
+        made |= {"additionalProperties": False, "required": sorted(made["properties"])}
+    return made
+
+
+if __name__ == "__main__":
+    for known in SCHEMAS:
+        rundir.write_bytes(file_of(known), content_of(known))

@@ -1,0 +1,118 @@
+"""A page as Markdown, for a pull request or a wiki. Every text is escaped, so that it can neither format nor link.
+
+Pictures are left out; their descriptions are there, and their numbers stand in tables. Of the links only those that
+lead out of the page are kept: few readers of Markdown know anchors of table rows.
+"""
+
+import re
+from collections.abc import Iterable
+
+from explorer.report.page import (
+    Block,
+    Bullets,
+    Code,
+    Facts,
+    Heading,
+    Page,
+    Paragraph,
+    Picture,
+    Span,
+    Table,
+    Text,
+    clean,
+    spans,
+)
+
+SIGNS = {"warning": "**Note:** ", "bad": "**Not in order:** ", "good": "**In order:** "}
+
+
+def render_markdown(page: Page) -> str:
+    """The whole document."""
+    parts = [f"# {inline(page.title)}", f"**{inline(page.subtitle)}**", *map(_block, page.blocks)]
+    parts += ["---", "\n".join(f"- {inline(name)}: {inline(value)}" for name, value in page.facts)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def inline(text: Text) -> str:
+    """A text on one line."""
+    return "".join(map(_span, spans(text))).strip()
+
+
+def plain(words: str) -> str:
+    """The words with what Markdown and HTML would take for markup escaped, on one line.
+
+    >>> plain("a_b <b> | [x](y)")
+    'a\\\\_b \\\\<b\\\\> \\\\| \\\\[x\\\\](y)'
+    """
+    line = re.sub(r"\s+", " ", words)
+    line = re.sub(r"([\\`*_\[\]<>|#~&$])", r"\\\1", line)
+    return re.sub(r"(?i)(https?|ftp|mailto)(:)|(www)(\.)", r"\1\3\\\2\4", line)  # what would be a link by itself
+
+
+def _span(span: Span) -> str:
+    match span.kind:
+        case "strong":
+            return f"**{plain(span.text)}**"
+        case "code":
+            return _code(span.text)
+        case "small":
+            return f" ({plain(span.text)})"
+        case "link" if not span.target.startswith("#"):
+            return f"[{plain(span.text)}](<{span.target}>)"
+        case _:
+            return plain(span.text)
+
+
+def _code(words: str) -> str:
+    """Words as code, between more backticks than they have in a row. A bar would end the cell of a table."""
+    if "|" in words or not words.strip():
+        return plain(words)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
+    space = " " if "`" in words else ""
+    line = re.sub(r"\s+", " ", words)
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _begin(line: str) -> str:
+    """A line that begins neither a list, a rule, nor the underline of a heading."""
+    return re.sub(r"^(\d*)([-+=.)])(?=[-=\s]|$)", r"\1\\\2", line)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"{'#' * block.level} {inline(block.text)}"
+        case Paragraph():
+            return SIGNS.get(block.tone, "") + _begin(inline(block.text))
+        case Bullets():
+            sign = "{}. " if block.numbered else "- "
+            return "\n".join(sign.format(at) + _begin(inline(item)) for at, item in enumerate(block.items))
+        case Facts():
+            return "\n".join(f"- {inline(name)}: {inline(value)}" for name, value in block.pairs)
+        case Code():
+            return (f"{plain(block.title)}:\n\n" if block.title else "") + _indented(block.text)
+        case Picture():
+            return f"*Picture: {plain(clean(block.description))}*"
+        case Table():
+            return _table(block)
+
+
+def _table(table: Table) -> str:
+    ruler = ["---:" if column.number else "---" for column in table.columns]
+    lines = [_line(plain(clean(column.title)) for column in table.columns), _line(ruler)]
+    lines += [_line(_strong(inline(cell), row.strong) for cell in row.cells) for row in table.rows]
+    caption = f"{inline(table.caption)}\n\n" if table.caption else ""
+    return caption + "\n".join(lines)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _strong(words: str, strong: bool) -> str:
+    return f"**{words}**" if strong and words and "*" not in words else words
+
+
+def _indented(text: str) -> str:
+    """A code block that its content cannot end."""
+    return "\n".join(f"    {line}" for line in clean(text).splitlines())

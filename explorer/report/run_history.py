@@ -1,0 +1,218 @@
+"""What happened to a run after its ledger was closed: deletions, observations, grants and reads, from the project's
+ledger beside it, and the certificates of its deletions.
+
+Somebody who has a run and not its project knows only of the certificates that came along; what else there was, is then
+said to be unknown.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import rundir
+from explorer.deletion.conclude import CERTIFICATE
+from explorer.entries.fields import LedgerState, read_float
+from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.errors import ExplorerError, LedgerError, ProvenanceError
+from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.verify import verify
+from explorer.project import AUDIT, read_project, runs_of
+from explorer.provenance.deletion_certificate import UNREACHED, Opened, open_certificate
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.trust import Trust
+from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.counterfactual import SWEEP
+from explorer.recorded.run_ledger import RunLedger
+from explorer.report.run_references import Reference, refer
+
+KEPT_COPIES = "deletions"  # where a pack has certificates, by run
+MAX_CERTIFICATES = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certified:
+    """A certificate of a deletion that is believed."""
+
+    digest: str  # of what was signed
+    old: str  # the run that had the target
+    new: str  # the run without it
+    target: str
+    level: str
+    means: str
+    signed_by: tuple[str, ...]
+    issued: str
+    expires: str
+    request: str | None  # a salted commitment
+    model: str  # SHA-256 of the new model's file
+    not_reached: tuple[str, ...]  # as the signer says
+    to_destroy: Mapping[str, int]  # how many of what, as the signer says
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeletionLine:
+    """A deletion: on the project's record, or certified, or both."""
+
+    target: str
+    level: str
+    is_result: bool  # this run is what came out of it
+    other: str  # the origin of the other run's ledger
+    certificate: Certified | None
+    digest: str | None  # of the certificate that the entry names
+    reference: Reference | None  # None: the project's ledger is not here
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObservationLine:
+    """Something that was said about the run's model; by whom, its statement says."""
+
+    role: str
+    admitted: str
+    statement: str  # digest
+    reference: Reference
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """All of it."""
+
+    judged: str | None  # how far the project's ledger is to be believed; None: there is none beside the run
+    entries: int  # in it
+    deletions: tuple[DeletionLine, ...]
+    observations: tuple[ObservationLine, ...]
+    grants: int  # that keys of this run were wrapped for
+    reads: int  # through a grant
+    disclosed: Reference | None  # where these stand
+    unbelieved: tuple[str, ...]  # certificates that are not believed, and why
+
+
+def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: int) -> History:
+    """Read the project's ledger and the certificates. `own` is the run's trust file, for a reader who brought none.
+
+    Raises `LedgerError` for a project's ledger that is damaged.
+    """
+    origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
+    recorded = list(read_project(runs))
+    believed, faults = _certificates(run, origin, trust=trust or own, now=now)
+    mine = [(each.index, each.entry) for each in recorded if _is_about(each.entry, origin)]
+    lines = [_recorded(index, entry, origin, believed) for index, entry in mine if isinstance(entry, Deletion)]
+    named = {line.digest for line in lines}
+    lines += [_certified(each, run.genesis.run) for digest, each in believed.items() if digest not in named]
+    disclosed = [index for index, entry in mine if isinstance(entry, GrantUse | Access)]
+    return History(
+        judged=_judged(runs / AUDIT, trust=trust, now=now) if recorded else None,
+        entries=len(recorded),
+        deletions=tuple(lines),
+        observations=tuple(_observed(index, entry) for index, entry in mine if isinstance(entry, Observation)),
+        grants=sum(isinstance(entry, GrantUse) for _, entry in mine),
+        reads=sum(isinstance(entry, Access) for _, entry in mine),
+        disclosed=_of_project(disclosed) if disclosed else None,
+        unbelieved=tuple(faults),
+    )
+
+
+def _is_about(entry: object, origin: str) -> bool:
+    ledgers: list[LedgerState | None] = []
+    if isinstance(entry, Deletion | GrantUse | Access | Observation):
+        ledgers = [entry.ledger, entry.result if isinstance(entry, Deletion) else None]
+    return any(each is not None and each.origin == origin for each in ledgers)
+
+
+def _of_project(indices: list[int]) -> Reference:
+    found = refer(indices)
+    return Reference(first=found.first, last=found.last, of="project")
+
+
+def _recorded(index: int, entry: Deletion, origin: str, believed: Mapping[str, Certified]) -> DeletionLine:
+    is_result = entry.result is not None and entry.result.origin == origin
+    other = entry.ledger if is_result else entry.result
+    asked = [", ".join(entry.classes)] if entry.classes else []
+    asked += [f"what {', '.join(entry.authorities)} vouches for"] if entry.authorities else []
+    asked += [f"{entry.records} single records"] if entry.records else []
+    digest = entry.evidence.get("certificate")
+    return DeletionLine(
+        target="; ".join(asked),
+        level=entry.level,
+        is_result=is_result,
+        other=other.origin if other else "",
+        certificate=believed.get(digest or ""),
+        digest=digest,
+        reference=_of_project([index]),
+    )
+
+
+def _certified(each: Certified, run: str) -> DeletionLine:
+    is_result = each.new == run
+    return DeletionLine(
+        target=each.target,
+        level=each.level,
+        is_result=is_result,
+        other=each.old if is_result else each.new,
+        certificate=each,
+        digest=each.digest,
+        reference=None,
+    )
+
+
+def _observed(index: int, entry: Observation) -> ObservationLine:
+    admitted = ", ".join(f"{path} {read_float(weight):g}" for path, weight in entry.admitted.items())
+    return ObservationLine(
+        role=entry.role, admitted=admitted, statement=entry.statement, reference=_of_project([index])
+    )
+
+
+def _certificates(
+    run: RunLedger, origin: str, *, trust: Trust | None, now: int
+) -> tuple[dict[str, Certified], list[str]]:
+    """Those about this run, by digest; and why others are not believed."""
+    found: dict[str, Certified] = {}
+    faults: list[str] = []
+    for path in [*_places(run.run)][:MAX_CERTIFICATES]:
+        try:
+            if trust is None:
+                raise ProvenanceError(f"{path}: there is no trust file to judge it by")
+            content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+            opened = open_certificate(content, trust=trust, now=now, where=path.name)
+        except ExplorerError as error:
+            faults.append(str(error))
+            continue
+        if origin in (opened.value.old.ledger.origin, opened.value.new.ledger.origin):
+            found[opened.digest] = _opened(opened)
+    return found, faults
+
+
+def _places(run: Path) -> Iterator[Path]:
+    """Where certificates may lie: in the run, as a pack has them, and in the runs that deletions made."""
+    places = [run / CERTIFICATE, *sorted((run / KEPT_COPIES).glob("*.json"))]
+    places += [made / CERTIFICATE for made in rundir.run_directories(runs_of(run) / SWEEP) if made != run.resolve()]
+    return (path for path in places if path.is_file() and not path.is_symlink())
+
+
+def _opened(opened: Opened) -> Certified:
+    value = opened.value
+    return Certified(
+        digest=opened.digest,
+        old=value.old.run,
+        new=value.new.run,
+        target=value.target.words,
+        level=value.level,
+        means=value.means,
+        signed_by=tuple(each.name for each in opened.authorities),
+        issued=value.issued,
+        expires=value.expires,
+        request=value.request,
+        model=opened.model,
+        not_reached=tuple(f"{UNREACHED[each.what]}: {each.detail}" for each in value.not_reached),
+        to_destroy=dict(Counter(str(each.what) for each in value.to_destroy)),
+    )
+
+
+def _judged(directory: Path, *, trust: Trust | None, now: int) -> str:
+    if trust is None:
+        return "not checked against anybody"
+    try:
+        anchor = anchor_of_trust(trust, origin=LedgerDirectory(directory).checkpoint().origin)
+        found = verify(directory, anchor=anchor, now=now)
+    except (LedgerError, ProvenanceError) as error:
+        return f"not verified: {error}"
+    return "verified" if found.ok else f"not verified: {found.findings[0].message}"

@@ -1,0 +1,151 @@
+"""`explorer ask`: the exit status says whether a recipe holds the limits, the text says why not."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.store.ingest import ingest
+from tests.builders import run_record, write_profile, write_run
+from tests.cli.command import Done, explorer, refused
+
+PRICED = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of runs with one sweep. Tests read it and leave it as it is."""
+    directory = tmp_path_factory.mktemp("ask") / "runs"
+    write_small(directory)
+    ingest(directory)
+    return directory
+
+
+def write_small(runs: Path, *, sweep: str = "digits", seeds: tuple[int, ...] = (0, 1, 2), fast: str = "fast") -> None:
+    """Two recipes at two budgets; `fast` learns a little more in the same time."""
+    quality = {"baseline": (0.97, 0.98), fast: (0.976, 0.986)}
+    for recipe, values in quality.items():
+        methods = ("fast",) if recipe == fast else ()
+        records = [
+            run_record(recipe=recipe, sweep=sweep, ssr=ssr, seed=seed, methods=methods)
+            for ssr in (0.5, 1.0)
+            for seed in seeds
+        ]
+        for record in records:
+            named = replace(record, run_id=f"run-{record.run_id[-8:]}")  # the recipe's name may be no file's
+            noise = record.seed % 3 * (0.0004 if methods else 0.0003)
+            write_run(runs, named, metrics={"accuracy": values[record.ssr == 1.0] + noise})
+        write_profile(runs, records[-1], seconds=0.04)
+
+
+def ask(runs: Path, *arguments: str) -> Done:
+    done = explorer("ask", *arguments, "--runs", runs)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def as_json(runs: Path, *arguments: str) -> dict[str, Any]:
+    return json.loads(ask(runs, *arguments, "--json").stdout)
+
+
+def test_it_answers_with_the_evidence_and_the_command_that_confirms_it(runs: Path) -> None:
+    done = ask(runs, "--quality", "97.5%", "--max-time", "1h", "--max-inference", "1.5x")
+    assert done.returncode == 0
+    head = done.stdout.splitlines()
+    assert (
+        head[0] == "asked: accuracy at least 97.50%, at most 1 h of training, at most 1.50x of the baseline's inference"
+    )
+    assert head[1].startswith("fast has accuracy 97.50% in ") and head[1].endswith("; confirm on fresh seeds.")
+    assert head[2].startswith("Runner-up: baseline in ")
+    assert "Extrapolated: nothing." in done.stdout
+    assert "Price: no price for AMD EPYC 7B13." in done.stdout
+    assert f"explorer confirm --runs {runs} digits fast" in done.stdout
+
+
+def test_the_same_as_json(runs: Path) -> None:
+    found = as_json(runs, "--quality", "0.975")
+    assert (found["best"], found["runner_up"], found["holds"], found["extrapolated"]) == ("fast", "baseline", True, [])
+    assert found["confirm"] == f"explorer confirm --runs {runs} digits fast"
+    first = found["candidates"][0]
+    assert first["seconds_low"] < first["seconds"] < first["seconds_high"]
+    assert [each["standing"] for each in first["limits"]] == ["holds"]
+
+
+def test_nothing_feasible_names_the_nearest_miss(runs: Path) -> None:
+    done = ask(runs, "digits", "--quality", "0.999")
+    assert done.returncode == 1
+    assert "No recipe holds these limits. The nearest is " in done.stdout
+    assert "accuracy not reached: best 98." in done.stdout and "asked 99.90%" in done.stdout
+    assert "explorer confirm" not in done.stdout
+    late = as_json(runs, "--max-time", "1ms")
+    assert late["best"] is None and late["nearest"] == "fast"
+
+
+def test_what_is_not_known_is_said_and_does_not_hold(runs: Path) -> None:
+    done = ask(runs, "--max-cost", "5", "--deletable", "open/mit=g2", "--max-deletion", "5min")
+    assert done.returncode == 1
+    assert "No recipe is known to hold these limits." in done.stdout
+    assert "open/mit deletable at G2 within 5 min" in done.stdout
+    assert "Not known, so not guessed: cost unknown: no price for AMD EPYC 7B13 (every recipe)." in done.stdout
+    assert "its runs keep no ledger (every recipe)." in done.stdout
+
+
+def test_a_price_makes_cost_an_answer(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    (tmp_path / "prices.csv").write_text(f"{PRICED}own,box,,on demand,EPYC 7B13,1,36,2020-01,,the bill\n")
+    ingest(tmp_path)
+    done = ask(tmp_path, "--max-cost", "5")
+    assert done.returncode == 0 and "the least cost of 2 candidates" in done.stdout
+    assert "$36.00/h as of 2020-01 (over " in done.stdout and "months old), own box" in done.stdout
+
+
+def test_one_seed_is_no_answer(tmp_path: Path) -> None:
+    write_small(tmp_path, seeds=(0,))
+    ingest(tmp_path)
+    done = ask(tmp_path, "--quality", "0.975")
+    assert done.returncode == 1
+    assert "No recipe is sure to hold these limits. The best guess: fast has " in done.stdout
+    assert "quality uncertain: one seed" in done.stdout
+
+
+def test_fresh_seeds_are_found_whatever_they_are_called(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    write_small(tmp_path, sweep="by-hand", seeds=(7, 8, 9))
+    ingest(tmp_path)
+    done = ask(tmp_path, "digits")
+    assert "; confirmed on 3 fresh seeds: 0." in done.stdout and "of the baseline's time" in done.stdout
+    assert "2 sweeps; name one of them: by-hand, digits" in refused("ask", "--runs", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--max-time", "5"), "--max-time: found '5'; expected a time above 0 with its unit (us, ms, s, min, h, d)"),
+        (("--max-time", "0s"), "--max-time: found '0s'"),
+        (("--max-time", "nans"), "--max-time: found 'nans'"),
+        (("--quality", "high"), "--quality: found 'high'; expected a number such as 0.93, or a percentage"),
+        (("--quality", "93"), "accuracy is a fraction from 0 to 1"),
+        (("--max-cost", "5 euros"), "--max-cost: found '5 euros'; expected US dollars above 0"),
+        (("--max-inference", "3"), "--max-inference: found '3'; expected a time such as 3ms, or a ratio"),
+        (("--deletable", "open/mit"), "--deletable: found 'open/mit'; expected CLASS=LEVEL"),
+        (("--deletable", "open/mit=G9"), "unknown level of deletion 'G9'"),
+        (("--max-deletion", "1h"), "needs the class that is to be deleted"),
+        (("--hardware", "EPYC"), "unknown hardware 'EPYC'"),
+        (("--metric", "accurracy"), "did you mean 'accuracy'?"),
+        (("digitz",), "did you mean 'digits'?"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(runs: Path, arguments: tuple[str, ...], words: str) -> None:
+    message = refused("ask", *arguments, "--runs", runs)
+    assert words in message and "\n" not in message
+
+
+def test_names_of_anybody_do_no_harm(tmp_path: Path) -> None:
+    name = "<script>$(rm -rf ~)'\u202e" + "x" * 10_000
+    write_small(tmp_path, fast=name)
+    assert ingest(tmp_path).problems == ()
+    done = ask(tmp_path, "--quality", "0.975")
+    assert done.returncode == 0 and "\u202e" not in done.stdout
+    assert max(map(len, done.stdout.splitlines()[:3])) < 700

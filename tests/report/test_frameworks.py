@@ -1,0 +1,222 @@
+"""What regulators ask, mapped to the record: every question is there, every answer leads somewhere, none is guessed."""
+
+import hashlib
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.deletion.conclude import conclude
+from explorer.deletion.request import keep_request
+from explorer.entries.run import Genesis
+from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.trust import write_trust
+from explorer.report.frameworks import FRAMEWORKS, mapped
+from explorer.report.frameworks.answers import Answer, Answered
+from explorer.report.run_content import RunContent, gather
+from explorer.report.run_references import Document, Reference
+from tests.audit.governed_run import TRAINER, sign_again
+from tests.deletion import certified
+from tests.governed_sample import CLASSES, ROWS, STEPS, write_governed_run
+from tests.provenance.people import EXPIRES, NOW, private
+from tests.provenance.tables import DESCRIPTION
+
+ASKED = {
+    "training content": {
+        *("provider", "contact", "versions", "release date", "summary version", "last update"),
+        *("modalities", "size band", "content", "languages", "latest acquisition", "ongoing collection", "first use"),
+        "selection rationale",
+        *("public", "licensed", "other third-party private", "crawled", "user", "synthetic", "other sources"),
+        *("crawlers", "crawl period", "crawled domains", "generators"),
+        *("opt-outs", "illegal content", "other processing"),
+    },
+    "Article 10": {
+        *("design choices", "collection", "origin", "original purpose"),
+        *("annotation", "labelling", "cleaning", "updating", "enrichment", "aggregation", "assumptions"),
+        *("availability", "quantity", "suitability", "bias examination", "bias mitigation", "gaps"),
+        *("relevance", "representativeness", "errors", "context", "special categories"),
+    },
+    "technical documentation": {
+        *("methods", "pre-trained parts", "design", "data provenance", "data scope", "data characteristics"),
+        *("data obtained and selected", "data labelling", "data cleaning", "human oversight", "validation"),
+        *("signed logs", "cybersecurity", "training data of a general-purpose model", "record-keeping", "retention"),
+    },
+    "GDPR": {
+        *("receipt", "identity basis", "scope", "datasets", "shards", "checkpoints", "caches", "backups"),
+        *("derived descendants", "synthetic descendants", "action and level", "evidence", "date"),
+        *("recipients informed", "refusals"),
+    },
+    "NIST": {
+        *("origin of training data", "inventory", "roles", "rights of others", "legal risks of components"),
+        *("transparency and accountability", "explained", "privacy", "after deployment"),
+    },
+    "Not asked": {
+        *("policy versions", "policy activations", "update mass", "update share", "denied", "quarantined"),
+        *("entropy and chi", "out-of-loop channels", "quorum history", "replay coverage", "deletion history"),
+        *("key rotations", "known limits"),
+    },
+}
+"""What the forms ask, by a word in their names."""
+
+UNVERIFIED = {"special categories", "record-keeping", "retention", *(ASKED["NIST"] - {"origin of training data"})}
+
+
+ENVIRONMENT = b'{"python": "3.12.1", "packages": {"torch": "2.12.0"}}'
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A governed run whose first entry binds the recipe and the environment beside it."""
+    found = write_governed_run(tmp_path_factory.mktemp("frameworks") / "runs")
+    (found / rundir.ENVIRONMENT).write_bytes(ENVIRONMENT)
+    recipe = digest(records.read(records.RunRecord, found / rundir.RUN).identity)
+    bound = {"recipe": recipe, "environment": hashlib.sha256(ENVIRONMENT).hexdigest()}
+    sign_again(found, lambda _, entry: replace(entry, **bound) if isinstance(entry, Genesis) else entry)
+    return found
+
+
+@pytest.fixture(scope="module")
+def content(run: Path) -> RunContent:
+    return gather(run, trust=run / rundir.GOVERNANCE / "trust.json", now=NOW)
+
+
+def answers(content: RunContent) -> dict[str, Answered]:
+    """By name; that of a name in two frameworks is asked for under its framework's."""
+    return {each.field.name: each for form in mapped(content) for each in form.answers}
+
+
+def said(content: RunContent, name: str) -> str:
+    found = answers(content)[name].answer
+    return found.text if isinstance(found, Answer) else "not recorded"
+
+
+def test_every_question_is_asked_once() -> None:
+    assert len(FRAMEWORKS) == len(ASKED)
+    for word, names in ASKED.items():
+        (framework,) = [each for each in FRAMEWORKS if word in each.name]
+        assert Counter(field.name for field in framework.fields) == Counter(names)
+        assert {field.name for field in framework.fields if field.unverified} == UNVERIFIED & names
+        assert all(field.asks.endswith("?") and field.reference for field in framework.fields)
+    assert sum(map(len, ASKED.values())) == sum(len(each.fields) for each in FRAMEWORKS) == 103
+
+
+def test_every_answer_leads_to_entries_that_are_there_or_documents_that_the_first_one_binds(
+    run: Path, content: RunContent
+) -> None:
+    leaves = list(LedgerDirectory(run / rundir.LEDGER).entries())
+    bound = leaves[0].decode()
+    found = [each.answer for each in answers(content).values() if isinstance(each.answer, Answer)]
+    assert len(found) > 40
+    for answer in found:
+        assert answer.text and (answer.references or answer.documents)
+        assert all(0 <= each.first <= each.last < len(leaves) and each.of == "run" for each in answer.references)
+        assert all(f'"{each.digest}"' in bound for each in answer.documents)
+    assert f'"{"0" * 64}"' not in bound  # it can fail
+
+
+def test_what_an_answer_says_is_what_was_written(content: RunContent) -> None:
+    tagged = Counter((*CLASSES, "quarantine")[row % 6] for row in range(ROWS))
+    public = ", ".join(
+        f"{path} ({tagged[path]} tagged examples{', denied everywhere' if path == 'withheld' else ''})"
+        for path in sorted(CLASSES)
+    )
+    assert said(content, "public") == public
+    assert said(content, "licensed") == "no tagged example of this category"
+    assert said(content, "collection") == f"method: {DESCRIPTION.method}; generated: 2026-01-01 to 2026-03-31"
+    withheld, late = 3 * STEPS, sum(6 + step % 2 for step in range(16))
+    assert said(content, "denied").endswith(f"open/bsd {late} of 312, withheld {withheld} of {withheld}")
+    assert said(content, "policy activations").endswith("from step 16")
+    assert "resnet8 on digits with routing, contributions" in said(content, "design choices")
+    assert content.pinned.environment == {"python": "3.12.1", "packages.torch": "2.12.0"}
+    assert "mean and standard deviation over all training images" in said(content, "out-of-loop channels")
+    assert said(content, "validation") == "last evaluation: bits_per_byte 2.75 bits"
+    assert "chi above chance" in said(content, "entropy and chi")
+
+
+def test_what_nobody_recorded_is_not_recorded(content: RunContent) -> None:
+    """Whoever knows the sample could answer these, and the record cannot."""
+    for name in ("provider", "languages", "first use", "crawlers", "special categories", "update share", "receipt"):
+        assert answers(content)[name].status == "not recorded"
+    form = mapped(content)[0]
+    states = Counter(each.status for each in form.answers)
+    assert form.coverage == f"answered from the record: {states['answered']} of 28, {states['in part']} more in part"
+
+
+def test_without_its_document_an_answer_is_not_recorded_and_never_guessed(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
+    (copy / rundir.GOVERNANCE / "tags.json").unlink()
+    content = gather(copy, trust=None, now=NOW)
+    before, after = answers(gather(run, trust=None, now=NOW)), answers(content)
+    rested = {
+        name
+        for name, each in before.items()
+        if isinstance(each.answer, Answer)
+        and any(document.what in ("tags", "taxonomy") for document in each.answer.documents)
+    }
+    assert len(rested) > 20
+    assert {after[name].status for name in rested} == {"not recorded"}
+    assert DESCRIPTION.title not in str([after[name].answer for name in rested])
+    assert content.vouched and "tags.json" in content.vouched
+
+
+def test_a_recipe_or_an_environment_that_the_first_entry_does_not_bind_answers_nothing(
+    run: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
+    (copy / rundir.ENVIRONMENT).write_bytes(ENVIRONMENT.replace(b"2.12.0", b"2.13.0"))
+    record = (copy / rundir.RUN).read_text()
+    (copy / rundir.RUN).write_text(record.replace('"full_steps": 48', '"full_steps": 49'))
+    content = gather(copy, trust=None, now=NOW)
+    assert content.pinned.record is None and content.pinned.environment is None
+    assert len(content.pinned.absent) == 2 and all("first entry names" in each for each in content.pinned.absent)
+    assert answers(content)["methods"].status == "not recorded"
+    assert "resnet8" not in said(content, "design choices") + said(content, "design")
+
+
+def test_a_run_without_a_policy_answers_nothing_about_one(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
+    sign_again(copy, lambda _, entry: replace(entry, policy=None) if isinstance(entry, Genesis) else entry)
+    content = gather(copy, trust=None, now=NOW)
+    assert content.policy is None and content.vouched is None
+    found = answers(content)
+    assert found["policy versions"].status == found["human oversight"].status == "not recorded"
+    assert "policy" not in said(content, "design choices")
+    assert said(content, "public").startswith("open/apache")  # the tags are there all the same
+
+
+def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
+    made = certified.replayed(tmp_path)
+    for each in (made.old, made.new):
+        write_trust(each / rundir.GOVERNANCE / "trust.json", certified.TRUST)
+    keep_request(made.new, "from a person whose name is nowhere")
+    done = conclude(
+        made.old, made.new, name=TRAINER, key=private(TRAINER), trust=certified.TRUST, now=NOW, expires=EXPIRES
+    )
+    content = gather(made.old, trust=made.old / rundir.GOVERNANCE / "trust.json", now=NOW)
+    (line,) = content.history.deletions
+    assert line.certificate and line.digest == done.certificate.digest and not line.is_result
+    found = answers(content)
+    assert found["evidence"].answer == Answer(
+        text=f"licensed/news: certificate sha256:{done.certificate.digest}",
+        references=(Reference(first=done.entry, last=done.entry, of="project"),),
+        documents=(Document(what="certificate of a deletion", digest=done.certificate.digest),),
+    )
+    assert said(content, "action and level").startswith("licensed/news: G3. Same plan")
+    assert found["receipt"].status == "in part" and "person" not in said(content, "receipt")
+    assert found["recipients informed"].status == found["refusals"].status == "not recorded"
+    (result,) = gather(made.new, trust=None, now=NOW).history.deletions
+    assert result.is_result
+
+    (made.new / "certificate.json").unlink()
+    (line,) = gather(made.old, trust=None, now=NOW).history.deletions
+    assert line.certificate is None and line.digest == done.certificate.digest
+
+
+def test_a_run_far_from_its_project_knows_of_no_deletions(content: RunContent, run: Path) -> None:
+    assert content.history.judged is None
+    where = answers(content)["evidence"].answer
+    assert not isinstance(where, Answer) and "not beside this run" in where.where
