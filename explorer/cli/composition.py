@@ -14,18 +14,20 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     """
     from explorer.views.composed import composed
     from explorer.views.composition_rows import composition_json
-    from explorer.views.question import Question, hardware_labels
+    from explorer.views.question import Question
+    from explorer.views.settle import hardware_labels
     from explorer.views.snapshot import read_snapshot
 
     snapshot = read_snapshot(runs)
-    known = list(dict.fromkeys(snapshot.results["sweep"]))
+    known = list(dict.fromkeys(snapshot.facets["sweep"]))
     if sweep is None:
         raise ExplorerError(f"--composition is of one sweep: say which; known: {', '.join(known) or 'none'}")
     if sweep not in known:
         raise ExplorerError(unknown("sweep with finished runs", sweep, known))
-    if metric is not None and metric not in snapshot.metrics:
-        raise ExplorerError(unknown("metric", metric, snapshot.metrics))
-    rows = snapshot.results[snapshot.results["sweep"] == sweep]
+    rows = snapshot.facets[snapshot.facets["sweep"] == sweep]
+    metrics = sorted(rows["metric"].unique())
+    if metric is not None and metric not in metrics:
+        raise ExplorerError(unknown("metric", metric, metrics))
     settings = dict.fromkeys(zip(rows["dataset"], rows["model"], hardware_labels(rows), strict=True))
     found = {
         hardware: composed(

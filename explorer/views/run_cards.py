@@ -2,12 +2,14 @@
 it. What is not known is said, with the reason."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 import pandas as pd
 from markupsafe import Markup
 
+from explorer.analysis import ladders
 from explorer.costing import age_words
 from explorer.store.of_runs import Machine, RunDetails, run_details
 from explorer.views import run_files, text, theme
@@ -84,7 +86,7 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, str 
     yield "Time", _time(run, known)
     yield "Dollars", _dollars(run)
     yield "Inference", _inference(run)
-    yield "Hardware", named(str(_machine(run)), 80)
+    yield "Hardware", named(_label(_machine(run)), 80)
     yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {text.isolated(run['precision'])}"
     yield "Methods", _methods(run)
     yield "Baseline", _baseline(run)
@@ -102,7 +104,7 @@ def _time(run: pd.Series, known: RunDetails | None) -> str:
         low, high = text.seconds(run["train_seconds_low"]), text.seconds(run["train_seconds_high"])
         words += f"; {low} to {high} between the quartiles of the profile"
     if run["time_source"] == "predicted" and known is not None:
-        words += f"; the quality was measured on {text.isolated(str(known.machine))}"
+        words += f"; the quality was measured on {text.isolated(_label(known.machine))}"
     return words
 
 
@@ -202,3 +204,7 @@ def _machine(run: pd.Series) -> Machine:
         threads=int(run["threads"]),
         world_size=int(run["world_size"]),
     )
+
+
+def _label(machine: Machine) -> str:
+    return str(ladders.Machine(**asdict(machine)))

@@ -173,6 +173,9 @@ def hardware_labels(frame: pd.DataFrame) -> list[str]:
 def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
     """Choose where to look: each choice among those that the choices before it leave."""
     left, found = facets.assign(hardware_label=hardware_labels(facets)), wished
+    of_sweep = left.loc[left["sweep"] == wished.sweep, "dataset"]  # a sweep that is named has its dataset
+    if len(of_sweep) and not wished.dataset:
+        found = replace(found, dataset=str(of_sweep.iloc[0]))
     offered: dict[str, tuple[str, ...]] = {}
     for field, column, plural in (
         ("dataset", "dataset", "datasets"),
@@ -181,9 +184,9 @@ def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
         ("hardware", "hardware_label", "hardware"),
     ):
         names = tuple(sorted(left[column].unique()))
-        several = (ALL,) if len(names) > 1 and field != "dataset" else ()
+        several: tuple[str, ...] = (ALL,) if len(names) > 1 and field != "dataset" else ()
         default = ALL if field == "model" and several else _most(left, column) if field == "hardware" else names[0]
-        chosen = _first(getattr(wished, field), (*several, *names), default=default)
+        chosen = _first(getattr(found, field), (*several, *names), default=default)
         left = left if chosen == ALL else left[left[column] == chosen]
         found, offered[plural] = replace(found, **{field: chosen}), (*several, *names)
     return _Scope(question=found, facets=left, **offered)

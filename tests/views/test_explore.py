@@ -89,7 +89,8 @@ def test_a_brush_still_works_after_the_chart_changed(explorer: Explorer) -> None
     assert "3 runs selected" in texts(explorer)
     explorer.ask(replace(explorer.question, log=not explorer.question.log))
     assert "3 runs selected" in texts(explorer)  # and it is drawn again
-    assert {"x": [3.1, 3.3], "y": [0.9, 1.0]} in [each.get("value") for each in explorer._figure._chart.spec["params"]]
+    drawn = explorer._figure._chart.spec
+    assert drawn is not None and {"x": [3.1, 3.3], "y": [0.9, 1.0]} in [each.get("value") for each in drawn["params"]]
     explorer._controls.metric.value = "nll"
     assert explorer.question.brush == () and "All 45 runs" in texts(explorer)  # it was about other numbers
     explorer._controls.metric.value = "accuracy"
