@@ -39,7 +39,7 @@ def test_a_ledger_goes_on_from_every_state_that_it_had(grown: tuple[LedgerDirect
     }
 
 
-def test_it_goes_on_from_no_other(grown: tuple[LedgerDirectory, dict[int, LedgerState]], tmp_path: Path) -> None:
+def test_it_goes_on_from_no_other(grown: tuple[LedgerDirectory, dict[int, LedgerState]]) -> None:
     ledger, states = grown
     for changed in (
         replace(states[255], root=states[257].root),
