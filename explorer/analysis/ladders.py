@@ -35,6 +35,17 @@ def axis_words(x: str) -> str:
     return f"{AXES.get(column, column)} of {class_}" if class_ else AXES.get(x, x)
 
 
+def amount_words(x: str, value: float) -> str:
+    """So much of what a column counts.
+
+    >>> amount_words("cost_usd", 0.5), amount_words("train_seconds", 62.0)
+    ('$0.5', '62 s')
+    """
+    column = x.partition("/")[0]
+    unit = "s" if column.endswith("_seconds") else x
+    return f"${value:.4g}" if column.endswith("_usd") else f"{value:.4g} {unit}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
     """What a run's time depends on beside its recipe."""

@@ -2,7 +2,7 @@
 
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
-from explorer.analysis.ladders import axis_words
+from explorer.analysis.ladders import amount_words, axis_words
 
 CONFIRM = "confirm on fresh seeds"
 
@@ -110,17 +110,11 @@ def _within(result: EqualBudget) -> str:
     """The budget in words."""
     if result.own_budget or result.budget is None:
         return _SAME.get(result.x) or f"at the same {_axis(result)}"
-    before, after = _GIVEN.get(result.x) or (f"at a {_axis(result)} of ", "")
-    return f"{before}{result.budget:g}{after}"
+    return f"{_BEFORE.get(result.x) or f'at a {_axis(result)} of'} {amount_words(result.x, result.budget)}"
 
 
 _SAME = {"train_seconds": "in the same time", "wall_seconds": "in the same wall time", "steps": "in as many steps"}
-_GIVEN = {
-    "train_seconds": ("in ", " s"),
-    "wall_seconds": ("in ", " s"),
-    "steps": ("in ", " steps"),
-    "cost_usd": ("for $", ""),
-}
+_BEFORE = {"train_seconds": "in", "wall_seconds": "in", "steps": "in", "cost_usd": "for"}
 
 
 def _number(value: float, result: EqualBudget, sign: str = "") -> str:

@@ -144,7 +144,7 @@ def _verified(
         old = _old(file.claimed, run)
         listed = records if records.exists() else None
         return verify(
-            _content(file.path), old=old, new=new, trust=trust, now=now, records=listed, where=str(file.path)
+            _content(file.path), old=old, new=new, trust=trust, now=now, records=listed, where=file.path.name
         ), None
     except ExplorerError as error:
         return None, str(error)

@@ -14,6 +14,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
+from explorer.report.drawing import specification, svg
 from explorer.report.page import Mark, Page, Picture, Span, Text, Tone, clean, spans, words
 from explorer.views import theme
 from explorer.views.exports import VEGA_LITE
@@ -46,7 +47,7 @@ def render_html(page: Page) -> str:
         tone=_tone,
         clean=clean,
         picture=_picture,
-        specification=lambda picture: _json(picture.draw("container").to_dict()),
+        specification=lambda picture: _json(specification(picture, "container")),
         css=Markup(CSS),
         bundle=Markup(_bundle()) if interactive else None,
         embed=_json(theme.EMBED),
@@ -88,10 +89,9 @@ def _tone(tone: Tone) -> Markup:
 
 def _picture(picture: Picture) -> Markup:
     """A chart as SVG. The names in it are its own, for they are the page's too."""
-    svg = vl_convert.vegalite_to_svg(picture.draw(WIDTH).to_dict(), vl_version=VEGA_LITE)
-    svg = re.sub(r'(\bid="|url\(#)', rf"\g<1>picture-{picture.name}-", clean(svg))
+    drawn = re.sub(r'(\bid="|url\(#)', rf"\g<1>picture-{picture.name}-", svg(picture, WIDTH))
     label = Markup('<svg role="img" aria-label="{}" ').format(clean(picture.description))
-    return label + Markup(svg.removeprefix("<svg "))
+    return label + Markup(drawn.removeprefix("<svg "))
 
 
 def _json(value: Any) -> Markup:

@@ -13,21 +13,20 @@ import duckdb
 
 from explorer.store import queries
 
+# By sweep: the tables are in the order of sweeps, so that DuckDB reads only the part of one that holds it.
 _RUNS = """
-SELECT directory, device, hardware, threads, world_size, phases FROM runs WHERE list_contains(?, directory)
+SELECT run_id, directory, device, hardware, threads, world_size, phases
+FROM runs WHERE sweep = ? AND list_contains(?, directory)
 """
 _FINALS = """
-SELECT r.directory, q.metric, q.value, q.unit
-FROM runs r JOIN qualities q USING (sweep, run_id) WHERE list_contains(?, r.directory) ORDER BY q.metric
+SELECT run_id, metric, value, unit FROM qualities WHERE sweep = ? AND list_contains(?, run_id) ORDER BY metric
 """
-_TIMINGS = """
-SELECT r.directory, t.part, t.seconds FROM runs r JOIN timings t USING (sweep, run_id)
-WHERE list_contains(?, r.directory)
-"""
+_TIMINGS = "SELECT run_id, part, seconds FROM timings WHERE sweep = ? AND list_contains(?, run_id)"
 _PROFILES = """
-SELECT c.directory, p.device, p.hardware, p.threads, p.world_size, p.made_at, p.phase, p.seconds, p.low, p.high,
+SELECT r.run_id, p.device, p.hardware, p.threads, p.world_size, p.made_at, p.phase, p.seconds, p.low, p.high,
        p.windows, p.split
-FROM run_profiles c JOIN profiles p USING (source) WHERE list_contains(?, c.directory)
+FROM runs r JOIN run_profiles c USING (directory) JOIN profiles p USING (source)
+WHERE r.sweep = ? AND list_contains(?, r.run_id)
 """
 
 
@@ -82,28 +81,37 @@ class RunDetails:
 
 
 def run_details(database: Path, directories: Sequence[str]) -> dict[str, RunDetails]:
-    """The details of runs by their directory; of one that the database does not hold there are none.
+    """The details of runs by their directory, "sweep/run"; of one that the database does not hold there are none.
 
     Raises `StoreError` if the database cannot be read.
     """
-    wanted = [list(directories)]
+    found = {}
     with queries.opened(database) as connection:
         try:
-            found = [connection.execute(sql, wanted).fetchall() for sql in (_RUNS, _FINALS, _TIMINGS, _PROFILES)]
+            for sweep in dict.fromkeys(directory.partition("/")[0] for directory in directories):
+                found |= _of_sweep(connection, sweep, list(directories))
         except duckdb.Error as error:
             raise queries.damaged(database, error) from error
-    runs, finals, timings, profiles = found
+    return found
+
+
+def _of_sweep(connection: duckdb.DuckDBPyConnection, sweep: str, directories: list[str]) -> dict[str, RunDetails]:
+    runs = connection.execute(_RUNS, [sweep, directories]).fetchall()
+    names = [name for name, *_ in runs]
+    finals, timings, profiles = (
+        connection.execute(sql, [sweep, names]).fetchall() for sql in (_FINALS, _TIMINGS, _PROFILES)
+    )
     phases = _phases(profiles)
     return {
         directory: RunDetails(
             machine=Machine(device=device, hardware=hardware, threads=threads, world_size=world_size),
             finals=tuple(
-                Final(metric=name, value=value, unit=unit) for at, name, value, unit in finals if at == directory
+                Final(metric=metric, value=value, unit=unit) for of, metric, value, unit in finals if of == name
             ),
-            timings={part: seconds for at, part, seconds in timings if at == directory},
-            profiles=_profiles(steps, phases[directory]),
+            timings={part: seconds for of, part, seconds in timings if of == name},
+            profiles=_profiles(steps, phases[name]),
         )
-        for directory, device, hardware, threads, world_size, steps in runs
+        for name, directory, device, hardware, threads, world_size, steps in runs
     }
 
 
@@ -111,11 +119,11 @@ _Timed = dict[Machine, dict[str, tuple[Any, ...]]]
 
 
 def _phases(rows: list[tuple[Any, ...]]) -> defaultdict[str, _Timed]:
-    """The profiled phases by directory, machine and name: made_at, seconds, low, high, windows, split."""
+    """The profiled phases by run, machine and name: made_at, seconds, low, high, windows, split."""
     found: defaultdict[str, _Timed] = defaultdict(dict)
-    for directory, device, hardware, threads, world_size, made_at, phase, *timed in rows:
+    for run, device, hardware, threads, world_size, made_at, phase, *timed in rows:
         machine = Machine(device=device, hardware=hardware, threads=threads, world_size=world_size)
-        found[directory].setdefault(machine, {})[phase] = (made_at, *timed)
+        found[run].setdefault(machine, {})[phase] = (made_at, *timed)
     return found
 
 

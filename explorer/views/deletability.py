@@ -85,11 +85,13 @@ def describe(means: pd.DataFrame, *, metric: str, unit: str, what: str) -> str:
 
 
 def _deletions(results: pd.DataFrame, forecasts: pd.DataFrame, class_: str) -> pd.DataFrame:
-    """The rows with `seconds` and `level` of the deletion that is asked about."""
+    """The rows with `seconds` and `level` of the deletion that is asked about. How long it takes is known of the
+    machine that trained, not of one whose times are predicted."""
     if not class_:
         return results.assign(seconds=results[DELETION], level=results["deletion_level"])
     mine = forecasts.loc[forecasts["class"] == class_, ["directory", "seconds", "level"]]
-    return results.merge(mine, how="left", on="directory")
+    rows = results.merge(mine, how="left", on="directory")
+    return rows.assign(seconds=rows["seconds"].where(rows["time_source"] != "predicted"))
 
 
 def _means(rows: pd.DataFrame, x: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from explorer.project import AUDIT, runs_of
 from explorer.recorded.keys import JOINT
 from explorer.views import text
 from explorer.views.ledger_entries import prove_commands
-from explorer.views.ledger_pane import heading, note, nothing, warning
+from explorer.views.ledger_pane import coded, heading, note, nothing, warning
 from explorer.views.ledger_runs import OpenRun
 from explorer.views.tables import Column, Row, named, table, with_note
 
@@ -24,7 +24,7 @@ COLUMNS = (
 )
 ACTIONS = {"wrapped": "keys wrapped", "read": "read", "revoked": "grant revoked"}
 NO_LEDGER = (
-    "There is no project's ledger in {}: no keys were wrapped for anybody through us, and nobody has read with any. "
+    "There is no project's ledger in %s: no keys were wrapped for anybody through us, and nobody has read with any. "
     "Where a policy seals numbers, `explorer grant` and `explorer read` put into it who may read which classes of "
     "which run, each read with its grant and a digest of what was asked for, and each revocation."
 )
@@ -43,7 +43,7 @@ def access_html(opened: OpenRun) -> Markup:
     badge = project_badge(runs, trust=opened.trust, now=opened.now)
     title = heading("Who may read it, and who did")
     if badge is None:
-        return title + nothing(NO_LEDGER.format(runs / AUDIT))
+        return title + nothing(coded(NO_LEDGER) % (runs / AUDIT))
     found = access_log(opened.ledger, trust=opened.trust, now=opened.now)
     return title + _standing(badge) + _unknown(found) + _log(found, badge)
 
@@ -57,7 +57,7 @@ def _log(found: AccessLog, badge: ProjectBadge) -> Markup:
     commands = prove_commands(badge.directory, shown[-1].index, here=Path.cwd())
     words = note("A proof shows somebody far away, who trusts the signer, that an entry is in the project's ledger:")
     proof = Markup('<pre class="x-said">{}</pre>').format(commands)
-    return table(COLUMNS, [_row(each) for each in shown]) + before + note(CAPTION) + words + proof
+    return table(COLUMNS, [_row(each) for each in shown]) + before + note(coded(CAPTION)) + words + proof
 
 
 def _standing(badge: ProjectBadge) -> Markup:

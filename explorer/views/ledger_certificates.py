@@ -9,7 +9,7 @@ from markupsafe import Markup
 from explorer.deletion.certificates import Found, certificates
 from explorer.deletion.checks import Outcome
 from explorer.views import text
-from explorer.views.ledger_pane import note, nothing, warning
+from explorer.views.ledger_pane import coded, note, nothing, warning
 from explorer.views.ledger_runs import OpenRun
 from explorer.views.tables import Column, Row, named, table, with_note
 
@@ -23,8 +23,8 @@ COLUMNS = (
 )
 SHOWN = 5  # paths
 NONE = (
-    "No certificate speaks of this run: nothing was deleted from it and no deletion made it, as far as the runs and "
-    "the project's ledger here know. `explorer delete run` makes one."
+    "No certificate speaks of this run, below the directory of runs or in the project's ledger. A deletion without one "
+    "has shown nothing; the lineage names the runs that deletions made. `explorer delete run` ends in a certificate."
 )
 WORD = (
     "Deleted is said only where every claim was derived again from both ledgers and held. When it was issued, what it "
@@ -37,7 +37,7 @@ def certificates_html(opened: OpenRun, *, here: Path) -> Markup:
     found = certificates(opened.ledger, trust=opened.trust, now=opened.now)
     damaged = Markup("").join(warning(f"No certificate: {each}") for each in found.damaged)
     if not found.found:
-        return nothing(NONE) + damaged
+        return nothing(coded(NONE)) + damaged
     body = table(COLUMNS, [_row(each) for each in found.found])
     return body + note(WORD) + damaged + Markup("").join(_details(each, here) for each in found.found)
 

@@ -20,8 +20,8 @@ from explorer.views.ledger_training import no_profiles
 NOBODY = "Choose a second run"
 ALONE = "There is no other governed run below this directory to hold it against."
 SHARES = (
-    "Second run less first: how much more (blue) or less (orange) of a layer's summed gradient came from a class, over "
-    "all steps of each. Hatched: denied by both policies. A dot: one of the two has no number here."
+    "Second run less first, in points of a hundred: how much more (blue) or less (orange) of a layer's summed gradient "
+    "came from a class. Hatched: denied by both policies. A dot: one of the two has no number here."
 )
 
 
@@ -99,7 +99,8 @@ class Compare(widgets.VBox):
                 pane.remark(f"{which}: {opened.ledger.genesis.run}.")
             else:
                 pane.say(f"{which}: {no_profiles(opened)}")
-        self.profiles.value = profiles_table(first, second, measure)
+        drawn = self.left.drawn and self.right.drawn  # else it is said already which of them was not measured
+        self.profiles.value = profiles_table(first, second, measure) if drawn else ""
 
     def _draw_shares(self, first: OpenRun, second: OpenRun) -> None:
         try:
@@ -109,9 +110,12 @@ class Compare(widgets.VBox):
             return self.heat.say(str(error))
         if frame.empty:
             self.differences.value = ""
-            return self.heat.say("The two runs have no layer or no class in common.")
+            return self.heat.say("The two runs have no layer, no class or no step in common.")
         self.differences.value = differences_table(frame)
         layers = len(set(frame["layer"]))
         shown = len(shown_layers(frame))
         self.heat.draw(lambda: difference_map(frame))
-        return self.heat.remark("" if shown == layers else f"{shown} of {layers} layers are drawn.")
+        begins = max(each.ledger.begins for each in (first, second))
+        over = f"From step {begins:,} on, where both have steps on record" if begins else "Over the whole of each run"
+        drawn = "" if shown == layers else f" {shown} of {layers} layers are drawn."
+        return self.heat.remark(f"{over}.{drawn}")

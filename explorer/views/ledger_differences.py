@@ -15,7 +15,8 @@ from explorer.views.ledger_pane import heading, note, warning
 from explorer.views.ledger_runs import OpenRun
 from explorer.views.tables import Column, Row, named, table
 
-MOST = 60  # rows of the table of shares
+SHOWN = 20  # rows of the table of shares, the others folded away
+MOST = 1_000
 CAUTION = (
     "One run against one run: each was done once, so no interval stands beside a difference, and it may be chance. "
     "What recipes do over several seeds, the tradeoff curves say."
@@ -68,9 +69,12 @@ def differences_table(frame: pd.DataFrame) -> Markup:
         )
         for _, row in ordered.head(MOST).iterrows()
     ]
-    rest = len(frame) - len(rows)
     caption = "Shares of the summed gradient; the difference in points of a hundred, the largest first."
-    return table(columns, rows, caption=caption) + (note(f"and {rest:,} smaller ones") if rest else Markup(""))
+    body = table(columns, rows[:SHOWN], caption=caption)
+    if len(rows) > SHOWN:
+        rest = table(columns, rows[SHOWN:], caption="The others.")
+        body += Markup("<details><summary>And {:,} smaller ones</summary>{}</details>").format(len(frame) - SHOWN, rest)
+    return body
 
 
 def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Markup:
@@ -110,7 +114,7 @@ def facts_table(found: tuple[Fact, ...]) -> Markup:
 def introduced(first: OpenRun, second: OpenRun) -> Markup:
     """Which runs they are, whether they are believed, and what makes them differ. Raises as `facts` does."""
     names = [each.ledger.genesis.run for each in (first, second)]
-    badges = [TITLES[badge_words(each.badge).verdict].lower() for each in (first, second)]
+    badges = [_believed(each) for each in (first, second)]
     lines = [
         f"{which}: {name}, {badge}." for which, name, badge in zip(("First", "Second"), names, badges, strict=True)
     ]
@@ -122,6 +126,11 @@ def introduced(first: OpenRun, second: OpenRun) -> Markup:
         + facts_table(facts(first, second))
         + classes
     )
+
+
+def _believed(opened: OpenRun) -> str:
+    words = badge_words(opened.badge)
+    return ": ".join([TITLES[words.verdict].lower(), *words.findings[:1]])
 
 
 def _only_note(noun: str, found: Common, plural: str | None = None) -> Markup:
@@ -142,7 +151,8 @@ def _only(noun: str, found: Common, plural: str | None = None) -> str:
 def _number(value: float, *, signed: bool) -> str:
     if text.missing(value):
         return text.MISSING
-    return f"{value:{'+' if signed else ''}.4g}".replace("-", "\u2212")
+    sign = "+" if signed and value else ""
+    return f"{value:{sign}.4g}".replace("-", "\u2212")
 
 
 def _points(value: float) -> str:
@@ -151,4 +161,4 @@ def _points(value: float) -> str:
 
 
 def _share(value: float, state: str) -> str:
-    return f"{value:.1%}" if state == TRAINED else STATES[state].partition(":")[0]
+    return f"{value:.1%}".replace("-", "\u2212") if state == TRAINED else STATES[state].partition(":")[0]

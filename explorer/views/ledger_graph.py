@@ -12,10 +12,10 @@ from markupsafe import Markup
 
 from explorer.views import text
 
-WIDTH, HEIGHT = 216, 46  # of a box, in pixels
+WIDTH, HEIGHT = 230, 46  # of a box, in pixels
 ACROSS, DOWN = 84, 20  # between boxes
 EDGE = 8  # around all
-LETTERS = 30  # in a box's lines
+LETTERS = 26  # in a box's lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ Two runs are two runs: each was done once, so nothing here says whether a differ
 is compared, layer by layer and class by class, by name; the rest is said.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from explorer.views.ledger_depth import profile_frame
 from explorer.views.ledger_runs import OpenRun
 
 NONE = "none"
+DEPTH = 5  # of nested settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +57,9 @@ def facts(first: OpenRun, second: OpenRun) -> tuple[Fact, ...]:
 
     Raises `RunError` for damaged records, `LedgerError` or `ProvenanceError` for a policy that is not the run's.
     """
-    plans = [_plan(each) for each in (first, second)]
-    found = [_fact(name, said(first.ledger.genesis), said(second.ledger.genesis)) for name, said in DETERMINED.items()]
-    found[1:1] = [
-        _fact(name, _shown(plans[0].get(key)), _shown(plans[1].get(key)))
-        for name, key in PLANNED.items()
-        if any(key in plan for plan in plans)
-    ]
+    one, other = first.ledger.genesis, second.ledger.genesis
+    found = [_fact(name, said(one), said(other)) for name, said in DETERMINED.items()]
+    found[1:1] = _settings(_plan(first), _plan(second))
     policies, probes = [_policy(each) for each in (first, second)], [_probes(each) for each in (first, second)]
     found += [_fact("Policy", *policies), _fact("Probes of the profiles", *probes)]
     found.append(_fact("Steps done", f"{len(first.recorded):,}", f"{len(second.recorded):,}"))
@@ -82,21 +79,26 @@ def profiles_at(first: OpenRun, second: OpenRun) -> tuple[int | None, pd.DataFra
     if not steps:
         return None, pd.DataFrame()
     at = max(steps)
-    one, other = (frame[frame["step"] == at].set_index("layer") for frame in frames)
-    joined = one.join(other, lsuffix="_first", rsuffix="_second", how="inner")
-    joined = joined.loc[[layer for layer in one.index if layer in joined.index]]
+    one, other = (frame[frame["step"] == at] for frame in frames)
+    joined = one.merge(other, on="layer", suffixes=("_first", "_second"))  # in the order of the first
     for measure in ("entropy", "effective_rank", "chi"):
         joined[f"{measure}_difference"] = joined[f"{measure}_second"] - joined[f"{measure}_first"]
-    return int(at), joined.reset_index()
+    return int(at), joined
 
 
 def share_differences(first: OpenRun, second: OpenRun) -> pd.DataFrame:
     """A row for each layer and class that both have: layer, class, first, second and difference of the class's share in
-    the summed gradient over the whole run (NaN where one of them has none), state_first, state_second.
+    the summed gradient (NaN where one of them has none), state_first, state_second. It is over the whole of each run;
+    where a deletion made one of them, over the steps since then. No rows where one has no such step.
 
     Raises `StoreError` or `LedgerError` as `explorer.audit.shares` does.
     """
-    frames = [ledger_heat.cells(shares(each.ledger), each.recorded) for each in (first, second)]
+    begins = max(first.ledger.begins, second.ledger.begins)
+    steps = [range(begins, each.ledger.steps) for each in (first, second)]
+    if not all(steps):
+        return pd.DataFrame()
+    pairs = zip((first, second), steps, strict=True)
+    frames = [ledger_heat.cells(shares(each.ledger, some), each.recorded) for each, some in pairs]
     joined = frames[0].merge(frames[1], on=["layer", "class"], suffixes=("_first", "_second"), how="inner")
     renamed = joined.rename(columns={"share_first": "first", "share_second": "second"})
     return renamed.assign(difference=renamed["second"] - renamed["first"])[
@@ -145,32 +147,39 @@ DETERMINED: dict[str, Callable[[Genesis], str]] = {
     "Goes on from": _parents,
     "Begins after": lambda genesis: f"{genesis.begins:,} steps",
 }
-PLANNED = {
-    "Name of the recipe": "name",
-    "Model": "model",
-    "Dataset": "dataset",
-    "Methods": "methods",
-    "Training": "train",
-    "Budget": "ssr",
-}
 
 
-def _plan(opened: OpenRun) -> dict[str, object]:
-    """What `run.json` says in words, where it is the one that the ledger names."""
+def _plan(opened: OpenRun) -> dict[str, str]:
+    """The settings of the recipe, in words, where `run.json` is the one that the ledger names."""
     record = recorded_plan(opened.ledger)
     if record is None:
         return {}
+    found = {"name of the recipe": record.recipe, "budget": f"{record.ssr:g} of the full schedule"}
     recipe = record.identity.get("recipe")
-    parts = recipe if isinstance(recipe, dict) else {}
-    task = parts.get("task") if isinstance(parts.get("task"), dict) else {}
-    words = {"name": record.recipe, "model": record.model, "dataset": (task or {}).get("dataset", record.dataset)}
-    return words | {"methods": parts.get("methods"), "train": parts.get("train"), "ssr": f"{record.ssr:g}"}
+    return found | dict(_flat("", recipe if isinstance(recipe, dict) else {}, DEPTH))
 
 
-def _shown(value: object) -> str:
-    if value is None:
-        return "not recorded"
-    return value if isinstance(value, str) else canonical(value).decode()
+def _flat(path: str, value: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Every setting by its path: methods, which are a list of one name each, by that name."""
+    names = isinstance(value, list) and bool(value) and all(isinstance(each, dict) and len(each) == 1 for each in value)
+    if names and isinstance(value, list):
+        yield f"{path} in order", ", ".join(str(name) for each in value for name in each)
+        value = {name: inner for each in value for name, inner in each.items()}
+    if isinstance(value, dict) and value and depth:
+        for name, inner in value.items():
+            yield from _flat(f"{path} {name}".strip(), inner, depth - 1)
+    else:
+        yield path, value if isinstance(value, str) else canonical(value).decode()
+
+
+def _settings(first: dict[str, str], second: dict[str, str]) -> list[Fact]:
+    """The settings that differ, and a fact for all the others."""
+    if not first or not second:
+        words = ("in words" if first else "not recorded here", "in words" if second else "not recorded here")
+        return [_fact("Settings of the recipe", *words)] if words[0] != words[1] else []
+    names = dict.fromkeys([*first, *second])
+    pairs = {name: (first.get(name, "not set"), second.get(name, "not set")) for name in names}
+    return [*(_fact(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1])]
 
 
 def _policy(opened: OpenRun) -> str:

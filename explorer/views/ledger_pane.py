@@ -45,6 +45,12 @@ def heading(words: str) -> Markup:
     return Markup('<h2 class="x-heading">{}</h2>').format(words)
 
 
+def coded(words: str) -> Markup:
+    """Words of our own, in which what stands between two backticks is code."""
+    parts = words.split("`")
+    return Markup("").join(Markup("<code>{}</code>" if at % 2 else "{}").format(part) for at, part in enumerate(parts))
+
+
 def note(words: str | Markup) -> Markup:
     return Markup('<p class="x-note">{}</p>').format(words)
 

@@ -128,21 +128,21 @@ class Ledger(widgets.VBox):
         ).format(reason, more)
 
 
-class Page(widgets.HTML):
+class Page(widgets.VBox):
     """A section that is read and not worked in: `write` says it as HTML, and what it raises is said in its place."""
 
     def __init__(self, write: Callable[[OpenRun], Markup]) -> None:
-        super().__init__()
-        self._write = write
+        self._write, self.said = write, widgets.HTML()
+        super().__init__([self.said])
 
     def show(self, opened: OpenRun) -> None:
         try:
-            self.value = self._write(opened)
+            self.said.value = self._write(opened)
         except ExplorerError as error:
-            self.value = warning(str(error))
+            self.said.value = warning(str(error))
 
     def clear(self) -> None:
-        self.value = ""
+        self.said.value = ""
 
 
 def _headline(opened: OpenRun) -> Markup:

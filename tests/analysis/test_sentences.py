@@ -180,7 +180,7 @@ LOSS = replace(BETTER.setting, unit="bits", metric="bits_per_byte", higher_is_be
         ),
         (
             replace(BETTER, own_budget=False, x="deletion_usd/{0}", left_out=(0.5,)),
-            "fast is better than the baseline by 0.40 points at a cost of deletion of {0} of 100"
+            "fast is better than the baseline by 0.40 points at a cost of deletion of {0} of $100"
             " (95% interval 0.10 to 0.70, 3 seeds); budget 0.5 left out: not run with every seed",
         ),
         (

@@ -51,13 +51,13 @@ def as_json(runs: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_it_answers_with_the_evidence_and_the_command_that_confirms_it(runs: Path) -> None:
-    done = ask(runs, "--quality", "97.5%", "--max-time", "1h", "--max-inference", "1.5x")
+    done = ask(runs, "--quality", "98%", "--max-time", "1h", "--max-inference", "1.5x")
     assert done.returncode == 0
     head = done.stdout.splitlines()
     assert (
-        head[0] == "asked: accuracy at least 97.50%, at most 1 h of training, at most 1.50x of the baseline's inference"
+        head[0] == "asked: accuracy at least 98.00%, at most 1 h of training, at most 1.50x of the baseline's inference"
     )
-    assert head[1].startswith("fast has accuracy 97.50% in ") and head[1].endswith("; confirm on fresh seeds.")
+    assert head[1].startswith("fast has accuracy 98.00% in ") and head[1].endswith("; confirm on fresh seeds.")
     assert head[2].startswith("Runner-up: baseline in ")
     assert "Extrapolated: nothing." in done.stdout
     assert "Price: no price for AMD EPYC 7B13." in done.stdout
@@ -65,7 +65,7 @@ def test_it_answers_with_the_evidence_and_the_command_that_confirms_it(runs: Pat
 
 
 def test_the_same_as_json(runs: Path) -> None:
-    found = as_json(runs, "--quality", "0.975")
+    found = as_json(runs, "--quality", "0.98")
     assert (found["best"], found["runner_up"], found["holds"], found["extrapolated"]) == ("fast", "baseline", True, [])
     assert found["confirm"] == f"explorer confirm --runs {runs} digits fast"
     first = found["candidates"][0]

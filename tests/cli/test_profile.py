@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from explorer import records, rundir
 from explorer.recipes import profile as measuring
@@ -15,6 +16,7 @@ from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from tests.cli.command import explorer, refused
+from tests.recipes.governed_for_tests import documents, recipe
 
 RECIPE = """
 name: small
@@ -117,6 +119,18 @@ def test_one_file_holds_one_recipe(place: Path) -> None:
         "profile", "mine.yaml", "mine.yaml", "--out", "x.json", cwd=place
     )
     assert "budget 0.001 leaves no step" in refused("profile", "mine.yaml", "--budget", "0.001", cwd=place)
+
+
+def test_a_governed_recipe_is_profiled_under_its_documents(tmp_path: Path) -> None:
+    content = recipe(str(documents(tmp_path / "governed")))
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(content))
+    (found,) = told("tiny.yaml", "--validate", cwd=tmp_path)
+    assert found["validation"]["steps"] == sum(found["runs"][0]["phases"].values())
+    assert any("governance" in phase["split"] for phase in found["phases"].values())
+    run = json.loads(explorer("run", "tiny.yaml", "--json", cwd=tmp_path).stdout)["directory"]
+    (again,) = told(f"{run}/run.json", cwd=tmp_path)
+    assert (again["effective"], again["key"]) == (found["effective"], found["key"])
+    assert again["validation"] is not None
 
 
 # Carried from one machine to another

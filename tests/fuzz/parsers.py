@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from explorer import costing, document, note, schema
 from explorer.canonical import canonical
+from explorer.cli.profile_import import read_carried
 from explorer.costing import parse_prices
 from explorer.costing.catalogue import parse_catalogue
 from explorer.data.class_table import parse_class_table
@@ -47,7 +48,6 @@ from explorer.provenance import (
     trust,
 )
 from explorer.provenance.roles import Role
-from explorer.records import read_profile
 from explorer.schema import to_json
 from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
@@ -436,7 +436,10 @@ def _costs(place: Path) -> dict[str, Parser]:
             seeds=(catalogue,),
             reads=("costing.catalogue.parse_catalogue",),
         ),
-        "profile": Parser(read=in_a_file(read_profile, place), seeds=(json.dumps(to_json(PROFILE)).encode(),)),
+        "profile": Parser(
+            read=in_a_file(read_carried, place),
+            seeds=(json.dumps(to_json(replace(PROFILE, effective="0" * 64))).encode(),),
+        ),
     }
 
 

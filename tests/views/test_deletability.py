@@ -72,6 +72,11 @@ def test_every_recipe_has_a_mark_for_each_budget(results: pd.DataFrame) -> None:
     assert "title" in layers(chart)["deletable"]["encoding"]["color"]["legend"]
 
 
+def test_how_long_a_deletion_takes_is_not_known_of_a_machine_that_nobody_trained_on(results: pd.DataFrame) -> None:
+    assert "deletable" in layers(drawn(results, class_=SEALED))
+    assert "deletable" not in layers(drawn(results.assign(time_source="predicted"), class_=SEALED))
+
+
 def test_one_class_is_coloured_by_its_own_deletion(results: pd.DataFrame) -> None:
     chart = drawn(results, class_=SEALED)
     assert {row["seconds"] for row in values(chart, "deletable")} == {5.0}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from explorer import rundir
 from explorer.audit.history import badge
@@ -12,10 +13,11 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
+from explorer.project import AUDIT
 from explorer.recorded.run_ledger import RunLedger
 from explorer.views.ledger_badge import badge_words
 from explorer.views.ledger_entries import entry_lines
-from explorer.views.ledger_panel import Ledger, ledger
+from explorer.views.ledger_panel import Ledger, Page, ledger
 from explorer.views.ledger_runs import find_run
 from explorer.views.ledger_steps import read_all_steps
 from tests.audit.governed_run import sign_again
@@ -45,6 +47,48 @@ def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
     assert all(
         pane.drawn for pane in (view.training.heat, view.training.depth, view.training.direction, view.training.time)
     )
+<<<<<<< HEAD
+=======
+
+
+def test_a_section_is_computed_when_it_is_opened_and_again_for_another_reader(
+    governed_runs: Path, governed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    view = ledger(governed_runs)
+    for name in ("lineage", "deletion", "access"):
+        section = view.sections[name]
+        assert isinstance(section, Page) and section.said.value == ""
+        monkeypatch.setattr(section, "_write", lambda opened, name=name: (asked.append(name), Markup(name))[1])
+    view.section.value = "lineage"
+    assert asked == ["lineage"] and texts(view).endswith("lineage")
+    view.section.value = "access"
+    view.section.value = "lineage"
+    assert asked == ["lineage", "access"]
+    view.controls.trust.value = str(governed / rundir.GOVERNANCE / "trust.json")
+    assert asked == ["lineage", "access", "lineage"]  # the one that is open; the other when it is opened again
+    view.section.value = "access"
+    assert asked[3:] == ["access"] and view.opened is not None and view.opened.trust is not None
+
+
+def test_every_section_shows_a_run_in_progress_and_a_damaged_project(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, steps=20)
+    view = ledger(tmp_path)
+    for name, words in (
+        ("compare", "no other governed run"),
+        ("lineage", "goes on from no other run"),
+        ("deletion", "No certificate speaks of this run"),
+        ("access", "There is no project&#39;s ledger"),
+    ):
+        view.section.value = name
+        assert words in texts(view)
+    (tmp_path / AUDIT).mkdir()
+    (tmp_path / AUDIT / "checkpoint").write_text("<b>nonsense")
+    view = ledger(tmp_path, run=run.name)
+    for name in ("lineage", "deletion", "access"):
+        view.section.value = name
+        assert 'role="alert"' in texts(view) and AUDIT in texts(view) and "<b>" not in texts(view)
+>>>>>>> main
 
 
 def test_a_trust_file_makes_it_verified_and_another_ones_does_not(

@@ -1,0 +1,47 @@
+"""`explorer confirm`: it shows what it takes, refuses what is another recipe by now, and runs fresh seeds alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from explorer import rundir
+from explorer.sweep.plan import make_plan
+from explorer.sweep.spec import load_spec
+from tests.cli.command import explorer, refused
+from tests.sweep.sweeps import execute, spec
+
+TINY = spec(budgets=[1.0], seeds=[0, 3])
+
+
+def test_a_plan_is_shown_and_its_specification_written_only_if_it_is_the_same_recipe(tmp_path: Path) -> None:
+    plan = make_plan(load_spec(TINY), runs=tmp_path).to_json()
+    rundir.write_json(tmp_path / "tiny" / rundir.SWEEP, plan)
+    other = [run | {"recipe_digest": "0" * 64} for run in plan["runs"]]
+    rundir.write_json(tmp_path / "other" / rundir.SWEEP, plan | {"name": "other", "runs": other})
+    assert "not what it was in other" in refused("confirm", "other", "mixed", "--plan", "--runs", tmp_path)
+    assert "did you mean 'mixed'" in refused("confirm", "tiny", "mixd", "--runs", tmp_path)
+    assert list(tmp_path.glob("*.yaml")) == []
+
+    done = explorer("confirm", "tiny", "mixed", "--seeds", "2", "--plan", "--json", "--runs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    path = tmp_path / "tiny-confirm-mixed.yaml"
+    assert (said["spec"], said["seeds"], said["runs"], said["missing"]) == (str(path), [1, 2], 4, 4)
+    assert load_spec(path).seeds == (1, 2) and not (tmp_path / "tiny-confirm-mixed").exists()
+
+
+@pytest.mark.slow
+def test_fresh_seeds_alone_are_run_and_reported(tmp_path: Path) -> None:
+    execute(tmp_path, TINY)
+    options = ("--seeds", "1", "--engine", "inline", "--workers", "1", "--runs", str(tmp_path))
+    done = explorer("confirm", "tiny", "mixed", *options)
+    assert done.returncode == 1  # one seed confirms nothing
+    assert "2 runs done, 2 of them now" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("mixed: not confirmed on 1 fresh seed: ")
+    names = sorted(path.name for path in rundir.run_directories(tmp_path / "tiny-confirm-mixed"))
+    assert len(names) == 2 and all("-s1-" in name for name in names)
+    again = explorer("confirm", "tiny", "mixed", "--json", *options)
+    *events, verdict = map(json.loads, again.stdout.splitlines())
+    assert verdict["event"] == "verdict" and verdict["verdict"] == "not confirmed" and verdict["seeds"] == [1]
+    assert {event["event"] for event in events} <= {"start", "end"}  # nothing was run again

@@ -1,0 +1,164 @@
+"""Winners in the notebook: one press shows what fresh seeds take, another starts them, and the verdict is shown."""
+
+import asyncio
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.store.ingest import ingest
+from explorer.views import sweep_process
+from explorer.views.answer import Answer, answer
+from explorer.views.confirm_panel import ConfirmPanel
+from explorer.views.question import Question
+from explorer.views.snapshot import read_snapshot
+from explorer.views.winner import Winner, plan_words
+from tests.builders import run_record, write_profile, write_run
+
+PLAN: dict[str, Any] = {
+    "seeds": [3, 4, 5], "runs": 12, "missing": 12, "unknown": 0, "wall_seconds": 90.0, "usd": 0.5, "workers": 2,
+    "spec": "x.yaml",
+}  # fmt: skip
+END = {"event": "end", "run": None, "done": 12, "failed": 0, "total": 12, "fraction": 1.0, "seconds_left": None}
+
+
+def write(runs: Path, *, sweep: str = "digits", seeds: tuple[int, ...] = (0, 1, 2), gain: float = 0.006) -> None:
+    for recipe, methods in (("baseline", ()), ("fast", ("fast",))):
+        for ssr, value in ((0.5, 0.97), (1.0, 0.98)):
+            for seed in seeds:
+                record = run_record(recipe=recipe, sweep=sweep, ssr=ssr, seed=seed, methods=methods)
+                noise = 0.0003 * (seed % 3) if not methods else gain + 0.0004 * ((seed + 1) % 3)
+                write_run(runs, record, metrics={"accuracy": value + noise})
+        write_profile(runs, run_record(recipe=recipe, sweep=sweep, methods=methods), seconds=0.04)
+    ingest(runs)
+
+
+def asked(runs: Path, **question: Any) -> Answer:
+    return answer(read_snapshot(runs), Question(sweep="digits", **question))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of runs with a winner. Tests copy it."""
+    directory = tmp_path_factory.mktemp("winner") / "runs"
+    write(directory)
+    return directory
+
+
+@pytest.fixture
+def runs(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written, tmp_path / "runs")
+
+
+@pytest.fixture
+def panel(runs: Path) -> ConfirmPanel:
+    shown = ConfirmPanel()
+    shown.show(asked(runs), runs)
+    return shown
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *, plan: dict[str, Any], code: int = 0) -> None:
+    """A command line that writes down what it was called with, and answers as it is told."""
+    script = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "runs = Path(sys.argv[sys.argv.index('--runs') + 1])\n"
+        "with (runs / 'called').open('a') as file: file.write(json.dumps(sys.argv[1:]) + chr(10))\n"
+        f"print({json.dumps(plan)!r} if '--plan' in sys.argv else {json.dumps(END)!r})\n"
+        f"if {code}: print('explorer: it broke <b>', file=sys.stderr)\n"
+        f"sys.exit({code})\n"
+    )
+    monkeypatch.setattr(
+        sweep_process, "command", lambda *arguments: [sys.executable, "-c", script, *map(str, arguments)]
+    )
+
+
+def called(runs: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (runs / "called").read_text().splitlines()]
+
+
+def winner(panel: ConfirmPanel) -> Winner:
+    (found,) = panel.winners
+    return found
+
+
+def has_button(found: Winner) -> bool:
+    return found.children[1].layout.display != "none"
+
+
+def test_a_winner_is_marked_and_has_a_button(panel: ConfirmPanel, runs: Path) -> None:
+    found = winner(panel)
+    assert "<strong>fast</strong> in 0." in found.words.value and "confirm on fresh seeds" in found.words.value
+    assert found.button.description == "Confirm fast on 3 fresh seeds" and has_button(found)
+    assert not (runs / "_panel").exists()
+
+
+def test_the_first_press_shows_what_it_takes_and_starts_nothing(
+    panel: ConfirmPanel, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(monkeypatch, plan=PLAN)
+    asyncio.run(winner(panel).plan())
+    assert plan_words(PLAN) in winner(panel).state.value
+    assert winner(panel).button.description == "Start 12 runs"
+    options = ["confirm", "--plan", "--json", "--seeds", "3", "--runs", str(runs), "--", "digits", "fast"]
+    assert called(runs) == [options]
+
+
+def test_the_second_press_runs_it_and_the_verdict_takes_the_place_of_the_button(
+    panel: ConfirmPanel, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(monkeypatch, plan=PLAN)
+    asyncio.run(winner(panel).plan())
+    write(runs, sweep="digits-confirm-fast", seeds=(3, 4, 5))  # what the process leaves
+    asyncio.run(winner(panel).run())
+    assert called(runs)[-1] == ["sweep", "run", "x.yaml", "--runs", str(runs), "--json"]
+    assert winner(panel).bar.value == 1.0
+    assert "confirmed on 3 fresh seeds: 0." in winner(panel).words.value
+    assert not has_button(winner(panel))
+
+
+def test_a_winner_by_noise_says_so(panel: ConfirmPanel, runs: Path) -> None:
+    write(runs, sweep="again", seeds=(3, 4, 5), gain=-0.0003)
+    panel.show(asked(runs), runs)
+    assert "not confirmed on 3 fresh seeds" in winner(panel).words.value and not has_button(winner(panel))
+
+
+def test_an_unfinished_confirmation_goes_on(panel: ConfirmPanel, runs: Path) -> None:
+    write(runs, sweep="again", seeds=(3, 4, 5))
+    last = run_record(recipe="fast", sweep="again", seed=5, methods=("fast",))
+    (runs / "again" / last.run_id / "result.json").unlink()
+    ingest(runs)
+    panel.show(asked(runs), runs)
+    assert "is in progress" in winner(panel).words.value and has_button(winner(panel))
+
+
+def test_what_the_command_line_refuses_is_shown(
+    panel: ConfirmPanel, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(monkeypatch, plan=PLAN, code=1)
+    asyncio.run(winner(panel).plan())
+    assert "it broke &lt;b&gt;" in winner(panel).state.value and 'role="alert"' in winner(panel).state.value
+    assert winner(panel).button.description == "Confirm fast on 3 fresh seeds"
+    winner(panel)._spec = Path("x.yaml")
+    asyncio.run(winner(panel).run())
+    assert "it broke &lt;b&gt;" in winner(panel).state.value and not winner(panel).button.disabled
+
+
+def test_without_a_winner_there_is_no_button(tmp_path: Path) -> None:
+    write(tmp_path, gain=-0.0002)
+    panel = ConfirmPanel()
+    panel.show(asked(tmp_path), tmp_path)
+    assert panel.winners == [] and "Nothing to confirm" in panel.children[0].value
+
+
+def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmPanel, runs: Path) -> None:
+    """`explorer confirm` runs the sweep's own baseline."""
+    found = asked(runs)
+    panel.show(replace(found, comparisons=tuple(replace(each, baseline="fast") for each in found.comparisons)), runs)
+    assert panel.winners == [] and "own baseline" in panel.children[0].value
+    panel.show(found, runs)
+    assert len(panel.winners) == 1
