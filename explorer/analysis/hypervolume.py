@@ -1,15 +1,3 @@
-<<<<<<< HEAD
-from dataclasses import dataclass
-
-
-@dataclass
-class Volume:
-    sentence: str = ""
-
-
-def hypervolume_of(rows, *, x, baseline):
-    return None
-=======
 """The hypervolume of a front: how much of quality over log x lies behind it, up to a reference that stays in its place.
 
 The reference is made from the baseline alone: a step further than its largest x, and a step below its quality at its
@@ -128,4 +116,3 @@ def _reference(x_B: np.ndarray, y_B: np.ndarray) -> tuple[float, float] | None:
     if not steps or not height:
         return None
     return float(x_B.max() + np.ptp(x_B) / steps), float(y_B[0] - height / steps)
->>>>>>> main

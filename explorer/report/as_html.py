@@ -27,7 +27,7 @@ from explorer.report.rows import recipe_columns, recipe_rows
 from explorer.views import theme
 from explorer.views.composition_rows import composition_tables
 from explorer.views.control_rows import control_table
-from explorer.views.equal_quality import comparison_table
+from explorer.views.equal_quality import equal_quality_table
 from explorer.views.exports import VEGA_LITE
 from explorer.views.interactions import CAPTION, interactions
 from explorer.views.notes import facts, warnings
@@ -71,12 +71,11 @@ def _section(section: Section, number: int) -> dict[str, Any]:
         "better": "higher is better" if section.higher_is_better else "lower is better",
         "warnings": warnings(found),
         "facts": facts(found),
-        "equal": comparison_table(
+        "equal": equal_quality_table(
             found.comparisons,
-            found.budgets,
             payment=found.question.paid_in,
             look=found.look,
-            rates=found.rates,
+            usd_per_hour=found.usd_per_hour,
         ),
         "recipes": _recipes(section),
         "controls": control_table(section.controls),

@@ -1,7 +1,7 @@
 """What the report of a sweep says, gathered once and the same in every format."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from explorer.sweep.status import read_plan
 from explorer.views import text
 from explorer.views.answer import Answer, answer
 from explorer.views.composed import composed
-from explorer.views.question import Question
-from explorer.views.settle import hardware_labels
+from explorer.views.question import Question, hardware_labels
 from explorer.views.snapshot import read_snapshot
 
 NOT_QUALITIES = ("lr", "train_loss")  # measured on the way, not what a recipe is judged by
@@ -75,10 +74,11 @@ def gather(runs: Path, sweep: str) -> SweepContent:
     results = frames.results(snapshot.database, sweep=sweep)
     if results.empty:
         raise StoreError(f"sweep {sweep!r} has no finished run yet; `explorer sweep status` says where it stands")
+    snapshot = replace(snapshot, results=results, metrics=_metrics(snapshot.database, results, sweep))
     sections = tuple(
         _section(answer(snapshot, Question(sweep=sweep, hardware=hardware, metric=metric)))
         for hardware in dict.fromkeys(hardware_labels(results))
-        for metric in _metrics(snapshot.database, results, sweep)
+        for metric in snapshot.metrics
     )
     compositions = {
         section.hardware: composed(snapshot, section.answer.question)

@@ -11,7 +11,7 @@ from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
-from explorer.analysis.hypervolume import Volume, hypervolume_of
+from explorer.analysis.hypervolume import Hypervolume, hypervolumes
 from explorer.analysis.ladders import Machine
 from explorer.views import text, theme
 from explorer.views.pricing import price_words
@@ -35,7 +35,7 @@ class Answer:
     scene: Scene | None
     comparisons: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]  # quality at equal budget, of the same recipes
-    volume: Volume | None  # of the front of the setting; None where several are drawn, or nothing is known
+    volume: Hypervolume | None  # of the front of the setting; None where several are drawn, or nothing is known
     sentence: str
     target: float | None  # the quality at which recipes are compared
     rates: Mapping[str, float]  # US dollars an hour, by hardware that has a price
@@ -91,7 +91,7 @@ def answer(results: Results, wished: Question) -> Answer:
         scene=scene,
         comparisons=comparisons,
         budgets=tuple(each for each in beside.budgets if each.recipe in shown),
-        volume=hypervolume_of(visible, x=asked.paid_in.column, baseline=asked.baseline),
+        volume=_volume(visible, asked),
         sentence=sentences.summary(list(comparisons)),
         target=target,
         rates=_rates(visible),
@@ -137,6 +137,11 @@ def _compare(settled: Settled) -> _Compared:
     return _Compared(
         qualities=tuple(at_equal_quality(found, target=asked.target)), budgets=tuple(at_equal_budget(found))
     )
+
+
+def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:
+    found = hypervolumes(rows, x=asked.paid_in.column, baseline=asked.baseline)
+    return found[0] if len(found) == 1 else None
 
 
 def _machine(rows: pd.DataFrame, label: str) -> Machine | None:

@@ -2,6 +2,7 @@
 
 from markupsafe import Markup
 
+from explorer.analysis.hypervolume import hypervolume_answer
 from explorer.views import text
 from explorer.views.answer import Answer
 from explorer.views.survey import survey_note
@@ -47,7 +48,7 @@ def facts(found: Answer) -> list[str]:
     if not found.question.paid_in.counted:
         words.append(f"Price: {found.price}.")
     if found.volume is not None:
-        words.append(found.volume.sentence)
+        words.append(f"{hypervolume_answer(found.volume)}.")
     if found.scene is not None and len(found.scene.runs) and not found.scene.draws_runs:
         words.append(f"{text.count(len(found.scene.runs), 'run')}: their means are drawn, and not each of them.")
     return words

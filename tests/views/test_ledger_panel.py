@@ -47,8 +47,6 @@ def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
     assert all(
         pane.drawn for pane in (view.training.heat, view.training.depth, view.training.direction, view.training.time)
     )
-<<<<<<< HEAD
-=======
 
 
 def test_a_section_is_computed_when_it_is_opened_and_again_for_another_reader(
@@ -88,7 +86,6 @@ def test_every_section_shows_a_run_in_progress_and_a_damaged_project(tmp_path: P
     for name in ("lineage", "deletion", "access"):
         view.section.value = name
         assert 'role="alert"' in texts(view) and AUDIT in texts(view) and "<b>" not in texts(view)
->>>>>>> main
 
 
 def test_a_trust_file_makes_it_verified_and_another_ones_does_not(
