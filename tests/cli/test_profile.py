@@ -114,9 +114,34 @@ def test_another_recipe_under_the_name_of_a_recorded_run_is_refused(place: Path)
     )
 
 
+SWEEP = """
+name: both
+task: {dataset: digits, model: {resnet8: {width: 0.5}}}
+train: {epochs: 0.5, batch_size: 64, optimizer: {sgd: {lr: 0.1}}}
+baseline: baseline
+recipes: {baseline: [], small: [{progressive_resizing: {initial_scale: 0.5}}]}
+budgets: [0.5, 1.0]
+seeds: [0, 1]
+"""
+
+
+def test_all_recipes_of_a_sweep_are_measured_in_turns(place: Path) -> None:
+    (place / "both.yaml").write_text(SWEEP)
+    found = told("both.yaml", "mine.yaml", "--out", "profiles", cwd=place)
+    assert [(each["recipe"], [run["ssr"] for run in each["runs"]]) for each in found] == [
+        ("baseline", [0.5, 1.0]),
+        ("small", [0.5, 1.0]),  # the file of the recipe names the same one
+    ]
+    assert {path.stem for path in (place / "profiles").iterdir()} == {each["key"] for each in found}
+    assert "the specification of a sweep names its documents" in refused(
+        "profile", "both.yaml", "--governance", ".", cwd=place
+    )
+
+
 def test_one_file_holds_one_recipe(place: Path) -> None:
+    (place / "both.yaml").write_text(SWEEP)
     assert "one file for 2 recipes; expected a directory" in refused(
-        "profile", "mine.yaml", "mine.yaml", "--out", "x.json", cwd=place
+        "profile", "both.yaml", "--out", "x.json", cwd=place
     )
     assert "budget 0.001 leaves no step" in refused("profile", "mine.yaml", "--budget", "0.001", cwd=place)
 
