@@ -52,11 +52,17 @@ def add(
     )
     costing.to_csv([price], where="the new price")
     told = _change(runs, lambda rows: _with(rows, [price]))
+    here = _hardware(runs)
+    covered = [name for name in here if price.covers(name)]
     if json:
-        print_json(told | {"price": row_of(price)})
+        print_json(told | {"price": row_of(price), "covers": covered})
         return
     print(visible(costing.price_words(price, hardware=hardware, today=today())))
     _tell(told)
+    if covered:
+        print(visible(f"it is the price of {', '.join(covered)}"))
+    elif here:
+        print(visible(f"no result here is of hardware with these words in its name; there is {', '.join(here)}"))
 
 
 def import_(
@@ -136,6 +142,17 @@ def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str,
         rundir.write_bytes(path, costing.to_csv(rows, where=str(path)))
     published = database(runs).exists() and ingest(runs).published
     return {"file": str(path), "replaced": gone, "published": published}
+
+
+def _hardware(runs: Path) -> list[str]:
+    """The hardware that the results are of; none before there is a database."""
+    from explorer.store.place import database
+    from explorer.store.queries import opened
+
+    if not database(runs).exists():
+        return []
+    with opened(database(runs)) as connection:
+        return [name for (name,) in connection.execute("SELECT DISTINCT hardware FROM results ORDER BY 1").fetchall()]
 
 
 def _with(rows: Rows, new: Iterable[Price]) -> tuple[Rows, int]:

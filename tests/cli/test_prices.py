@@ -89,7 +89,7 @@ def test_spot_alone_is_listed_and_not_used(tmp_path: Path) -> None:
     assert "--all is for whatever hardware" in refused("prices", "list", "--all", "--hardware", "T4")
 
 
-ADD = ("add", "--hardware", "AMD EPYC", "--count", 2, "--source", "power and depreciation")
+ADD = ("add", "--hardware", "AMD EPYC", "--count", "2", "--source", "power and depreciation")
 
 
 def test_an_own_price_is_in_every_table_at_once(tmp_path: Path) -> None:
@@ -106,6 +106,11 @@ def test_an_own_price_is_in_every_table_at_once(tmp_path: Path) -> None:
     assert costs(tmp_path) == [None if each is None else pytest.approx(each / 3600 * 0.2) for each in seconds]
     assert set(column(tmp_path, "price_as_of")) == {"2026-11-22"}
     assert told(*ADD, "--usd-per-hour", 0.8, "--runs", tmp_path)["replaced"] == 1
+    (hardware,) = set(column(tmp_path, "hardware"))
+    assert after["covers"] == [hardware]
+    other = explorer("prices", "add", "--hardware", "EPYC 9", *ADD[3:], "--usd-per-hour", "1", "--runs", tmp_path)
+    assert f"no result here is of hardware with these words in its name; there is {hardware}" in other.stdout
+    assert told("remove", "--hardware", "EPYC 9", "--runs", tmp_path)["replaced"] == 1
     assert [row.usd_per_hour for row in own_prices(tmp_path)] == [0.8]
     assert told("remove", "--hardware", "AMD EPYC", "--runs", tmp_path)["replaced"] == 1
     assert set(costs(tmp_path)) == {None}
