@@ -14,9 +14,9 @@ from explorer.errors import ExplorerError
 from explorer.store import frames
 from explorer.store.confirming import deletable_classes
 from explorer.views import ask_evidence, ask_words, text, units
-from explorer.views.answer import answer
 from explorer.views.confirming import confirmation_of
 from explorer.views.question import Question
+from explorer.views.settle import settle
 from explorer.views.snapshot import Snapshot
 from explorer.views.tables import Column, Row, named, table
 
@@ -134,7 +134,7 @@ class _About:
 
     def __init__(self, snapshot: Snapshot, question: Question) -> None:
         self.baseline = question.baseline or None
-        self.rows = answer(snapshot, question).settled.rows
+        self.rows = settle(snapshot, question).rows
         self.forecasts = frames.deletion_forecasts(snapshot.database, sweep=question.sweep)
         self.classes = deletable_classes(snapshot.database, question.sweep)
         self._database = snapshot.database
@@ -152,10 +152,9 @@ class _About:
 def _evidence(asked: Asked) -> Markup:
     several = len({each.setting.hardware for each in asked.candidates}) > 1
     shown = [at for at, name in enumerate(ask_evidence.COLUMNS) if several or name != "hardware"]
-    columns = [
-        Column(title=ask_evidence.COLUMNS[at].capitalize(), number=ask_evidence.COLUMNS[at] in ask_evidence.NUMBERS)
-        for at in shown
-    ]
+    titles = [name if name == "n" else name.capitalize() for name in ask_evidence.COLUMNS]
+    numbers = [name in ask_evidence.NUMBERS for name in ask_evidence.COLUMNS]
+    columns = [Column(title=titles[at], number=numbers[at]) for at in shown]
     rows = [
         Row(
             cells=[named(each.label), *(cells[at] for at in shown[1:])],

@@ -14,7 +14,7 @@ from explorer.views.answer import Answer
 from explorer.views.confirming import confirmations_of
 from explorer.views.winner import Winner
 
-MOST = 12  # winners with a button; a sweep with more is asked for a baseline that is harder to beat
+MOST = 12  # winners that are shown: those that need least
 
 NOTE = (
     "The best of many recipes looks better than it is, for noise chose it too. On seeds that no run of the sweep has it"
@@ -40,15 +40,17 @@ class ConfirmPanel(widgets.VBox):
         if answer.question.paid_in.forecast:
             winners = []
         own = {str(name) for name in answer.rows["baseline"]}
-        beside = [each for each in winners if each.baseline in own and each.baseline_setting == each.setting][:MOST]
+        beside = [each for each in winners if each.baseline in own and each.baseline_setting == each.setting]
+        beside.sort(key=lambda each: each.ratio or 0.0)
+        shown = beside[:MOST]
         try:
-            confirmed = confirmations_of(database(runs), beside)
+            confirmed = confirmations_of(database(runs), shown)
         except ExplorerError as error:
             self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
             self.children = (self._said,)
             return
         self._said.value = _introduction(answer, winners, beside)
-        self.winners = [self._winner(runs, each, confirmed.get(at)) for at, each in enumerate(beside)]
+        self.winners = [self._winner(runs, each, confirmed.get(at)) for at, each in enumerate(shown)]
         self.children = (self._said, *self.winners)
 
     def _winner(self, runs: Path, result: EqualQuality, confirmation: Confirmation | None) -> "Winner":
@@ -73,5 +75,7 @@ def _introduction(answer: Answer, winners: list[EqualQuality], beside: list[Equa
     elif not beside:
         words = "Only a comparison with the sweep's own baseline on the same machine can be confirmed from here."
     else:
-        words = NOTE
+        words = (
+            NOTE if len(beside) <= MOST else f"{NOTE} Of {len(beside)} winners the {MOST} that need least are shown."
+        )
     return Markup('<p class="x-note">{}</p>').format(words)
