@@ -14,6 +14,7 @@ from explorer.costing import Price
 from explorer.errors import PriceError
 
 Rows = Sequence[Price]
+MOST = 5000  # prices from one catalogue: the table is read by every command that has to do with money
 
 
 def register(app: typer.Typer) -> None:
@@ -90,6 +91,10 @@ def import_(
     skipped = ", ".join(f"{count} {reason}" for reason, count in found.skipped.items())
     if not found.prices:
         raise PriceError(f"{file}: no price in {found.rows} rows{': ' if skipped else ''}{skipped}")
+    if len(found.prices) > MOST:
+        raise PriceError(
+            f"{file}: {len(found.prices)} prices, at most {MOST} at once: name a --region or --accelerator"
+        )
     told = _change(runs, lambda rows: _with(rows, found.prices))
     if json:
         print_json(told | {"rows": found.rows, "prices": len(found.prices), "skipped": found.skipped})

@@ -23,7 +23,7 @@ COLUMNS = (
     "usd_per_hour", "effective", "retrieved", "source", "currency",
 )  # fmt: skip
 TENANCIES = ("on demand", "spot", "reserved")
-MAX_BYTES = 2**20
+MAX_BYTES = 4 * 2**20
 MAX_TEXT = 1000  # characters in a cell
 MAX_PER_HOUR = 1e6
 

@@ -193,6 +193,16 @@ def test_a_catalogue_that_cannot_be_used_changes_nothing(
     assert (runs / "prices.csv").read_bytes() == before
 
 
+def test_a_catalogue_of_everything_has_to_be_narrowed(tmp_path: Path) -> None:
+    header, row, *_ = CATALOGUE.splitlines()
+    rows = [row.replace("us-east-1", f"r{number}") for number in range(2501)]
+    (tmp_path / "vms.csv").write_text("\n".join([header, *rows]))
+    arguments = ("prices", "import", tmp_path / "vms.csv", *IMPORT, "--runs", tmp_path)
+    assert "5002 prices, at most 5000 at once: name a --region or --accelerator" in refused(*arguments)
+    assert explorer(*arguments, "--region", "r7").returncode == 0
+    assert len(own_prices(tmp_path)) == 2
+
+
 def test_what_is_to_be_removed_has_to_be_named_and_there(tmp_path: Path) -> None:
     runs = own(
         tmp_path,

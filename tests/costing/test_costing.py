@@ -272,4 +272,4 @@ def test_the_file_that_is_written_is_read_again_as_it_was():
     with pytest.raises(PriceError, match="f, line 2, column source: found"):
         to_csv([price(source="in\x1b[31mvoice")], where="f")
     with pytest.raises(PriceError, match="f: too large"):
-        to_csv([price(source="x" * 900)] * 1200, where="f")
+        to_csv([price(source="x" * 900)] * 4600, where="f")
