@@ -4,6 +4,7 @@ A section a function, in the order in which they are read; what a section shows 
 """
 
 import explorer
+from explorer.provenance.times import format_time
 from explorer.report.frameworks import mapped
 from explorer.report.page import Block, Bullets, Heading, Page, Paragraph, Tone, sentence
 from explorer.report.run_cite import Citations
@@ -29,7 +30,7 @@ def run_page(content: RunContent) -> Page:
     answers = mapped(content)
     cite = Citations(content, answers)
     return Page(
-        title=f"Governance report of the run {content.run}",
+        title=f"Governance report of the run {content.run}{' (simulated provenance)' if content.simulated else ''}",
         subtitle=content.sentence,
         blocks=[
             *_head(content),
@@ -47,8 +48,8 @@ def run_page(content: RunContent) -> Page:
             *entries(cite),
         ],
         facts=(
-            ("Made by", f"Explorer {explorer.__version__}"),
-            ("From", "the run's directory and the ledger of its project"),
+            ("Made", f"{format_time(content.made)} by Explorer {explorer.__version__}"),
+            ("From", "the run's directory, and the ledger of its project where that is beside it"),
         ),
         made=content.made,
     )
@@ -58,8 +59,8 @@ def _head(content: RunContent) -> list[Block]:
     """What has to be known before anything else is read."""
     found: list[Block] = [Paragraph(SIMULATED, "warning")] if content.simulated else []
     words = content.integrity
-    sentences = " ".join(map(sentence, words.sentences))
-    found.append(Paragraph(f"{SIGNS[words.verdict]} {words.title}. {sentences}", TONES[words.verdict]))
+    found.append(Paragraph(f"{SIGNS[words.verdict]} {words.title}.", TONES[words.verdict]))
+    found.append(Paragraph(" ".join(map(sentence, words.sentences))))
     if words.findings:
         found.append(Bullets(words.findings, "bad"))
     if content.confidential:

@@ -17,6 +17,7 @@ from explorer.report.page import (
 )
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent
+from explorer.report.run_page_training import inner
 from explorer.views import ledger_depth, text
 
 DIGEST = 64  # digits
@@ -33,7 +34,7 @@ def entropy(content: RunContent, cite: Citations) -> list[Block]:
                 Picture(
                     name=measure,
                     draw=lambda width, measure=measure: ledger_depth.depth_profile(
-                        profiles, measure=measure, width=width
+                        profiles, measure=measure, width=inner(width, beside=100)
                     ),
                     description=f"{words} of each layer, the first and the last time that it was measured.",
                 )
@@ -67,7 +68,7 @@ def integrity(content: RunContent, cite: Citations) -> list[Block]:
     if content.end:
         pairs += [(name, (Span(f"{value} "), cite(content.end))) for name, value in content.metrics.items()]
     found += [Heading(3, (Span("The run "), cite(content.genesis))), Facts(pairs)]
-    found += [Heading(3, "The environment that the first entry binds")]
+    found += [Heading(3, "What the first entry binds beside the documents")]
     if content.pinned.environment:
         found.append(Facts(list(content.pinned.environment.items())))
     return [
@@ -140,7 +141,7 @@ def _depth(content: RunContent) -> Table:
                 _number(line.first.chi),
                 _number(line.last.chi),
                 _number(line.last.chi_null),
-                _number(line.last.p_value),
+                _chance(line.last.p_value),
             )
         )
         for line in content.depth
@@ -152,6 +153,11 @@ def _depth(content: RunContent) -> Table:
         "classes can be told apart is no proof that training on them is why."
     )
     return Table(columns, rows, caption=caption)
+
+
+def _chance(value: float | None) -> str:
+    """A p-value; one that is not zero does not look like it, and one that is looks like the others below."""
+    return "below 0.001" if value is not None and value < 0.001 else _number(value)
 
 
 def _number(value: float | None) -> str:

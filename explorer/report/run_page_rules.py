@@ -5,6 +5,7 @@ from explorer.report.run_channels import UNRECORDED
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent
 from explorer.report.run_keys import KeyLine
+from explorer.report.run_page_training import inner
 from explorer.report.run_policy import PhaseTable
 from explorer.report.run_vouchers import VoucherLine
 from explorer.views import ledger_timeline, text
@@ -142,7 +143,10 @@ def _decisions(content: RunContent, cite: Citations) -> list[Block]:
         Picture(
             name="time",
             draw=lambda width: ledger_timeline.timeline(
-                opened.decisions, phases=opened.recorded.phases, steps=len(opened.recorded), width=width
+                opened.decisions,
+                phases=opened.recorded.phases,
+                steps=len(opened.recorded),
+                width=inner(width, beside=100),
             ),
             caption=ledger_timeline.CAPTION,
             description=f"{len(content.decisions)} decisions over {len(opened.recorded)} steps.",

@@ -57,7 +57,7 @@ def taxonomy(content: RunContent, cite: Citations) -> list[Block]:
             (
                 with_note("\N{NO-BREAK SPACE}" * 4 * line.depth + line.path, "" if line.in_run else "not in this run"),
                 line.definition,
-                "may hold" if line.personal_data else "none",
+                "may hold it" if line.personal_data else "no",
                 SOURCES[line.source],
                 text.MISSING if line.records is None else f"{line.records:,}",
             ),
@@ -156,7 +156,7 @@ def _layers(content: RunContent, cite: Citations) -> list[Block]:
         Paragraph((Span("The same, layer by layer. "), cite(content.steps))),
         Picture(
             name="heat",
-            draw=lambda width: ledger_heat.heat_map(frame, width=width),
+            draw=lambda width: ledger_heat.heat_map(frame, width=inner(width, beside=260)),
             caption=ledger_heat.CAPTION,
             description=f"Share of {len(classes)} classes in the gradients of {len(content.layers)} layers.",
         ),
@@ -166,6 +166,11 @@ def _layers(content: RunContent, cite: Citations) -> list[Block]:
             caption=f"Share of each class in the summed gradient of a layer, over all steps.{rest}",
         ),
     ]
+
+
+def inner(width: int | str, *, beside: int) -> int | str:
+    """What is left of a picture's width when so many pixels are for what stands beside its plot."""
+    return width - beside if isinstance(width, int) else width
 
 
 def _cell(cell: LayerCell) -> str:

@@ -16,17 +16,22 @@ from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import StoreError, unknown
 from explorer.recorded.run_ledger import RunLedger
+from explorer.report.render_html import render_html
+from explorer.report.render_markdown import render_markdown
+from explorer.report.render_pdf import render_pdf
 from explorer.report.run_content import RunContent, gather
 from explorer.report.run_croissant import as_croissant
-from explorer.report.run_html import as_html
 from explorer.report.run_json import as_json
+from explorer.report.run_page import run_page
 from explorer.report.run_summary import opens
 
 CROISSANT = "croissant"
 FORMATS: dict[str, Callable[[RunContent], bytes]] = {
     CROISSANT: lambda content: as_croissant(content).encode(),
-    "html": lambda content: as_html(content).encode(),
+    "html": lambda content: render_html(run_page(content)).encode(),
     "json": lambda content: as_json(content).encode(),
+    "md": lambda content: render_markdown(run_page(content)).encode(),
+    "pdf": lambda content: render_pdf(run_page(content)),
 }
 
 

@@ -1,15 +1,20 @@
 """The report of a run with confidential classes: whole for its owner, and kept where it belongs; honest for others."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from explorer import rundir
-from explorer.report.run_report import page_of, write_run_report
+from explorer.report.render_pdf import source
+from explorer.report.run_content import gather
+from explorer.report.run_page import run_page
+from explorer.report.run_report import FORMATS, page_of, write_run_report
 from tests.cli.command import explorer
 from tests.governed_sample import Sample, write_governed_run
+from tests.provenance.people import NOW
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,37 @@ def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
     assert {line["share"] for line in document["classes"]} == {None}
     assert {row["class_"] for row in document["profiles"]["rows"]} == {"open/apache", "open/bsd"}
     assert all(each["holds"] for each in document["integrity"]["conditions"])
+
+
+def test_no_sealed_number_is_in_any_format(run: Path, outside: Path) -> None:
+    """All shares are sealed, for those of the others would give these away; and so is what was measured of a sealed
+    class, or of all classes together."""
+    own, other = everything(run, drawn=False), everything(outside, drawn=True)
+    sealed = {
+        found
+        for row in json.loads(own["json"])["profiles"]["rows"]
+        if row["class_"] in ("open/mit", "personal/customer", "*")
+        for found in (repr(row["entropy"]), repr(row["effective_rank"]))
+        if len(found) > 8  # shorter ones are found anywhere
+    }
+    assert len(sealed) > 100
+    for name, text in other.items():
+        shares = set(re.findall(r"[0-9.]+%", text))
+        assert shares <= {"100%"}, name  # "a column adds up to 100%"
+        assert not [number for number in sealed if number in text], name
+    for name in ("md", "json"):  # it can fail
+        assert {"58%", "24%"} <= set(re.findall(r"[0-9.]+%", own[name])), name
+    assert all(number in own["json"] for number in sealed)
+
+
+def everything(run: Path, *, drawn: bool) -> dict[str, str]:
+    """What every format is made of, those with pictures if asked for; of the PDF what is set, before it is packed."""
+    content = gather(run, trust=run / rundir.GOVERNANCE / "trust.json", now=NOW)
+    made = {name: FORMATS[name](content).decode() for name in ("croissant", "json", "md", *(["html"] if drawn else []))}
+    if not drawn:
+        return made
+    with source(run_page(content)) as template:
+        return made | {"pdf": "".join(path.read_text() for path in sorted(template.parent.iterdir()))}
 
 
 def test_what_is_sealed_is_not_written_beside_what_seals_it(run: Path, outside: Path, tmp_path: Path) -> None:

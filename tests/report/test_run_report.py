@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,26 @@ from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
 from explorer.recorded.run_ledger import RunLedger
+from explorer.report.render_html import render_html
+from explorer.report.render_markdown import render_markdown
+from explorer.report.render_pdf import source
 from explorer.report.run_classes import parts
 from explorer.report.run_content import gather
+from explorer.report.run_croissant import as_croissant
 from explorer.report.run_deletion import UNESTABLISHED
-from explorer.report.run_html import _share
+from explorer.report.run_json import as_json
+from explorer.report.run_page import run_page
+from explorer.report.run_page_training import share_words
 from explorer.report.run_references import MAX_LISTED, Reference, list_entries
-from explorer.report.run_report import write_run_report
+from explorer.report.run_report import FORMATS, write_run_report
 from explorer.report.run_summary import LIMITS, _rounded
 from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance.people import NOW, public
+from tests.provenance.tables import DESCRIPTION
+
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +73,7 @@ def page(run: Path) -> str:
 
 def test_the_page_says_first_what_trained_what_and_whether_it_holds(page: str) -> None:
     assert re.search(r"<h1>What moved this model: open/apache \d+%, .*; denied everywhere: withheld\.</h1>", page)
-    assert page.index("<h1>") < page.index("Verified") < page.index("What trained what")
+    assert page.index("<h1>") < page.index("Verified") < page.index("The share of each class")
     assert "Simulated provenance" not in page
     for section in ("Who vouched", "Policy and decisions", "Entropy profile", "Deletion", "Integrity", "do it again"):
         assert section in page
@@ -71,9 +81,9 @@ def test_the_page_says_first_what_trained_what_and_whether_it_holds(page: str) -
 
 
 def test_every_citation_leads_to_an_entry_with_its_hash(page: str, run: Path) -> None:
-    cited = re.findall(r'<a class="cite" href="#entry-(\d+)">entr(?:y|ies) (\d+)', page)
+    cited = re.findall(r'<a href="#entry-(\d+)">entr(?:y|ies) (\d+)', page)
     assert len(cited) > 15 and all(target == first for target, first in cited)
-    rows = dict(re.findall(r'<span id="entry-(\d+)">.*?<code>([0-9a-f]{64})</code>', page))
+    rows = dict(re.findall(r'<tr id="entry-(\d+)">.*?<code>([0-9a-f]{64})</code>', page))
     assert {target for target, _ in cited} <= set(rows)
     leaves = list(LedgerDirectory(run / rundir.LEDGER).entries())
     assert rows == {index: leaf_hash(leaves[int(index)]).hex() for index in rows}
@@ -98,7 +108,7 @@ def test_the_parts_of_a_training() -> None:
 
 
 def test_a_small_share_does_not_look_like_none() -> None:
-    assert (_share(0.0002), _share(-0.0002), _share(0.0), _share(0.25), _share(None)) == (
+    assert (share_words(0.0002), share_words(-0.0002), share_words(0.0), share_words(0.25), share_words(None)) == (
         "below 0.1%",
         "below 0.1%",
         "0.0%",
@@ -134,7 +144,7 @@ def test_a_spool_that_was_changed_is_said_beside_the_shares(copy: Path, run: Pat
     assert document(copy)["integrity"]["sums_agree"]
     shutil.copy(second, first)
     assert not document(copy)["integrity"]["sums_agree"]
-    assert re.search(r'x-note x-warn">Shares are summed.*NOT what the ledger says', written(copy))
+    assert re.search(r'x-warn">Shares are summed.*NOT what the ledger says', written(copy))
 
 
 def test_without_trust_nothing_is_verified(run: Path) -> None:
@@ -190,22 +200,54 @@ def test_it_asks_for_nothing_outside_itself_and_runs_no_script(page: str) -> Non
 def test_names_inside_the_pictures_are_unique_on_the_page(page: str) -> None:
     found = re.findall(r'\bid="([^"]*)"', page)
     assert len(found) == len(set(found)) > 50
-    assert len(re.findall(r"<figure[^>]*><svg", page)) == 4
+    pictures = re.findall(r'<figure><div id="chart-([a-z]+)" class="x-chart"><svg role="img" aria-label="[^"]+"', page)
+    assert pictures == ["heat", "time", "entropy", "chi"]
 
 
 def test_simulated_provenance_is_said_before_everything(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path / "runs", sample=Sample(classes=SIMULATED))
     page = written(run)
-    assert page.index('x-simulated" role="note">Simulated provenance') < page.index("<h1>")
+    assert page.index("(simulated provenance)</title>") < page.index("(simulated provenance)</p>") < page.index("<h1>")
+    assert page.index('x-warn">Simulated provenance: this data has no real sources') < page.index("The share of each")
     assert document(run)["simulated_provenance"]
 
 
-def test_hostile_names_cannot_leave_their_place(tmp_path: Path) -> None:
+def test_hostile_names_cannot_leave_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the names of layers and in the description of the dataset, in every format."""
     hostile = "</style><script>alert(1)</script>"
+    texts = {
+        "title": f"{hostile} | [x](javascript:1) `#eval(1)` *",
+        "description": "x" * 2_000,
+        "licence": "=HYPERLINK(1)",
+        "intended_use": "left \u05d0\u05d1 right",
+        "method": '"; </script> $1$ #import',
+    }
+    monkeypatch.setattr("tests.governed_sample.DESCRIPTION", replace(DESCRIPTION, **texts))
     run = write_governed_run(tmp_path / "runs", sample=Sample(layers=(*LAYERS[:-1], hostile)))
-    page = written(run)
+    content = gather(run, trust=trust_of(run), now=NOW)
+    page = render_html(run_page(content))
     assert "&lt;/style&gt;&lt;script&gt;alert(1)" in page
     assert "<script" not in page and page.count("<style") == page.count("</style>")
+    text = render_markdown(run_page(content))
+    assert "<script" not in text.replace("\\<script", "") and "\\[x\\](javascript:1)" in text
+    with source(run_page(content)) as template:  # what Typst is given: data, and its own template
+        assert template.read_text() == files("explorer.report").joinpath("page.typ").read_text()
+        assert json.dumps(texts["method"])[1:-1] in (template.parent / "page.json").read_text()
+    assert json.loads(as_json(content))["dataset"]["licence"] == texts["licence"]
+    assert json.loads(as_croissant(content))["name"] == texts["title"]
+
+
+def test_it_is_written_in_every_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for renderer in ("html", "pdf"):  # drawing takes its time, and is another test's
+        monkeypatch.setattr(f"explorer.report.render_{renderer}.svg", lambda *_: EMPTY)
+    content = gather(run, trust=trust_of(run), now=NOW)
+    made = {format: make(content) for format, make in FORMATS.items()}
+    assert set(made) == {"croissant", "html", "json", "md", "pdf"}
+    assert made["pdf"].startswith(b"%PDF-") and made["md"].startswith(b"# Governance report of the run ")
+    for text in (made["html"].decode(), made["md"].decode().replace("\\", "")):
+        for words in ("What regulators ask", "Article 10(2)(b)", "GOVERN 1.2", "not recorded", "no legal advice"):
+            assert words in text
+        assert "unverified" in text and "answered from the record" in text.lower()
 
 
 def test_an_unfinished_run_has_no_end_and_says_so(tmp_path: Path) -> None:
@@ -271,7 +313,7 @@ def test_the_command_takes_a_run_by_directory_and_by_id(run: Path, tmp_path: Pat
 
 
 def test_bad_input_is_one_clear_error(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="unknown format 'doc'; known: croissant, html, json"):
+    with pytest.raises(StoreError, match="unknown format 'doc'; known: croissant, html, json, md, pdf"):
         write_run_report(run, tmp_path / "x.doc", format="doc")
     with pytest.raises(RunError, match="no governed run"):
         write_run_report(tmp_path, tmp_path / "x.html")

@@ -55,7 +55,7 @@ def _quantity(content: RunContent) -> Answer | NotRecorded:
     records = sum(line.records or 0 for line in content.taxonomy)
     read = sum(line.examples - line.denied for line in content.counts)
     return Answer(
-        text=f"{records:,} tagged examples; of those in batches {read:,} were read, counted with repetition",
+        text=f"{records:,} examples tagged with a class; in batches {read:,} were read, counted with repetition",
         references=(content.genesis, content.steps),
         documents=(content.documents["tags"],),
     )

@@ -195,8 +195,8 @@ TECHNICAL_DOCUMENTATION = Framework(
             reference="Articles 12 and 19",
             asks="Are events recorded automatically?",
             answer=lambda content: Answer(
-                text=f"{len(content.opened.recorded):,} steps, {len(content.decisions)} decisions and the states between "
-                "them, written as the run went on",
+                text=f"{len(content.opened.recorded):,} steps, {len(content.decisions)} decisions and the states "
+                "between them, written as the run went on",
                 references=(content.whole,),
                 lacks="events of the system in use",
             ),

@@ -45,7 +45,7 @@ def _size(content: RunContent) -> Answer | NotRecorded:
         return NotRecorded(where=where)
     records = sum(line.records or 0 for line in content.taxonomy)
     trained = sum(line.examples for line in content.counts)
-    text = f"{records:,} tagged examples; {trained:,} stood in batches, counted with repetition"
+    text = f"{records:,} examples tagged with a class; {trained:,} stood in batches, counted with repetition"
     return Answer(
         text=text,
         references=(content.genesis, content.steps),
