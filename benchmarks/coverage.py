@@ -236,7 +236,7 @@ def main() -> None:
         "",
         "Ten seeds that are not the baseline's are where equal quality errs a little more often than it says. Its",
         "standard error is right on average, but carries the noise of the curve's slope at the target too, so that it",
-        "varies more than the 2(n-1) degrees of freedom of its t quantile allow for. Seeds that are shared, as those of",
+        "varies more than the 2(n-1) degrees of freedom of its t quantile allow. Seeds that are shared, as those of",
         "a sweep are, have n-1, and stay below.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")

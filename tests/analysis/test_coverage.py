@@ -46,15 +46,15 @@ def percentile_coverage(frame):
         both = pair(match.baseline, match.recipe, resamples=2000)
         target_R = both.baseline.at_full_budget_R
         assert target_R is not None
-        base, mine = (crossing(side.x_RB, side.y_RB, target_R).x_R[1:] for side in (both.baseline, both.recipe))
-        low, high = np.nanpercentile(mine / base, [2.5, 97.5])
+        base, mine = (crossing(side.x_RB, side.y_RB, target_R).x_R for side in (both.baseline, both.recipe))
+        low, high = np.nanpercentile(np.repeat(mine / base, both.weight_R.astype(int)), [2.5, 97.5])
         hits.append(low <= TRUE_RATIO <= high)
     return np.mean(hits)
 
 
 def test_three_seeds_and_the_plain_bootstrap_that_fails():
     frame = simulated(sweeps=250, n=3)
-    assert 0.90 <= coverage(frame) <= 0.98
+    assert 0.92 <= coverage(frame) <= 0.98
     assert percentile_coverage(frame) < 0.85
 
 
@@ -64,5 +64,5 @@ def test_three_seeds_and_the_plain_bootstrap_that_fails():
 def test_coverage(n, same_seeds):
     shared = 0.01 if same_seeds else 0.0
     frame = simulated(sweeps=1000, n=n, shared=shared, same_seeds=same_seeds)
-    assert 0.90 <= coverage(frame) <= 0.98
+    assert 0.92 <= coverage(frame) <= 0.98
     assert percentile_coverage(frame) < 0.90
