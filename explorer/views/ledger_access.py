@@ -24,11 +24,11 @@ COLUMNS = (
 )
 ACTIONS = {"wrapped": "keys wrapped", "read": "read", "revoked": "grant revoked"}
 NO_LEDGER = (
-    "There is no project's ledger in %s: no keys were wrapped for anybody through us, and nobody has read with any. "
+    "There is no project's ledger in %s: that keys were wrapped for anybody, or read with, is on no record here. "
     "Where a policy seals numbers, `explorer grant` and `explorer read` put into it who may read which classes of "
     "which run, each read with its grant and a digest of what was asked for, and each revocation."
 )
-NOTHING = "None of its entries is about this run: no key of it was wrapped for anybody, and nobody read it through us."
+NOTHING = "None of its entries is about this run: that keys of it were wrapped, or read with, is on no record here."
 CAPTION = (
     "In the order in which they were recorded; an entry has no clock. It names grant and query by digest: who that is "
     "and what it covers, the file of wrapped keys beside the run says; what was asked for is in words where it is a "

@@ -9,12 +9,12 @@ from explorer.errors import ExplorerError
 from explorer.recorded.keys import JOINT, OwnKeys
 from explorer.views.ledger_certificates import certificates_html
 from explorer.views.ledger_deletions import deletions_table
-from explorer.views.ledger_pane import heading, note, warning
+from explorer.views.ledger_pane import coded, heading, note, warning
 from explorer.views.ledger_runs import OpenRun
 
 NOT_HERE = "Whether numbers of a class were erased cannot be told: the run's secrets are not here."
 ERASED = "Erased from the record, with the secrets that opened them: numbers {}. The model has what it learned."
-KEPT = "Nothing was erased from the record: every class still has the secret that opens its numbers."
+KEPT = "Every class still has the secret that opens its numbers: `explorer delete erase` has erased none of them."
 
 
 def deletion_html(opened: OpenRun) -> Markup:
@@ -37,7 +37,7 @@ def erased_html(opened: OpenRun) -> Markup:
     if not isinstance(keys, OwnKeys):
         return note(NOT_HERE)
     if not keys.erased:
-        return note(KEPT)
+        return note(coded(KEPT))
     names = [f"of {path}" for path in opened.classes if path in keys.erased]
     names += ["over several classes"] if JOINT in keys.erased else []
     return note(ERASED.format(", ".join(names)))

@@ -48,7 +48,7 @@ def test_the_section_shows_it_or_says_why_not(governed: Path, monkeypatch: pytes
 
 
 def test_what_was_erased_is_said(governed_copy: Path) -> None:
-    assert "Nothing was erased" in deletion_html(open_run(governed_copy, trust=None, now=NOW))
+    assert "has erased none of them" in deletion_html(open_run(governed_copy, trust=None, now=NOW))
     run = RunLedger(governed_copy)
     erase(run, of_classes(run, ["open/mit"]))
     said = deletion_html(open_run(governed_copy, trust=None, now=NOW))
