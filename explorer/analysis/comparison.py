@@ -144,8 +144,8 @@ AnyComparison = TypeVar("AnyComparison", bound=Comparison)
 def adjusted(results: Sequence[AnyComparison]) -> list[AnyComparison]:
     """The results with `p_holm` and `family`: a family is all comparisons with one baseline, on whatever machine.
 
-    Give it all of them: a view that shows some of the recipes leaves the others out afterwards, or what is hidden would
-    no longer be paid for.
+    One without a p-value tests nothing and is not counted. Give it all of them: a view that shows some of the recipes
+    leaves the others out afterwards, or what is hidden would no longer be paid for.
     """
     families: dict[tuple[Setting, str], list[int]] = {}
     for index, result in enumerate(results):
