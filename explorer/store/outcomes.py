@@ -193,29 +193,30 @@ SELECT r.* REPLACE (
 FROM results r JOIN qualities q USING (sweep, run_id)
 WHERE r.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds';
 
--- What can be asked for: each setting with each metric, whether that is what its runs are judged by, and how many rows
--- there are.
+-- What the seeds of each recipe come to at each budget, by each metric: their mean quality, and the medians of what
+-- they took as far as it is known. `is_quality`: runs are judged by the metric.
+CREATE TABLE recipe_means AS
+SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, o.device, o.hardware, o.threads, o.world_size,
+       o.recipe, o.recipe_digest, o.methods, o.policy, o.is_baseline, o.baseline, o.control, o.ssr,
+       q.metric = o.metric AS is_quality, count(*) AS runs, len(list_distinct(list(o.seed))) AS n,
+       avg(q.value) AS quality,
+       median(o.train_seconds) AS train_seconds, median(o.steps) AS steps, median(o.examples) AS examples,
+       median(o.inference_seconds) AS inference_seconds, median(o.deletion_seconds) AS deletion_seconds,
+       median(o.chi) AS chi, median(o.ledger_overhead) AS ledger_overhead,
+       count(*) FILTER (o.time_source = 'predicted') AS predicted,
+       array_to_string(list_sort(list_distinct(list(o.time_source))), '+') AS time_source
+FROM outcomes o JOIN qualities q USING (sweep, run_id)
+WHERE o.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds'
+GROUP BY ALL
+ORDER BY o.sweep, q.metric;
+
+-- What can be asked for: each setting with each metric, and how many rows there are.
 CREATE TABLE facets AS
-SELECT r.dataset, r.model, r.sweep, r.device, r.hardware, r.threads, r.world_size, r.metric, r.unit,
-       r.higher_is_better, bool_or(r.metric = o.metric) AS is_quality, count(*) AS runs,
-       count(*) FILTER (r.time_source = 'predicted') AS predicted
-FROM results_by_metric r JOIN runs o USING (directory)
+SELECT dataset, model, sweep, device, hardware, threads, world_size, metric, unit, higher_is_better,
+       bool_or(is_quality) AS is_quality, sum(runs)::BIGINT AS runs, sum(predicted)::BIGINT AS predicted
+FROM recipe_means
 GROUP BY ALL
 ORDER BY ALL;
-
--- What the seeds of each recipe come to at each budget, by each metric: their mean quality, and the medians of what
--- they took as far as it is known.
-CREATE TABLE recipe_means AS
-SELECT r.sweep, r.dataset, r.model, r.metric, r.unit, r.higher_is_better, r.device, r.hardware, r.threads, r.world_size,
-       r.recipe, r.recipe_digest, r.methods, r.policy, r.is_baseline, r.baseline, r.control, r.ssr,
-       r.metric = o.metric AS is_quality, count(DISTINCT r.seed) AS n, avg(r.quality) AS quality,
-       median(r.train_seconds) AS train_seconds, median(r.steps) AS steps, median(r.examples) AS examples,
-       median(r.inference_seconds) AS inference_seconds, median(r.deletion_seconds) AS deletion_seconds,
-       median(r.chi) AS chi, median(r.ledger_overhead) AS ledger_overhead,
-       coalesce(string_agg(DISTINCT r.time_source, '+' ORDER BY r.time_source), '') AS time_source
-FROM results_by_metric r JOIN runs o USING (directory)
-GROUP BY ALL
-ORDER BY r.sweep, r.metric;
 
 -- The same with their costs. Hardware has one rate, so the median cost is that of the median time.
 CREATE VIEW means AS
