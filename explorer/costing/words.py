@@ -49,7 +49,8 @@ def price_words(price: Price | None, *, hardware: str, today: datetime.date) -> 
 
 
 def dollars(value: float) -> str:
-    """
+    """US dollars with as many digits as tell something.
+
     >>> dollars(63.296), dollars(0.0526)
     ('$63.30', '$0.0526')
     """
@@ -57,7 +58,8 @@ def dollars(value: float) -> str:
 
 
 def amount(value: float, currency: str) -> str:
-    """
+    """An amount in another currency, which comes first so that nobody takes it for dollars.
+
     >>> amount(2.5, "EUR")
     'EUR 2.50'
     """
