@@ -9,10 +9,12 @@ import pandas as pd
 
 from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
+from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
 from explorer.analysis.hypervolume import Hypervolume, hypervolumes
 from explorer.analysis.ladders import Machine
+from explorer.analysis.sentences import CONFIRM, is_winner
 from explorer.views import text, theme
 from explorer.views.pricing import price_words
 from explorer.views.question import Question
@@ -35,6 +37,7 @@ class Answer:
     scene: Scene | None
     comparisons: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]  # quality at equal budget, of the same recipes
+    confirmed: Mapping[str, Confirmation]  # of winners that were run again on fresh seeds, by their label
     volume: Hypervolume | None  # of the front of the setting; None where several are drawn, or nothing is known
     sentence: str
     target: float | None  # the quality at which recipes are compared
@@ -61,6 +64,7 @@ class _Compared:
 
     qualities: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]
+    confirmed: Mapping[str, Confirmation]
 
 
 def answer(results: Results, wished: Question) -> Answer:
@@ -72,7 +76,7 @@ def answer(results: Results, wished: Question) -> Answer:
     asked = settled.question
     if asked.is_survey:
         return _survey(settled)
-    beside = results.remember(("compared", _of_comparison(asked)), lambda: _compare(settled))
+    beside = results.remember(("compared", _of_comparison(asked)), lambda: _compare(results, settled))
     shown = set(settled.rows.loc[settled.shown, "recipe"])
     comparisons = tuple(each for each in beside.qualities if each.recipe in shown)
     visible = settled.rows[settled.shown]
@@ -92,7 +96,8 @@ def answer(results: Results, wished: Question) -> Answer:
         comparisons=comparisons,
         budgets=tuple(each for each in beside.budgets if each.recipe in shown),
         volume=_volume(visible, asked),
-        sentence=sentences.summary(list(comparisons)),
+        confirmed=beside.confirmed,
+        sentence=_sentence(comparisons, beside.confirmed),
         target=target,
         rates=_rates(visible),
         price=price_words(visible, today=datetime.now(UTC).date()),
@@ -109,6 +114,7 @@ def _survey(settled: Settled) -> Answer:
         scene=scene,
         comparisons=(),
         budgets=(),
+        confirmed={},
         volume=None,
         sentence=survey_sentence(visible),
         target=None,
@@ -129,13 +135,17 @@ _OF_THE_PICTURE = (
 )
 
 
-def _compare(settled: Settled) -> _Compared:
+def _compare(results: Results, settled: Settled) -> _Compared:
     asked, rows = settled.question, settled.rows
     found = compared(
         rows, x=asked.paid_in.column, baseline=asked.baseline, machine=_machine(rows, asked.baseline_hardware)
     )
+    qualities = tuple(at_equal_quality(found, target=asked.target))
+    winners = [] if asked.paid_in.forecast else [each for each in qualities if is_winner(each)]
     return _Compared(
-        qualities=tuple(at_equal_quality(found, target=asked.target)), budgets=tuple(at_equal_budget(found))
+        qualities=qualities,
+        budgets=tuple(at_equal_budget(found)),
+        confirmed={winners[at].label: each for at, each in results.confirmations(winners).items()},
     )
 
 
@@ -147,6 +157,16 @@ def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:
 def _machine(rows: pd.DataFrame, label: str) -> Machine | None:
     """The machine of this name."""
     return machines(rows[rows["hardware_label"] == label].head(1))[0] if label else None
+
+
+def _sentence(comparisons: tuple[EqualQuality, ...], confirmed: Mapping[str, Confirmation]) -> str:
+    """The best answer; where fresh seeds have spoken, what they said in the place of the wish for them."""
+    words = sentences.summary(list(comparisons))
+    winners = [each for each in comparisons if is_winner(each)]
+    best = min(winners, key=lambda each: each.ratio or 0.0, default=None)
+    if best is None or best.label not in confirmed:
+        return words
+    return words.removesuffix(CONFIRM) + confirmed[best.label].sentence
 
 
 def _rates(rows: pd.DataFrame) -> dict[str, float]:

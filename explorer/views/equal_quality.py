@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from explorer import costing
 from explorer.analysis.comparison import LEAST_REACH_RATE
+from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.control_sentences import by_how_much
 from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.equal_budget import EqualBudget
@@ -26,12 +27,14 @@ def comparison_table(
     look: theme.Look,
     rates: Mapping[str, float],
     order: str = "least",
+    confirmed: Mapping[str, Confirmation] | None = None,
     caption: str | Markup = "",
 ) -> Markup:
     """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
     or, for the order "best", by what they reach at equal budget.
 
-    `rates` are US dollars an hour by hardware; hardware that is not there has no price.
+    `rates` are US dollars an hour by hardware; hardware that is not there has no price. `confirmed` are winners that
+    were run again on fresh seeds, by label.
     """
     columns = (
         Column(title="Recipe"),
@@ -45,7 +48,11 @@ def comparison_table(
     several = len({result.setting for result in results}) > 1
     pairs = [(result, beside.get((result.setting, result.label))) for result in results]
     pairs.sort(key=lambda pair: _best_first(pair) if order == "best" else _least_first(pair[0]))
-    rows = [_recipe(*pair, payment=payment, look=look, rates=rates, several=several) for pair in pairs]
+    fresh = confirmed or {}
+    rows = [
+        _recipe(*pair, payment=payment, look=look, rates=rates, several=several, fresh=fresh.get(pair[0].label))
+        for pair in pairs
+    ]
     bases = {result.baseline_setting: result for result in reversed(results)}
     for result in bases.values():
         rows.insert(0, _baseline(result, payment=payment, look=look, rates=rates, several=several))
@@ -119,9 +126,10 @@ def _recipe(
     look: theme.Look,
     rates: Mapping[str, float],
     several: bool,
+    fresh: Confirmation | None,
 ) -> Row:
     setting = result.setting
-    said = [CONFIRM if is_winner(result) else verdict(result)]
+    said = [(fresh.sentence if fresh else CONFIRM) if is_winner(result) else verdict(result)]
     if several:
         said.append(str(setting.machine))
     cells = (

@@ -212,6 +212,7 @@ def _table(found: Answer) -> Markup:
         look=found.look,
         rates=found.rates,
         order=found.question.order,
+        confirmed=found.confirmed,
     )
     return title + rows + notes(found)
 

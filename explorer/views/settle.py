@@ -11,6 +11,8 @@ from typing import Protocol, TypeVar
 
 import pandas as pd
 
+from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.reprice import DELETION
 from explorer.costing import Price
 from explorer.store.filter import Filter
@@ -32,6 +34,7 @@ class Results(Protocol):
     def prices(self) -> tuple[Price, ...]: ...
     def rows(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
     def means(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
+    def confirmations(self, results: list[EqualQuality]) -> dict[int, Confirmation]: ...
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found: ...
 
 
@@ -183,9 +186,10 @@ def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
         ("sweep", "sweep", "sweeps"),
         ("hardware", "hardware_label", "hardware"),
     ):
-        names = tuple(sorted(left[column].unique()))
+        names = sorted(left[column].unique())
         several: tuple[str, ...] = (ALL,) if len(names) > 1 and field != "dataset" else ()
-        default = ALL if field == "model" and several else _most(left, column) if field == "hardware" else names[0]
+        first = ALL if field == "model" and len(names) > 1 else names[0]
+        default = _most(left, column) if field == "hardware" else first
         chosen = _first(getattr(found, field), (*several, *names), default=default)
         left = left if chosen == ALL else left[left[column] == chosen]
         found, offered[plural] = replace(found, **{field: chosen}), (*several, *names)

@@ -13,10 +13,14 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
 from explorer.costing import Price
 from explorer.store import frames, place
+from explorer.store.confirming import with_confirming
 from explorer.store.filter import Filter
+from explorer.views.confirming import confirmations_of
 
 KEPT = 12  # answers to questions
 
@@ -48,6 +52,13 @@ class Snapshot:
     def schedules(self, sweep: str) -> pd.DataFrame:
         """The phases of each recipe of a sweep at each budget, with their step times. Raises as `rows` does."""
         return self.remember(("schedules", sweep), lambda: frames.schedules(self.database, sweep=sweep))
+
+    def confirmations(self, results: list[EqualQuality]) -> dict[int, Confirmation]:
+        """What fresh seeds said of comparisons of one sweep and metric, by their place. Raises as `rows` does."""
+        if not results:
+            return {}
+        setting = results[0].setting
+        return confirmations_of(with_confirming(self.database, setting.sweep, metric=setting.metric), results)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         """What was made for this key before, or now."""

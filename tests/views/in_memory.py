@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import pandas as pd
 
+from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.equal_quality import EqualQuality
 from explorer.costing import Price
 from explorer.store.filter import Filter
 
@@ -39,6 +41,9 @@ class InMemory:
         rows = self.rows(where, metric=metric)
         keys = ["sweep", "dataset", "model", "hardware", "recipe", "recipe_digest", "ssr"]
         return rows.groupby(keys, as_index=False).first().assign(n=1)
+
+    def confirmations(self, results: list[EqualQuality]) -> dict[int, Confirmation]:
+        return {}
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         return make()
