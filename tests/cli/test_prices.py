@@ -114,6 +114,10 @@ def test_an_own_price_is_in_every_table_at_once(tmp_path: Path) -> None:
     assert [row.usd_per_hour for row in own_prices(tmp_path)] == [0.8]
     assert told("remove", "--hardware", "AMD EPYC", "--runs", tmp_path)["replaced"] == 1
     assert set(costs(tmp_path)) == {None}
+    ingest(own(tmp_path, "own,box,,on demand,AMD EPYC,1,2.0,,2026-11-01,bill,EUR"))
+    assert set(costs(tmp_path)) == {None}  # euros are no dollars
+    ingest(own(tmp_path, "own,box,,on demand,AMD EPYC,1,2.0,,2026-11-01,bill,USD"))
+    assert None not in costs(tmp_path)
 
 
 def column(runs: Path, name: str) -> list[Any]:
