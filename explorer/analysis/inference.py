@@ -49,13 +49,19 @@ def draws(n: int, *, resamples: int, key: str) -> np.ndarray:
 
 def counted(*samples: np.ndarray) -> Resamples:
     """Resamples from their rows of seeds; row k of each of the arrays belongs to resample k."""
-    taken_RS = np.hstack([(rows_RS[:, :, None] == np.arange(rows_RS.shape[1])).sum(axis=1) for rows_RS in samples])
+    taken_RS = np.hstack([_taken(rows_RS) for rows_RS in samples])
     taken_RS, weight_R = np.unique(np.vstack([np.ones_like(taken_RS[:1]), taken_RS]), axis=0, return_counts=True)
     once = int((taken_RS == 1).all(axis=1).argmax())
     weight_R[once] -= 1
     order = np.r_[once, np.delete(np.arange(len(weight_R)), once)]
     edges = np.cumsum([rows_RS.shape[1] for rows_RS in samples])[:-1]
     return Resamples(counts=tuple(np.split(taken_RS[order], edges, axis=1)), weight_R=weight_R[order].astype(float))
+
+
+def _taken(rows_RS: np.ndarray) -> np.ndarray:
+    """How often each row has each seed."""
+    place_RS = rows_RS + np.arange(len(rows_RS))[:, None] * rows_RS.shape[1]
+    return np.bincount(place_RS.ravel(), minlength=rows_RS.size).reshape(rows_RS.shape)
 
 
 def generator(*key: object) -> np.random.Generator:

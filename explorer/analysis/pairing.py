@@ -1,6 +1,6 @@
 """A recipe beside its baseline: the runs that can be compared, and both curves in every resample of the seeds.
 
-Shapes: R resamples (row 0 is the sample itself), B budgets, S seeds.
+Shapes: R different resamples (row 0 is the sample itself), B budgets, S seeds.
 """
 
 from collections.abc import Sequence
