@@ -26,7 +26,7 @@ class Citations:
     def __call__(self, reference: Reference) -> Span:
         """A link to the first of the entries; those of the project's ledger are not listed here."""
         if reference.of == "project":
-            return Span(str(reference), "small")
+            return Span(str(reference))
         assert reference.first in self._indices, f"{reference} is cited and not listed"
         return Span(str(reference), "link", f"#entry-{reference.first}")
 

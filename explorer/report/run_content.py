@@ -103,7 +103,11 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     opened = open_run(run_directory, trust=trust, now=now)
     run, recorded = opened.ledger, opened.recorded
     if run.begins == run.steps:
-        raise RunError(f"{run_directory}: no step is on record yet: there is nothing to report")
+        kept = (
+            "it holds what a deletion kept, and trained nothing: the report of the run before tells how that came to be"
+        )
+        why = kept if run.begins else "no step is on record yet: there is nothing to report"
+        raise RunError(f"{run_directory}: {why}")
     believed = None if trust is None else read_trust(trust)
     judged = conform(run, trust=believed, now=now)
     found, fault = _vouchers(run, believed)

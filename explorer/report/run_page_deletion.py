@@ -41,7 +41,7 @@ def _made(content: RunContent, cite: Citations) -> list[Block]:
         certified = line.certificate
         found += [Heading(4, f"{line.level}: {line.target}"), Facts(_deletion(line, certified, cite))]
         if certified:
-            found.append(Bullets([f"Not reached, as the signer says: {each}" for each in certified.not_reached]))
+            found += [Paragraph("Not reached, as the signer says:"), Bullets(certified.not_reached)]
     if not history.deletions and history.judged is not None:
         found.append(Paragraph("None from this run is on the project's record."))
     if history.judged is None:
@@ -96,5 +96,5 @@ def _afterwards(content: RunContent, cite: Citations) -> list[Block]:
     ]
     grants = f"{text.count(history.grants, 'time')} that keys were granted or taken back"
     words = f"{grants}, {text.count(history.reads, 'read')} through a grant"
-    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else f"{words}."
+    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "Nobody was granted keys of it."
     return [Bullets(listed) if listed else Paragraph("No observation of the model is on record."), Paragraph(cited)]

@@ -152,8 +152,7 @@ def _layers(content: RunContent, cite: Citations) -> list[Block]:
     classes = [cell.class_ for cell in content.layers[0].cells]
     rows = [Row((line.layer, *map(_cell, line.cells))) for line in lines]
     return [
-        Heading(3, "Class by layer"),
-        Paragraph((Span("The same, layer by layer. "), cite(content.steps))),
+        Heading(3, (Span("Class by layer "), cite(content.steps))),
         Picture(
             name="heat",
             draw=lambda width: ledger_heat.heat_map(frame, width=inner(width, beside=260)),

@@ -84,7 +84,7 @@ def test_the_report_needs_no_script_and_can_be_read_in_the_dark_and_on_paper(
     expect(page.locator("figure svg.marks")).to_have_count(4)
     expect(page.get_by_role("heading", level=1)).to_contain_text("What moved this model")
     page.screenshot(path=screenshots / "governance-dark.png", full_page=True)
-    page.locator("a.cite").first.click()
+    page.locator("main a[href^='#entry-']").first.click()
     assert page.url.endswith("#entry-2")
     page.emulate_media(color_scheme="light", media="screen")
     page.screenshot(path=screenshots / "governance.png", full_page=True)

@@ -13,6 +13,7 @@ from explorer.canonical import digest
 from explorer.deletion.conclude import conclude
 from explorer.deletion.request import keep_request
 from explorer.entries.run import Genesis
+from explorer.errors import RunError
 from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.trust import write_trust
 from explorer.report.frameworks import FRAMEWORKS, mapped
@@ -20,7 +21,7 @@ from explorer.report.frameworks.answers import Answer, Answered
 from explorer.report.run_content import RunContent, gather
 from explorer.report.run_references import Document, Reference
 from tests.audit.governed_run import TRAINER, sign_again
-from tests.deletion import certified
+from tests.deletion import certified, deleted_runs
 from tests.governed_sample import CLASSES, ROWS, STEPS, write_governed_run
 from tests.provenance.people import EXPIRES, NOW, private
 from tests.provenance.tables import DESCRIPTION
@@ -207,6 +208,8 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
     )
     assert said(content, "action and level").startswith("licensed/news: G3. Same plan")
     assert found["receipt"].status == "in part" and "person" not in said(content, "receipt")
+    unnamed = found["derived descendants"].answer
+    assert not isinstance(unnamed, Answer) and unnamed.where.endswith("which does not name it")
     assert found["recipients informed"].status == found["refusals"].status == "not recorded"
     (result,) = gather(made.new, trust=None, now=NOW).history.deletions
     assert result.is_result
@@ -214,6 +217,12 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
     (made.new / "certificate.json").unlink()
     (line,) = gather(made.old, trust=None, now=NOW).history.deletions
     assert line.certificate is None and line.digest == done.certificate.digest
+
+
+def test_what_a_deletion_kept_without_training_points_to_the_run_before(tmp_path: Path) -> None:
+    old = deleted_runs.write_old(tmp_path, deleted_runs.SEALED)
+    with pytest.raises(RunError, match="the report of the run before tells"):
+        gather(deleted_runs.structural(old), trust=None, now=NOW)
 
 
 def test_a_run_far_from_its_project_knows_of_no_deletions(content: RunContent, run: Path) -> None:

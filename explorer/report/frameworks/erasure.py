@@ -20,7 +20,9 @@ def _deletions(say: Callable[[DeletionLine], str | None], *, lacks: str = "") ->
             return NotRecorded(where=_none(content))
         said = [(line, words) for line in lines if (words := say(line)) is not None]
         if not said:
-            return NotRecorded(where="the certificate of a deletion, which is not here or not believed")
+            named = any(line.certificate for line in lines)
+            why = "which does not name it" if named else "which is not here or not believed"
+            return NotRecorded(where=f"the certificate of a deletion, {why}")
         return Answer(
             text="; ".join(f"{line.target}: {words}" for line, words in said),
             references=unique(line.reference for line, _ in said if line.reference),
