@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, judge
-from explorer.analysis.figures import Figures, figures_of
+from explorer.analysis.figures import Figures, by_ladder, figures_of, key_of
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.analysis.limits import Finding, Limits, Standing, findings_of
 from explorer.analysis.reaching import Reached, reached_by
@@ -130,12 +130,12 @@ def ask(
     _check(rows, found, forecasts, limits, baseline)
     names = Counter((ladder.setting, ladder.recipe) for ladder in found)
     by_name = {(ladder.setting, ladder.recipe): ladder for ladder in found}
-    candidates = []
+    parts, candidates = by_ladder(rows), []
     for ladder in found:
         name = (ladder.setting, baseline or ladder.baseline)
         base = by_name[name] if names[name] == 1 else None
         reached = reached_by(ladder, baseline=base, target=limits.quality, confidence=confidence, resamples=resamples)
-        known = figures_of(rows, forecasts, ladder, base, classes=limits.deletable, reached=reached)
+        known = figures_of(parts[key_of(ladder)], forecasts, ladder, base, classes=limits.deletable, reached=reached)
         candidates.append(
             Candidate(
                 setting=ladder.setting,

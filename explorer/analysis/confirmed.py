@@ -89,7 +89,7 @@ def confirmations(
     return done
 
 
-def rows_in(rows: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+def _rows_in(rows: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """The rows of one sweep on one hardware."""
     chosen = np.ones(len(rows), dtype=bool)
     for column in ("sweep", "device", "hardware", "threads", "world_size"):
@@ -115,7 +115,7 @@ def _fresh(rows: pd.DataFrame, settings: set[Setting], base: Ladder, mine: Ladde
     wanted = rows[rows["recipe_digest"].isin([base.recipe_digest, mine.recipe_digest])]
     parts = []
     for setting in sorted(settings, key=lambda each: each.sweep):
-        part = rows_in(wanted, setting)
+        part = _rows_in(wanted, setting)
         if taken.isdisjoint(int(seed) for seed in part["seed"]):
             parts.append(part)
     if not parts:

@@ -7,7 +7,6 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.confirmed import rows_in
 from explorer.analysis.ladders import Ladder
 from explorer.analysis.reaching import Reached
 
@@ -45,8 +44,22 @@ class Figures:
         return seconds / 3600 * self.usd_per_hour
 
 
+KEY = ("sweep", "device", "hardware", "threads", "world_size", "recipe", "recipe_digest")
+USED = ("ssr", "directory", "usd_per_hour", "price_source", "price_as_of", "inference_seconds", "time_source")
+
+
+def by_ladder(rows: pd.DataFrame) -> dict[tuple[object, ...], pd.DataFrame]:
+    """The rows of each ladder, by `key_of` it, as far as figures are read from them."""
+    return {key: mine for key, mine in rows[[*KEY, *USED]].groupby(list(KEY), sort=False)}
+
+
+def key_of(ladder: Ladder) -> tuple[object, ...]:
+    """What tells the rows of a ladder from others."""
+    return (*(getattr(ladder.setting, name) for name in KEY[:5]), ladder.recipe, ladder.recipe_digest)
+
+
 def figures_of(
-    rows: pd.DataFrame,
+    mine: pd.DataFrame,
     forecasts: pd.DataFrame,
     ladder: Ladder,
     base: Ladder | None,
@@ -54,9 +67,7 @@ def figures_of(
     classes: Iterable[str],
     reached: Reached,
 ) -> Figures:
-    """What the rows and the deletion forecasts tell of the recipe of a ladder, beside its baseline."""
-    mine = rows_in(rows, ladder.setting)
-    mine = mine[(mine["recipe_digest"] == ladder.recipe_digest) & (mine["recipe"] == ladder.recipe)]
+    """What the rows of a ladder and the deletion forecasts tell of its recipe, beside its baseline."""
     ratio, usd_per_hour = ladder.inference_ratio, _median(mine["usd_per_hour"])
     if ratio is not None and base is not None and base.inference_ratio:
         ratio /= base.inference_ratio

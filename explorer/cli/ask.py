@@ -64,6 +64,7 @@ def ask(
     """
     from explorer.analysis.ask import ask as answer
     from explorer.store import frames
+    from explorer.store.confirming import with_confirming
     from explorer.store.place import database
     from explorer.views.confirming import confirmation_of
 
@@ -76,7 +77,7 @@ def ask(
     best = asked.best
     confirmation = None
     if best is not None and not best.is_baseline:
-        confirmation = confirmation_of(where, best, metric=asked.metric)
+        confirmation = confirmation_of(with_confirming(where, chosen, metric=asked.metric), best)
     if json:
         print_json(_as_json(asked, confirmation, runs))
     else:

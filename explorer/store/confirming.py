@@ -26,9 +26,3 @@ def with_confirming(database: Path, sweep: str, *, metric: str | None = None) ->
     others = queries.select(database, Question(sql=_SWEEPS, parameters=(sweep, sweep))).rows
     names = [sweep, *(name for (name,) in others)]
     return pd.concat([frames.results(database, sweep=name, metric=metric) for name in names], ignore_index=True)
-
-
-def deletable_classes(database: Path, sweep: str) -> list[str]:
-    """The classes of a sweep's runs whose deletion has a forecast, in order."""
-    asked = Question(sql="SELECT DISTINCT class FROM deletion_routes WHERE sweep = ? ORDER BY 1", parameters=(sweep,))
-    return [name for (name,) in queries.select(database, asked).rows]

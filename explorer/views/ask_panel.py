@@ -1,9 +1,11 @@
 """The best recipe under stated limits, as a part of the explorer: limits as fields, the answer with its evidence."""
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as widgets
+import pandas as pd
 from markupsafe import Markup
 
 from explorer.analysis.ask import Asked, Candidate, ask
@@ -12,7 +14,7 @@ from explorer.analysis.figures import LEVELS
 from explorer.analysis.limits import Limits, Standing
 from explorer.errors import ExplorerError
 from explorer.store import frames
-from explorer.store.confirming import deletable_classes
+from explorer.store.confirming import with_confirming
 from explorer.views import ask_evidence, ask_words, text, units
 from explorer.views.confirming import confirmation_of
 from explorer.views.question import Question
@@ -133,20 +135,25 @@ class _About:
     """What a sweep has to say, read once: a limit that changes reads nothing. Raises `StoreError`."""
 
     def __init__(self, snapshot: Snapshot, question: Question) -> None:
+        self._snapshot, self._sweep = snapshot, question.sweep
         self.baseline = question.baseline or None
         self.rows = settle(snapshot, question).rows
-        self.forecasts = frames.deletion_forecasts(snapshot.database, sweep=question.sweep)
-        self.classes = deletable_classes(snapshot.database, question.sweep)
-        self._database = snapshot.database
-        self._confirmations: dict[str, Confirmation | None] = {}
+        self.forecasts = self._read(
+            "forecasts", lambda: frames.deletion_forecasts(snapshot.database, sweep=self._sweep)
+        )
+        self.classes = sorted({str(name) for name in self.forecasts["class"]})
 
     def confirmation(self, best: Candidate) -> Confirmation | None:
         if best.is_baseline:
             return None
-        if best.recipe_digest not in self._confirmations:
-            found = confirmation_of(self._database, best, metric=best.setting.metric)
-            self._confirmations[best.recipe_digest] = found
-        return self._confirmations[best.recipe_digest]
+        metric = best.setting.metric
+        rows = self._read(
+            f"fresh seeds in {metric}", lambda: with_confirming(self._snapshot.database, self._sweep, metric=metric)
+        )
+        return confirmation_of(rows, best)
+
+    def _read(self, what: str, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        return self._snapshot.remember((what, self._sweep), read)
 
 
 def _evidence(asked: Asked) -> Markup:

@@ -9,6 +9,7 @@ from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.sentences import is_winner
 from explorer.errors import ExplorerError
+from explorer.store.confirming import with_confirming
 from explorer.store.place import database
 from explorer.views.answer import Answer
 from explorer.views.confirming import confirmations_of
@@ -44,7 +45,7 @@ class ConfirmPanel(widgets.VBox):
         beside.sort(key=lambda each: each.ratio or 0.0)
         shown = beside[:MOST]
         try:
-            confirmed = confirmations_of(database(runs), shown)
+            confirmed = _confirmed(runs, shown)
         except ExplorerError as error:
             self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
             self.children = (self._said,)
@@ -65,6 +66,13 @@ class ConfirmPanel(widgets.VBox):
         """Show the same again, with what has become known."""
         if self._shown is not None:
             self.show(*self._shown)
+
+
+def _confirmed(runs: Path, shown: list[EqualQuality]) -> dict[int, Confirmation]:
+    if not shown:
+        return {}
+    setting = shown[0].setting
+    return confirmations_of(with_confirming(database(runs), setting.sweep, metric=setting.metric), shown)
 
 
 def _introduction(answer: Answer, winners: list[EqualQuality], beside: list[EqualQuality]) -> Markup:

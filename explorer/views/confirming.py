@@ -1,33 +1,27 @@
-"""Whether fresh seeds bear out what is shown, read from the database when somebody asks."""
+"""Whether fresh seeds bear out what is shown, given the rows that `store.confirming` finds."""
 
-from pathlib import Path
+import pandas as pd
 
 from explorer.analysis.ask import Candidate
 from explorer.analysis.confirmed import Confirmation, confirmations
 from explorer.analysis.equal_quality import EqualQuality
-from explorer.store.confirming import with_confirming
 
 FROM_TIME = ("train_seconds", "cost_usd")  # within one hardware a cost is a time at a price
 
 
-def confirmation_of(database: Path, candidate: Candidate, *, metric: str) -> Confirmation | None:
-    """The confirmation of a candidate's recipe beside its sweep's baseline, in time; None where there is none.
-
-    Raises `StoreError` if the database cannot be read.
-    """
-    rows = with_confirming(database, candidate.setting.sweep, metric=metric)
+def confirmation_of(rows: pd.DataFrame, candidate: Candidate) -> Confirmation | None:
+    """The confirmation of a candidate's recipe beside its sweep's baseline, in time; None where there is none."""
     for found in confirmations(rows, sweep=candidate.setting.sweep):
         if (found.setting, found.recipe_digest) == (candidate.setting, candidate.recipe_digest):
             return found
     return None
 
 
-def confirmations_of(database: Path, results: list[EqualQuality]) -> dict[int, Confirmation]:
-    """The confirmations of comparisons, all of one sweep and metric, by their place; raises as above."""
+def confirmations_of(rows: pd.DataFrame, results: list[EqualQuality]) -> dict[int, Confirmation]:
+    """The confirmations of comparisons, all of one sweep and metric, by their place."""
     if not results:
         return {}
     first = results[0]
-    rows = with_confirming(database, first.setting.sweep, metric=first.setting.metric)
     x = "train_seconds" if first.x in FROM_TIME else first.x
     target = None if first.own_target else first.target
     found = confirmations(rows, sweep=first.setting.sweep, x=x, target=target)
