@@ -27,6 +27,7 @@ from explorer.cli import (
     quickstart,
     read,
     replay,
+    report,
     results,
     sweep,
     tags,
@@ -76,6 +77,7 @@ replay.register(app)
 sweep.register(app)
 notebooks.register(app)
 results.register(app)
+report.register(app)
 ask.register(app)
 confirm.register(app)
 ledger.register(app)

@@ -1,4 +1,4 @@
-"""`explorer results`, `explorer report` and `explorer store`: what came out of runs and sweeps."""
+"""`explorer results` and `explorer store`: what came out of runs and sweeps."""
 
 import sys
 from enum import StrEnum
@@ -10,7 +10,6 @@ import typer
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import RUNS, Json, Runs
 from explorer.errors import ExplorerError
-from explorer.rundir import LEDGER
 
 if TYPE_CHECKING:
     from explorer.store.ingest import Ingested
@@ -32,17 +31,8 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class ReportFormat(StrEnum):
-    """What `report` writes."""
-
-    HTML = "html"
-    MD = "md"
-    JSON = "json"
-
-
 def register(app: typer.Typer) -> None:
     app.command()(results)
-    app.command()(report)
     group = typer.Typer(help="The database, made from the run directories.", no_args_is_help=True)
     group.command()(ingest)
     group.command()(rebuild)
@@ -95,34 +85,6 @@ def results(
         print((csv_text if format is TableFormat.CSV else markdown_text)(found), end="")
 
 
-def report(
-    name: Annotated[
-        str, typer.Argument(metavar="RUN|SWEEP", help="The directory or the id of a governed run, or a sweep's name.")
-    ],
-    format: Annotated[ReportFormat, typer.Option("--format", help="How. Of a run: html or json.")] = ReportFormat.HTML,
-    out: Out = None,
-    trust: Annotated[
-        Path | None,
-        typer.Option("--trust", metavar="TRUST", help="Of a run: believe whom this file names. Default: nobody."),
-    ] = None,
-    runs: Runs = RUNS,
-) -> None:
-    """Write the report of a sweep, or the governance report of one run. Both work offline.
-
-    Of a sweep: curves, equal-quality table, recipes, how it was measured. Of a run: what trained what, who vouched,
-    policy and decisions, entropy, integrity, and the entries of the ledger behind every figure.
-    """
-    run = None if (runs / name).is_dir() and not (runs / name / LEDGER).is_dir() else _governed(runs, name)
-    if run is None:
-        _report_sweep(runs, name, format, out, trust)
-        return
-    from explorer.report.run_report import page_of, write_run_report
-
-    path = out or page_of(run, format=format.value)
-    write_run_report(run, path, trust=trust, format=format.value)
-    print(path)
-
-
 def ingest(runs: Runs = RUNS, json: Json = False) -> None:
     """Load finished runs into the database; runs that are there already are left alone."""
     from explorer.store.ingest import ingest as bring_in
@@ -149,28 +111,6 @@ def export(
     from explorer.store.place import database
 
     print(f"{write(database(runs), file, sweep=sweep)} rows in {file}")
-
-
-def _governed(runs: Path, name: str) -> Path | None:
-    """The governed run of this name, or None: then it can only be a sweep's."""
-    from explorer.views.ledger_runs import find_run, governed_runs
-
-    if (Path(name) / LEDGER).is_dir():
-        return Path(name)
-    known = governed_runs(runs) if runs.is_dir() else {}
-    return find_run(runs, name) if any(name in (key, path.name) for key, path in known.items()) else None
-
-
-def _report_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, trust: Path | None) -> None:
-    from explorer.report.sweep_report import write_sweep_report
-    from explorer.store.ingest import ingest as bring_in
-
-    if trust is not None:
-        raise ExplorerError(f"--trust is for the report of a governed run, and {sweep!r} is none in {runs}")
-    bring_in(runs)
-    path = out or runs / sweep / f"report.{format}"
-    write_sweep_report(runs, sweep, path, format=format.value)
-    print(path)
 
 
 def _export(where: Path, out: Path | None, *, sweep: str | None, metric: str | None, format: TableFormat) -> None:

@@ -1,24 +1,29 @@
 """What the report of a sweep says, gathered once and the same in every format."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from explorer.analysis.composition import Composition
+from explorer.analysis.confirmed import Confirmation, Verdict, confirmations
 from explorer.analysis.controls import Controlled, controlled
-from explorer.analysis.equal_budget import EqualBudget, equal_budget
+from explorer.analysis.equal_budget import EqualBudget
 from explorer.audit.integrity import check_runs
-from explorer.errors import StoreError, SweepError
-from explorer.store import frames
+from explorer.errors import SweepError
+from explorer.report import negative
+from explorer.report.negative import Negative
+from explorer.store import confirming, frames
 from explorer.sweep.status import read_plan
 from explorer.views import text
 from explorer.views.answer import Answer, answer
 from explorer.views.composed import composed
-from explorer.views.question import Question, hardware_labels
-from explorer.views.snapshot import read_snapshot
+from explorer.views.question import Question
+from explorer.views.settle import hardware_labels
+from explorer.views.snapshot import Snapshot, read_snapshot
 
 NOT_QUALITIES = ("lr", "train_loss")  # measured on the way, not what a recipe is judged by
 
@@ -46,6 +51,21 @@ class Section:
     answer: Answer
     recipes: tuple[RecipeLine, ...]
     controls: tuple[Controlled, ...]  # recipes beside their controls; empty where no control was run
+    confirmations: tuple[Confirmation, ...]  # recipes of this sweep on fresh seeds, in sweeps of their own
+
+    @property
+    def where(self) -> str:
+        return f"{self.metric} on {self.hardware}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerHead:
+    """The ledger of a governed run as it was read. Nobody has verified it here."""
+
+    run: str
+    origin: str
+    size: int
+    root: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,31 +74,36 @@ class SweepContent:
 
     sweep: str
     sentence: str
-    sections: tuple[Section, ...]  # the first one is the sweep's own metric
+    sections: tuple[Section, ...]  # the first one is the sweep's own metric; none: no run has finished
     compositions: Mapping[str, Composition]  # by hardware, in the sweep's own metric; only where methods were combined
     integrity: str
     sound: bool
     findings: tuple[str, ...]  # what the integrity check found, run by run
+    negatives: tuple[Negative, ...]
+    ledgers: tuple[LedgerHead, ...]  # of governed runs
     facts: Mapping[str, str]
     step_times: pd.DataFrame  # recipe (and phase, where it has several), part of a step, seconds; may be empty
     specification: Mapping[str, Any] | None  # None: the sweep's directory has none
     database_sha256: str
+    made: int  # seconds since 1970
 
 
 def gather(runs: Path, sweep: str) -> SweepContent:
     """Gather the content from the published database and the run directories.
 
-    Raises `StoreError` if the sweep is unknown or has no finished run, and what the integrity check raises.
+    A sweep without a finished run has no sections, and says why. Raises `StoreError` if the sweep is unknown, and what
+    the integrity check raises.
     """
     snapshot = read_snapshot(runs)
+    states = frames.runs(snapshot.database, sweep=sweep)
     results = frames.results(snapshot.database, sweep=sweep)
+    plan = _plan(runs / sweep)
     if results.empty:
-        raise StoreError(f"sweep {sweep!r} has no finished run yet; `explorer sweep status` says where it stands")
-    snapshot = replace(snapshot, results=results, metrics=_metrics(snapshot.database, results, sweep))
+        return _nothing(runs, sweep, states, plan=plan, database_sha256=snapshot.sha256)
     sections = tuple(
-        _section(answer(snapshot, Question(sweep=sweep, hardware=hardware, metric=metric)))
+        _section(answer(snapshot, Question(sweep=sweep, hardware=hardware, metric=metric)), snapshot)
         for hardware in dict.fromkeys(hardware_labels(results))
-        for metric in snapshot.metrics
+        for metric in _metrics(snapshot.database, results, sweep)
     )
     compositions = {
         section.hardware: composed(snapshot, section.answer.question)
@@ -91,14 +116,68 @@ def gather(runs: Path, sweep: str) -> SweepContent:
         sweep=sweep,
         sentence=sections[0].answer.sentence,
         sections=sections,
+        negatives=tuple(_negatives(sections, states, sweep=sweep, plan=plan)),
+        ledgers=_ledgers(frames.ledger_heads(snapshot.database, sweep=sweep)),
         compositions={where: found for where, found in compositions.items() if found.recipes or found.measured_pairs},
         integrity=checked.sentence,
         sound=checked.sound,
         findings=tuple(f"{run.directory.name}: {found.message}" for run in checked.runs for found in run.findings),
         facts=_facts(results, profiles, sections[0].answer),
         step_times=_step_times(profiles),
-        specification=_specification(runs / sweep),
+        specification=plan and plan["spec"],
         database_sha256=snapshot.sha256,
+        made=int(time.time()),
+    )
+
+
+def rate_of(section: Section) -> float | None:
+    """What an hour of the section's machine costs in US dollars; None: no price."""
+    return next(iter(section.answer.rates.values()), None)
+
+
+def _nothing(
+    runs: Path, sweep: str, states: pd.DataFrame, *, plan: Mapping[str, Any] | None, database_sha256: str
+) -> SweepContent:
+    """The content of a sweep that has no finished run."""
+    counts = states["state"].value_counts()
+    found = ", ".join(f"{number} {state}" for state, number in counts.items()) or "none has started"
+    checked = check_runs(runs, sweep=sweep)
+    return SweepContent(
+        sweep=sweep,
+        sentence=f"no run has finished ({found}), so there is nothing to compare yet",
+        sections=(),
+        compositions={},
+        integrity=checked.sentence,
+        sound=checked.sound,
+        findings=(),
+        negatives=tuple(_negatives((), states, sweep=sweep, plan=plan)),
+        ledgers=(),
+        facts={"Runs": found},
+        step_times=_step_times(pd.DataFrame(columns=["recipe", "phase", "seconds", "split"])),
+        specification=plan and plan["spec"],
+        database_sha256=database_sha256,
+        made=int(time.time()),
+    )
+
+
+def _negatives(
+    sections: tuple[Section, ...], states: pd.DataFrame, *, sweep: str, plan: Mapping[str, Any] | None
+) -> Iterator[Negative]:
+    for section in sections:
+        yield from negative.of_comparisons(section.answer.comparisons, where=section.where)
+        yield from negative.of_controls(section.controls, where=section.where)
+        for each in section.confirmations:
+            if each.verdict is Verdict.NOT_CONFIRMED:
+                yield Negative(topic="not confirmed", subject=each.recipe, where=section.where, words=each.sentence)
+    yield from negative.of_runs(states, where=sweep)
+    if plan is not None:
+        yield from negative.not_run([(each["name"], each["reason"]) for each in plan.get("not_run", ())], where=sweep)
+
+
+def _ledgers(heads: pd.DataFrame) -> tuple[LedgerHead, ...]:
+    return tuple(
+        LedgerHead(run=str(row.run_id), origin=str(row.origin), size=int(str(row.size)), root=str(row.root))
+        for row in heads.drop_duplicates("run_id").itertuples()
     )
 
 
@@ -108,15 +187,12 @@ def _metrics(database: Path, results: pd.DataFrame, sweep: str) -> tuple[str, ..
     return tuple(dict.fromkeys([results["metric"].iloc[0], *(m for m in sorted(found) if m not in NOT_QUALITIES)]))
 
 
-def _section(found: Answer) -> Section:
-    rows = found.rows
-    budgets = {
-        result.label: result
-        for result in equal_budget(rows, baseline=found.question.baseline, x=found.question.paid_in.column)
-    }
+def _section(found: Answer, snapshot: Snapshot) -> Section:
+    rows, asked = found.rows, found.question
+    budgets = {result.label: result for result in found.budgets}
     return Section(
-        hardware=found.question.hardware,
-        metric=found.question.metric,
+        hardware=asked.hardware,
+        metric=asked.metric,
         unit=rows["unit"].iloc[0],
         higher_is_better=bool(rows["higher_is_better"].iloc[0]),
         answer=found,
@@ -124,7 +200,16 @@ def _section(found: Answer) -> Section:
             _recipe(label, found, budgets.get(label)) for label in (found.scene.recipes if found.scene else ())
         ),
         controls=tuple(controlled(rows)),
+        confirmations=_confirmed(found, snapshot),
     )
+
+
+def _confirmed(found: Answer, snapshot: Snapshot) -> tuple[Confirmation, ...]:
+    """What fresh seeds say of the recipes of this answer, on its hardware."""
+    asked, sweep = found.question, str(found.rows["sweep"].iloc[0])
+    rows = confirming.with_confirming(snapshot.database, sweep, metric=asked.metric)
+    here = rows[[label == asked.hardware for label in hardware_labels(rows)]]
+    return tuple(confirmations(here, sweep=sweep, x=asked.paid_in.column, baseline=asked.baseline))
 
 
 def _recipe(label: str, found: Answer, comparison: EqualBudget | None) -> RecipeLine:
@@ -149,6 +234,7 @@ def _facts(results: pd.DataFrame, profiles: pd.DataFrame, first: Answer) -> dict
         "Precision, batch size": f"{_each(results['precision'])}, {_each(results['batch_size'])}",
         "PyTorch": _each(profiles["torch"]) if len(profiles) else "unknown: no profile",
         "Times": f"{' and '.join(sources) or 'unknown'}; {text.count(len(results), 'finished run')}",
+        "Seeds": ", ".join(str(seed) for seed in sorted(results["seed"].unique())),
         "Price": first.price,
         "Baseline": f"{first.question.baseline}, {_tuning(results)}",
     }
@@ -179,8 +265,8 @@ def _each(column: pd.Series) -> str:
     return ", ".join(str(value) for value in dict.fromkeys(column))
 
 
-def _specification(directory: Path) -> Mapping[str, Any] | None:
+def _plan(directory: Path) -> Mapping[str, Any] | None:
     try:
-        return read_plan(directory)["spec"]
+        return read_plan(directory)
     except SweepError:
         return None  # runs that were copied here without their plan; the report says that it is not there

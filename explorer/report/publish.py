@@ -9,12 +9,13 @@ from typing import Any
 
 from explorer import rundir
 from explorer.report.run_document import RunReport
+from explorer.report.sweep_document import SweepReport
 from explorer.schema import json_schema
 
 DIRECTORY = Path(__file__).parent / "schemas"
 BASE = "https://explorer.example/schemas/report"
 
-SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport}
+SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport, "sweep_report.v2": SweepReport}
 
 
 def file_of(name: str) -> Path:

@@ -56,7 +56,7 @@ def _span(span: Span) -> str:
         case "code":
             return _code(span.text)
         case "small":
-            return f" ({plain(span.text)})"
+            return f" ({plain(span.text.strip())})"
         case "link" if not span.target.startswith("#"):
             return f"[{plain(span.text)}](<{span.target}>)"
         case _:

@@ -1,8 +1,10 @@
-"""The report of a sweep: the answer, the curves, the equal-quality table, the recipes, and how all of it was measured.
+"""The report of a sweep: the answer, the curves, recipes at equal quality and at equal budget, controls, negative
+results, and how all of it was measured.
 
 html    one file that needs nothing else: charts react to the mouse, and are still there without scripts or on paper
+pdf     the same on A4, to be sent
 md      the same tables for a pull request or a wiki
-json    the same numbers for other tools
+json    the same numbers for other tools, in the form of a published schema
 """
 
 from collections.abc import Callable
@@ -10,19 +12,26 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.errors import StoreError, unknown
-from explorer.report.as_html import as_html
-from explorer.report.as_json import as_json
-from explorer.report.as_markdown import as_markdown
 from explorer.report.content import SweepContent, gather
+from explorer.report.render_html import render_html
+from explorer.report.render_markdown import render_markdown
+from explorer.report.render_pdf import render_pdf
+from explorer.report.sweep_document import as_json
+from explorer.report.sweep_page import sweep_page
 
-FORMATS: dict[str, Callable[[SweepContent], str]] = {"html": as_html, "md": as_markdown, "json": as_json}
+FORMATS: dict[str, Callable[[SweepContent], bytes]] = {
+    "html": lambda content: render_html(sweep_page(content)).encode(),
+    "json": lambda content: as_json(content).encode(),
+    "md": lambda content: render_markdown(sweep_page(content)).encode(),
+    "pdf": lambda content: render_pdf(sweep_page(content)),
+}
 
 
 def write_sweep_report(runs: Path, sweep: str, output: Path, *, format: str = "html") -> None:
     """Write the report of a sweep whole or not at all. The database has to be up to date.
 
-    Raises `StoreError` for an unknown format or sweep, or a sweep without a finished run.
+    Raises `StoreError` for an unknown format or sweep.
     """
     if format not in FORMATS:
         raise StoreError(unknown("format", format, FORMATS))
-    rundir.write_bytes(output, FORMATS[format](gather(runs, sweep)).encode())
+    rundir.write_bytes(output, FORMATS[format](gather(runs, sweep)))

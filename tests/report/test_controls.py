@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import explorer.report.as_html as html
 from explorer.cli.app import app
+from explorer.report import render_html
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
 from explorer.store.ingest import ingest
@@ -60,10 +60,8 @@ def made(runs: Path, format: str) -> str:
 
 
 def test_the_page_and_the_text_have_the_table_and_the_words(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        html, "_chart", lambda draw, of, name: dict.fromkeys(("name", "picture", "specification"), name)
-    )
-    monkeypatch.setattr(html, "_bundle", lambda: "")  # a drawing takes its time, and is another test's
+    monkeypatch.setattr(render_html, "svg", lambda picture, width: "<svg ></svg>")
+    monkeypatch.setattr(render_html, "_bundle", lambda: "")  # a drawing takes its time, and is another test's
     page, text = made(runs, "html"), made(runs, "md")
     assert page.count("<h3>Controls</h3>") == text.count("### Controls") == 2  # accuracy and nll
     for words in (VANISHES, "picky is better than picky-random, which chooses as many examples at random"):
@@ -72,17 +70,28 @@ def test_the_page_and_the_text_have_the_table_and_the_words(runs: Path, monkeypa
     assert f"| {' | '.join(CONTROLS)} |" in text
 
 
+def test_a_gain_that_vanishes_is_a_negative_result(runs: Path) -> None:
+    negatives = json.loads(made(runs, "json"))["negatives"]
+    vanished = [each for each in negatives if each["topic"] == "no better than its control"]
+    assert [(each["subject"], each["where"].split()[0]) for each in vanished][0] == ("slow", "accuracy")
+    assert "slow is better than baseline at the same budget" in vanished[0]["words"]
+    assert not any(each["subject"] == "picky" and "control" in each["topic"] for each in negatives)
+
+
 def test_a_control_is_not_compared_with_the_baseline_in_the_table_of_recipes(runs: Path) -> None:
     text = made(runs, "md").partition("## nll")[0]
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| picky", "| baseline"))]
-    last = {row[0].strip("| "): row[-1].strip(" |") for row in rows if "from" in row[2]}
+    last = {row[0].strip("| "): row[-2] for row in rows if "from" in row[2]}
     assert last["baseline"] == "85.02%" and last["picky"].startswith("not tested at")
     assert last["picky-random"] == "-"
 
 
 def test_the_numbers_are_there(runs: Path) -> None:
     (accuracy, _) = json.loads(made(runs, "json"))["sections"]
-    found = {(each["recipe"], each["control"], each["ssr"]): each for each in accuracy["controls"]}
+    found = {
+        (each["result"]["recipe"], each["result"]["control"], each["result"]["ssr"]): each["result"] | each
+        for each in accuracy["controls"]
+    }
     slow = found["slow", "rescaled-baseline", 1.0]
     assert (slow["control_ssr"], slow["verdict"], slow["gain_vanishes"]) == (2.0, "cannot tell", True)
     assert slow["seconds"] == slow["control_seconds"] == pytest.approx(1.6)
@@ -90,7 +99,7 @@ def test_the_numbers_are_there(runs: Path) -> None:
     assert found["picky", "random-subset", 1.0]["verdict"] == "better"
     assert found["picky", "random-subset", 0.5]["verdict"] == "worse"
     assert [line["label"] for line in accuracy["recipes"]] == ["baseline", "picky", "picky-random", "slow"]
-    assert "picky-random" not in {each["recipe"] for each in accuracy["equal_quality"]}
+    assert "picky-random" not in {each["result"]["recipe"] for each in accuracy["equal_quality"]}
     assert "picky-random" not in accuracy["answer"]
 
 

@@ -1,0 +1,79 @@
+"""`explorer report`: the report of a sweep, or the governance report of a run."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from explorer.cli.settings import RUNS, Runs
+from explorer.errors import ExplorerError
+from explorer.rundir import LEDGER
+
+
+class ReportFormat(StrEnum):
+    """What is written. Croissant describes the dataset of a run."""
+
+    HTML = "html"
+    PDF = "pdf"
+    MD = "md"
+    JSON = "json"
+    CROISSANT = "croissant"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(report)
+
+
+def report(
+    name: Annotated[
+        str, typer.Argument(metavar="RUN|SWEEP", help="The directory or the id of a governed run, or a sweep's name.")
+    ],
+    format: Annotated[
+        ReportFormat, typer.Option("--format", help="How. croissant: of a run, its dataset.")
+    ] = ReportFormat.HTML,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option("--trust", metavar="TRUST", help="Of a run: believe whom this file names. Default: nobody."),
+    ] = None,
+    runs: Runs = RUNS,
+) -> None:
+    """Write the report of a sweep, or the governance report of one run, and print where it is. Both work offline.
+
+    Of a sweep: the answer, curves, recipes at equal quality and budget, controls, negative results, how it was
+    measured. Of a run: what trained what, who vouched, policy and decisions, deletability, integrity, what regulators
+    ask, and the entries of the ledger behind every figure.
+    """
+    run = None if (runs / name).is_dir() and not (runs / name / LEDGER).is_dir() else _governed(runs, name)
+    print(_of_sweep(runs, name, format, out, trust) if run is None else _of_run(run, format, out, trust))
+
+
+def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
+    from explorer.report.run_report import page_of, write_run_report
+
+    path = out or page_of(run, format=format.value)
+    write_run_report(run, path, trust=trust, format=format.value)
+    return path
+
+
+def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
+    from explorer.report.sweep_report import write_sweep_report
+    from explorer.store.ingest import ingest
+
+    if trust is not None:
+        raise ExplorerError(f"--trust is for the report of a governed run, and {sweep!r} is none in {runs}")
+    ingest(runs)
+    path = out or runs / sweep / f"report.{format}"
+    write_sweep_report(runs, sweep, path, format=format.value)
+    return path
+
+
+def _governed(runs: Path, name: str) -> Path | None:
+    """The governed run of this name, or None: then it can only be a sweep's."""
+    from explorer.views.ledger_runs import find_run, governed_runs
+
+    if (Path(name) / LEDGER).is_dir():
+        return Path(name)
+    known = governed_runs(runs) if runs.is_dir() else {}
+    return find_run(runs, name) if any(name in (key, path.name) for key, path in known.items()) else None
