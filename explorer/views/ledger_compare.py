@@ -4,14 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import ipywidgets as widgets
+import pandas as pd
 from markupsafe import Markup
 
+from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import ExplorerError
+from explorer.recorded.blobs import Missing
 from explorer.views import ledger_depth
 from explorer.views.ledger_controls import measure_buttons
 from explorer.views.ledger_depth import depth_profile, profile_frame
 from explorer.views.ledger_differences import difference_map, differences_table, introduced, profiles_table
-from explorer.views.ledger_heat import shown_layers
+from explorer.views.ledger_heat import UNMEASURED, shown_layers
 from explorer.views.ledger_pair import share_differences, span_of
 from explorer.views.ledger_pane import Pane, heading, note, nothing, warning
 from explorer.views.ledger_runs import OpenRun, open_run
@@ -118,4 +121,14 @@ class Compare(widgets.VBox):
         begins = max(each.ledger.begins for each in (first, second))
         over = f"From step {begins:,} on, where both have steps on record" if begins else "Over the whole of each run"
         drawn = "" if shown == layers else f" {shown} of {layers} layers are drawn."
-        return self.heat.remark(f"{over}.{drawn}")
+        return self.heat.remark(f"{over}.{drawn}{_sealed(first, second, frame)}")
+
+
+def _sealed(first: OpenRun, second: OpenRun, frame: pd.DataFrame) -> str:
+    """Whose shares are missing because they are sealed, and not because nobody measured them."""
+    found = [
+        f" Shares of the {which} run are {Missing.SEALED}."
+        for which, opened in (("first", first), ("second", second))
+        if (frame[f"state_{which}"] == UNMEASURED).any() and is_confidential(opened.ledger)
+    ]
+    return "".join(found)

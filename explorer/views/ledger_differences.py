@@ -6,7 +6,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.views import text
-from explorer.views.ledger_badge import TITLES, badge_words
+from explorer.views.ledger_badge import TITLES, badge_words, simulated_note
 from explorer.views.ledger_depth import MEASURES
 from explorer.views.ledger_heat import STATES, TRAINED, shown_layers
 from explorer.views.ledger_matrix import DENIED, NOTHING, signed_matrix
@@ -120,7 +120,8 @@ def introduced(first: OpenRun, second: OpenRun) -> Markup:
     ]
     classes = _only_note("class", common(first.classes, second.classes), "classes")
     return (
-        Markup("").join(note(line) for line in lines)
+        simulated_note(second.classes)
+        + Markup("").join(note(line) for line in lines)
         + warning(CAUTION)
         + heading("What makes the two differ")
         + facts_table(facts(first, second))

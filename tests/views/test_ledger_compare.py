@@ -21,7 +21,7 @@ from explorer.views.ledger_differences import difference_map, differences_table,
 from explorer.views.ledger_pair import common, facts, profiles_at, share_differences, span_of
 from explorer.views.ledger_runs import OpenRun, governed_runs, open_run
 from tests.audit.governed_run import sign_again
-from tests.governed_sample import CLASSES, LAYERS, STEPS, Sample, write_governed_run
+from tests.governed_sample import CLASSES, LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance.people import NOW
 from tests.views.test_explore import texts
 
@@ -149,6 +149,20 @@ def test_a_run_without_profiles_is_compared_by_what_it_has(pair: tuple[OpenRun, 
     shown = texts(section)
     assert "Second: There are no entropy profiles to show" in shown and section.left.drawn
     assert "no step in common" in shown
+
+
+def test_what_is_sealed_and_what_is_simulated_is_said(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:
+    sealed = write_governed_run(tmp_path / "sealed", sample=Sample(confidential=("open/mit",)), steps=16)
+    made_up = write_governed_run(tmp_path / "simulated", sample=Sample(classes=SIMULATED), steps=1)
+    section = Compare(lambda: {"sealed": sealed, "simulated": made_up})
+    section.show(pair[0])
+    section.second.value = "sealed"
+    assert "Shares of the second run are sealed" not in texts(section)  # its secrets are here
+    shutil.rmtree(sealed / rundir.PRIVATE)
+    section.show(pair[0])
+    assert "Shares of the second run are sealed" in texts(section) and "Simulated" not in texts(section)
+    section.second.value = "simulated"
+    assert "Simulated provenance" in texts(section) and "no layer, no class or no step in common" in texts(section)
 
 
 def test_a_second_run_that_cannot_be_read_is_said(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:
