@@ -62,15 +62,16 @@ def hypervolumes(frame: pd.DataFrame, *, x: str = "train_seconds", baseline: str
 def hypervolume_answer(result: Hypervolume) -> str:
     """The volume in a sentence.
 
-    "the front holds 1.34 times the volume of baseline alone (accuracy above 0.952, over log time up to 150 s); without
-    fast 1.12 times"
+    "the front holds 1.34 times the volume of the baseline alone (accuracy above 0.952, over log time up to 150 s);
+    without fast 1.12 times"
     """
+    whose = "the baseline" if result.baseline == "baseline" else result.baseline
     if result.value is None or result.gain is None or result.baseline_value is None or result.worst_x is None:
-        return f"the volume of the front cannot be compared with that of {result.baseline}: {result.reason}"
+        return f"the volume of the front cannot be compared with that of {whose}: {result.reason}"
     side = "above" if result.setting.higher_is_better else "below"
     height = f"{result.setting.metric} {side} {result.worst_quality:.4g}"
     width = f"log {axis_words(result.x)} up to {amount_words(result.x, result.worst_x)}"
-    sentence = f"the front holds {result.gain:.2f} times the volume of {result.baseline} alone ({height}, over {width})"
+    sentence = f"the front holds {result.gain:.2f} times the volume of {whose} alone ({height}, over {width})"
     without = [
         f"without {label} {(result.value - lost) / result.baseline_value:.2f} times"
         for label, lost in result.lost_without[:NAMED]
