@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from explorer.audit.checking import check_sums
 from explorer.audit.conditions import Condition
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Decided, Vouchers, vouchers
 from explorer.audit.ledger_sums import is_confidential
+from explorer.audit.shares import shares
 from explorer.errors import ExplorerError, RunError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.description import Description
@@ -33,6 +36,7 @@ from explorer.report.run_replay import Replay, replay_of
 from explorer.report.run_summary import commands_of, confidential_words, facts_of, metrics_of, opens, sentence_of
 from explorer.report.run_taxonomy import TaxonomyLine, taxonomy_lines
 from explorer.report.run_vouchers import VoucherLine, voucher_lines
+from explorer.views import ledger_heat
 from explorer.views.ledger_badge import Words, badge_words, is_simulated
 from explorer.views.ledger_runs import OpenRun, open_run
 from explorer.views.ledger_timeline import about, decided_by
@@ -70,6 +74,7 @@ class RunContent:
     classes: tuple[ClassLine, ...]
     counts: tuple[Counts, ...]
     layers: tuple[LayerLine, ...]
+    cells: pd.DataFrame  # the same as the heat map has them
     depth: tuple[DepthLine, ...]
     quarantined: int  # slots of batches, over all steps, that were never read
     taxonomy: tuple[TaxonomyLine, ...]
@@ -111,6 +116,8 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     believed = None if trust is None else read_trust(trust)
     judged = conform(run, trust=believed, now=now)
     found, fault = _vouchers(run, believed)
+    moved = shares(run)
+    cells = ledger_heat.cells(moved, recorded)
     rules = found.rules if found else None
     routing = rules.routing if rules else None
     tagged = found.tags.table.histogram if found else None
@@ -137,7 +144,8 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
         opens=opens(run),
         classes=lines,
         counts=counts(run, recorded),
-        layers=layer_lines(run, recorded),
+        layers=layer_lines(moved, cells),
+        cells=cells,
         depth=depth_lines(opened.profiles),
         quarantined=int(recorded.quarantined.sum()),
         taxonomy=taxonomy_lines(found.basis.taxonomy, classes=run.genesis.classes, tagged=tagged) if found else (),

@@ -17,7 +17,7 @@ from explorer.entries.project import Access, Deletion, GrantUse, Observation
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.verify import verify
-from explorer.project import AUDIT, read_project, runs_of
+from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.deletion_certificate import UNREACHED, Opened, open_certificate
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import Trust
@@ -28,6 +28,7 @@ from explorer.report.run_references import Reference, refer
 
 KEPT_COPIES = "deletions"  # where a pack has certificates, by run
 MAX_CERTIFICATES = 1_000
+UNVERIFIED = "not verified"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +77,8 @@ class ObservationLine:
 class History:
     """All of it."""
 
-    judged: str | None  # how far the project's ledger is to be believed; None: there is none beside the run
+    judged: str | None  # how far the project's ledger is to be believed; None: there is none that can be read
+    fault: str | None  # why the one beside the run cannot be read; None: it can, or there is none
     entries: int  # in it
     deletions: tuple[DeletionLine, ...]
     observations: tuple[ObservationLine, ...]
@@ -85,14 +87,18 @@ class History:
     disclosed: Reference | None  # where these stand
     unbelieved: tuple[str, ...]  # certificates that are not believed, and why
 
+    @property
+    def unknown(self) -> str:
+        """Why nothing is known from the project's ledger; empty: it can be read."""
+        if self.fault:
+            return f"the project's ledger, which cannot be read: {self.fault}"
+        return "the project's ledger, which is not beside this run" if self.judged is None else ""
+
 
 def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: int) -> History:
-    """Read the project's ledger and the certificates. `own` is the run's trust file, for a reader who brought none.
-
-    Raises `LedgerError` for a project's ledger that is damaged.
-    """
+    """Read the project's ledger and the certificates. `own` is the run's trust file, for a reader who brought none."""
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
-    recorded = list(read_project(runs))
+    recorded, fault = _read(runs)
     believed, faults = _certificates(run, origin, trust=trust or own, now=now)
     mine = [(each.index, each.entry) for each in recorded if _is_about(each.entry, origin)]
     lines = [_recorded(index, entry, origin, believed) for index, entry in mine if isinstance(entry, Deletion)]
@@ -101,6 +107,7 @@ def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: i
     disclosed = [index for index, entry in mine if isinstance(entry, GrantUse | Access)]
     return History(
         judged=_judged(runs / AUDIT, trust=trust, now=now) if recorded else None,
+        fault=fault,
         entries=len(recorded),
         deletions=tuple(lines),
         observations=tuple(_observed(index, entry) for index, entry in mine if isinstance(entry, Observation)),
@@ -109,6 +116,14 @@ def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: i
         disclosed=_of_project(disclosed) if disclosed else None,
         unbelieved=tuple(faults),
     )
+
+
+def _read(runs: Path) -> tuple[list[Recorded], str | None]:
+    """The entries of the project's ledger, or why they cannot be read."""
+    try:
+        return list(read_project(runs)), None
+    except LedgerError as error:
+        return [], str(error)
 
 
 def _is_about(entry: object, origin: str) -> bool:
@@ -209,10 +224,10 @@ def _opened(opened: Opened) -> Certified:
 
 def _judged(directory: Path, *, trust: Trust | None, now: int) -> str:
     if trust is None:
-        return "not checked against anybody"
+        return "not checked against anybody"  # as the run's own ledger is then, which the head of the report says
     try:
         anchor = anchor_of_trust(trust, origin=LedgerDirectory(directory).checkpoint().origin)
         found = verify(directory, anchor=anchor, now=now)
     except (LedgerError, ProvenanceError) as error:
-        return f"not verified: {error}"
-    return "verified" if found.ok else f"not verified: {found.findings[0].message}"
+        return f"{UNVERIFIED}: {error}"
+    return "verified" if found.ok else f"{UNVERIFIED}: {found.findings[0].message}"

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from explorer.audit.shares import shares
-from explorer.recorded.run_ledger import RunLedger
-from explorer.views import ledger_heat
-from explorer.views.ledger_steps import Steps
+from explorer.audit.shares import Shares
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,14 +29,12 @@ class LayerLine:
     cells: tuple[LayerCell, ...]  # in the order of the genesis' classes
 
 
-def layer_lines(run: RunLedger, recorded: Steps) -> tuple[LayerLine, ...]:
-    """All layers, from input to output. Raises `StoreError` for a spool that is damaged or not this run's."""
-    found = shares(run)
-    frame = ledger_heat.cells(found, recorded)
+def layer_lines(found: Shares, cells: pd.DataFrame) -> tuple[LayerLine, ...]:
+    """All layers, from input to output, of shares over the whole run; `cells` are these as the heat map has them."""
     lines = []
-    for layer, rows in frame.groupby("layer", sort=False):
+    for layer, rows in cells.groupby("layer", sort=False):
         at = found.layers.index(str(layer))
-        cells = tuple(
+        line = tuple(
             LayerCell(
                 class_=str(row["class"]),
                 state=str(row["state"]),
@@ -50,7 +46,7 @@ def layer_lines(run: RunLedger, recorded: Steps) -> tuple[LayerLine, ...]:
             )
             for place, (_, row) in enumerate(rows.iterrows())
         )
-        lines.append(LayerLine(layer=str(layer), cells=cells))
+        lines.append(LayerLine(layer=str(layer), cells=line))
     return tuple(lines)
 
 

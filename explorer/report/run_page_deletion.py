@@ -42,12 +42,11 @@ def _made(content: RunContent, cite: Citations) -> list[Block]:
         found += [Heading(4, f"{line.level}: {line.target}"), Facts(_deletion(line, certified, cite))]
         if certified:
             found += [Paragraph("Not reached, as the signer says:"), Bullets(certified.not_reached)]
-    if not history.deletions and history.judged is not None:
+    if not history.deletions and not history.unknown:
         found.append(Paragraph("None from this run is on the project's record."))
-    if history.judged is None:
-        found.append(
-            Paragraph("The project's ledger is not beside this run: what was deleted since is not known here.", "note")
-        )
+    if history.unknown:
+        words = f"Here is not known what was deleted; it would stand in {history.unknown}."
+        found.append(Paragraph(words, "bad" if history.fault else "note"))
     else:
         found.append(
             Paragraph(
@@ -85,8 +84,8 @@ def _deletion(
 
 def _afterwards(content: RunContent, cite: Citations) -> list[Block]:
     history = content.history
-    if history.judged is None:
-        return [Paragraph("Not known here: the project's ledger is not beside this run.", "note")]
+    if history.unknown:
+        return [Paragraph(f"Not known here; they would stand in {history.unknown}.", "note")]
     listed = [
         (
             Span(f"{each.role}, statement {each.statement[:16]}, admits {each.admitted or 'no class by name'} "),

@@ -7,6 +7,7 @@ from explorer.report.frameworks.answers import NOT_RECORDED, Answered, NotRecord
 from explorer.report.page import Block, Column, Heading, Paragraph, Row, Span, Table, Text, with_note
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent
+from explorer.report.run_history import UNVERIFIED
 
 COLUMNS = (Column("Asked"), Column("Where"), Column("Answer"), Column("From"))
 
@@ -18,6 +19,9 @@ def forms(content: RunContent, answers: Sequence[Mapped], cite: Citations) -> li
         found.append(Paragraph("Provenance is simulated: answers about sources are about made-up classes.", "warning"))
     if content.integrity.verdict == "broken":
         found.append(Paragraph("The ledger is broken: nothing in these tables is to be relied on.", "bad"))
+    if content.history.judged and content.history.judged.startswith(UNVERIFIED):
+        rests = "answers that rest on its entries rest on nobody's word"
+        found.append(Paragraph(f"The project's ledger is {content.history.judged}; {rests}.", "warning"))
     for each in answers:
         found += [
             Heading(3, each.framework.name),

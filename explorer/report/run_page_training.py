@@ -1,6 +1,5 @@
 """The first sections of a run's report: what trained what, by class, over time, by layer; and what the classes are."""
 
-from explorer.audit.shares import shares
 from explorer.report.page import Block, Column, Heading, Paragraph, Picture, Row, Span, Table, with_note
 from explorer.report.run_cite import Citations
 from explorer.report.run_classes import parts
@@ -145,7 +144,6 @@ def _layers(content: RunContent, cite: Citations) -> list[Block]:
     """The heat map, and the same as a table; nothing where all of it is sealed."""
     if content.confidential and all(line.share is None for line in content.classes):
         return []
-    frame = ledger_heat.cells(shares(content.opened.ledger), content.opened.recorded)
     lines = content.layers[:: max(1, -(-len(content.layers) // MOST_LAYERS))]
     left = len(content.layers) - len(lines)
     rest = f" {text.count(left, 'layer')} between these stand in the JSON report alone." if left else ""
@@ -155,7 +153,7 @@ def _layers(content: RunContent, cite: Citations) -> list[Block]:
         Heading(3, (Span("Class by layer "), cite(content.steps))),
         Picture(
             name="heat",
-            draw=lambda width: ledger_heat.heat_map(frame, width=inner(width, beside=260)),
+            draw=lambda width: ledger_heat.heat_map(content.cells, width=inner(width, beside=260)),
             caption=ledger_heat.CAPTION,
             description=f"Share of {len(classes)} classes in the gradients of {len(content.layers)} layers.",
         ),

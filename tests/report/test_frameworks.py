@@ -214,6 +214,18 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
     (result,) = gather(made.new, trust=None, now=NOW).history.deletions
     assert result.is_result
 
+    (made.old.parents[1] / "_audit" / "checkpoint").write_text("nonsense")
+    damaged = gather(made.old, trust=None, now=NOW)
+    assert damaged.history.fault and [line.reference for line in damaged.history.deletions] == [None]  # certified
+    assert "cannot be read" in damaged.history.unknown
+
+
+def test_a_deletion_that_nobody_certifies_any_more_is_on_record(tmp_path: Path) -> None:
+    made = certified.replayed(tmp_path)
+    keep_request(made.new, "x")
+    done = conclude(
+        made.old, made.new, name=TRAINER, key=private(TRAINER), trust=certified.TRUST, now=NOW, expires=EXPIRES
+    )
     (made.new / "certificate.json").unlink()
     (line,) = gather(made.old, trust=None, now=NOW).history.deletions
     assert line.certificate is None and line.digest == done.certificate.digest

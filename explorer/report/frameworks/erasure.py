@@ -34,9 +34,10 @@ def _deletions(say: Callable[[DeletionLine], str | None], *, lacks: str = "") ->
 
 
 def _none(content: RunContent) -> str:
-    if content.history.judged is None:
-        return "the project's ledger, which is not beside this run: what was deleted since is not known here"
-    return "the project's ledger: it has no deletion from this run"
+    unknown = content.history.unknown
+    return (
+        f"{unknown}: what was deleted is not known here" if unknown else "the project's ledger: it has none of this run"
+    )
 
 
 def _certificates(lines: Iterable[DeletionLine]) -> Iterable[Document]:

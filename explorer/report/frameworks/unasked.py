@@ -106,8 +106,8 @@ def _replay(content: RunContent) -> Answer | NotRecorded:
 
 def _deletions(content: RunContent) -> Answer | NotRecorded:
     history = content.history
-    if history.judged is None and not history.deletions:
-        return NotRecorded(where="the project's ledger, which is not beside this run")
+    if history.unknown and not history.deletions:
+        return NotRecorded(where=history.unknown)
     words = [
         f"{each.target} at {each.level}{', with this run as result' * each.is_result}" for each in history.deletions
     ]
