@@ -45,16 +45,23 @@ class Confirmation:
         """
         "confirmed on 3 fresh seeds: 0.60 (0.50 to 0.71)"
         """
+        return self.told()
+
+    def told(self, of: str = "") -> str:
+        """The sentence, with `of` behind the ratio: what it is a ratio of."""
         seeds = f"{len(self.seeds)} fresh seed{'s' * (len(self.seeds) != 1)}"
         if self.verdict is Verdict.IN_PROGRESS:
             return f"its confirmation on {seeds} is in progress: {self.reason}"
-        result, figure = self.result, ""
-        if result is not None and result.ratio is not None and result.outcome == Outcome.REACHED:
-            figure = f"{result.ratio:.2f}"
-            if result.ratio_low is not None and result.ratio_high is not None:
-                figure += f" ({result.ratio_low:.2f} to {result.ratio_high:.2f})"
-        words = [words for words in (figure, self.reason) if words]
+        words = [words for words in (self._figure(of), self.reason) if words]
         return f"{self.verdict} on {seeds}: {', '.join(words)}"
+
+    def _figure(self, of: str) -> str:
+        result = self.result
+        if result is None or result.ratio is None or result.outcome is not Outcome.REACHED:
+            return ""
+        if result.ratio_low is None or result.ratio_high is None:
+            return f"{result.ratio:.2f}{of}"
+        return f"{result.ratio:.2f} ({result.ratio_low:.2f} to {result.ratio_high:.2f}){of}"
 
 
 def confirmations(

@@ -134,8 +134,7 @@ def _confirmed(best: Candidate, confirmation: Confirmation | None) -> str:
         return ""
     if confirmation is None:
         return f"; {CONFIRM}"
-    compared = confirmation.result is not None and confirmation.result.ratio is not None
-    return f"; {confirmation.sentence}" + (" of the baseline's time at the baseline's quality" if compared else "")
+    return "; " + confirmation.told(" of the baseline's time at the baseline's quality")
 
 
 def name_of(candidate: Candidate) -> str:
