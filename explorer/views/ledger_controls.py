@@ -60,16 +60,17 @@ class CellControls(widgets.Box):
         """The stretch of steps that is looked at."""
         return range(self.first.value, self.last.value + 1)
 
-    def offer(self, *, steps: int, layers: Sequence[str], classes: Sequence[str]) -> None:
-        """Show what a run has: all of its steps, and its first cell. Where nothing changes, what was chosen stays."""
+    def offer(self, *, steps: range, layers: Sequence[str], classes: Sequence[str]) -> None:
+        """Show what a run has: its steps on record, its first cell. Where nothing changes, what was chosen stays."""
         offered = (steps, tuple(layers), tuple(classes))
         if offered == self._offered:
             return
         self._offered = offered
         with _Quiet(self):
-            last = max(0, steps - 1)
-            self.first.max = self.last.max = last
-            self.first.value, self.last.value = 0, last
+            last = max(steps.start, steps.stop - 1)
+            for field, value in ((self.first, steps.start), (self.last, last)):
+                field.min, field.max = 0, last  # never the least above the most, on the way from another run
+                field.min, field.value = steps.start, value
             for field, names in ((self.layer, layers), (self.class_, classes)):
                 field.options = tuple(names)
                 field.value = names[0]

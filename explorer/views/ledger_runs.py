@@ -29,6 +29,11 @@ class OpenRun:
         return self.ledger.genesis.classes
 
     @property
+    def steps(self) -> range:
+        """The steps on record: a deletion takes over those before them from another run."""
+        return range(self.ledger.begins, self.ledger.steps)
+
+    @property
     def layers(self) -> tuple[str, ...]:
         return self.ledger.genesis.layers
 

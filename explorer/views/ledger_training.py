@@ -45,7 +45,7 @@ class Training(widgets.VBox):
     def show(self, opened: OpenRun) -> None:
         """Show a run."""
         self._opened = opened
-        self.controls.offer(steps=len(opened.recorded), layers=opened.layers, classes=opened.classes)
+        self.controls.offer(steps=opened.steps, layers=opened.layers, classes=opened.classes)
         self._draw_steps()
         self._draw_depth()
         self._draw_decisions(opened)
@@ -64,8 +64,8 @@ class Training(widgets.VBox):
 
     def _draw_heat(self) -> None:
         opened = self._opened
-        if opened is None or not len(opened.recorded):
-            return self.heat.say("No step is on record yet.")
+        if opened is None or not opened.steps:
+            return self.heat.say(no_steps(opened) if opened else "")
         steps, (layer, class_) = self.controls.steps, self.controls.cell
 
         def draw() -> Any:
@@ -84,9 +84,9 @@ class Training(widgets.VBox):
     def _draw_cell(self) -> None:
         """What depends on the cell: its entries, and the directions in its layer."""
         opened = self._opened
-        if opened is None or not len(opened.recorded):
+        if opened is None or not opened.steps:
             self.entries.value = ""
-            return self.direction.say("No step is on record yet." if opened else "")
+            return self.direction.say(no_steps(opened) if opened else "")
         (layer, class_), steps = self.controls.cell, self.controls.steps
         try:
             self.entries.value = drilled(opened.ledger, opened.recorded, layer=layer, class_=class_, steps=steps)
@@ -128,6 +128,15 @@ class Training(widgets.VBox):
         picked = change["new"].value or []
         if picked and self.controls.choose(picked[0]["row"], picked[0]["column"]):
             self._draw_cell()
+
+
+def no_steps(opened: OpenRun) -> str:
+    """Why a run has no step to show."""
+    if opened.ledger.begins:
+        return (
+            "No step is on record: it holds what a deletion kept, and trained nothing. The run before shows its steps."
+        )
+    return "No step is on record yet."
 
 
 def no_profiles(opened: OpenRun) -> str:

@@ -21,6 +21,9 @@ from explorer.views.ledger_panel import Ledger, Page, ledger
 from explorer.views.ledger_runs import find_run
 from explorer.views.ledger_steps import read_all_steps
 from tests.audit.governed_run import sign_again
+from tests.deletion import certified
+from tests.deletion.deleted_runs import FIRST
+from tests.deletion.deleted_runs import STEPS as DELETED_AFTER
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance import people
 from tests.provenance.people import NOW
@@ -192,6 +195,14 @@ def test_simulated_provenance_is_said_above_everything(tmp_path: Path) -> None:
     write_governed_run(tmp_path, sample=Sample(classes=SIMULATED))
     shown = texts(ledger(tmp_path))
     assert shown.index("Simulated provenance") < shown.index("resnet8-digits-governed")
+
+
+def test_a_run_that_a_deletion_made_shows_the_steps_that_it_has(tmp_path: Path) -> None:
+    kept, replayed = certified.structural(tmp_path / "kept").new, certified.replayed(tmp_path / "again").new
+    fields = ledger(tmp_path / "again", run=str(replayed)).training.controls
+    assert (fields.first.min, fields.steps) == (FIRST, range(FIRST, DELETED_AFTER))
+    view = ledger(tmp_path / "kept", run=str(kept))
+    assert "it holds what a deletion kept, and trained nothing" in texts(view) and not view.training.heat.drawn
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
