@@ -30,7 +30,9 @@ def ask(
     quality: Annotated[
         str | None,
         typer.Option(
-            "--quality", metavar="Q", help="Least quality, 0.93 or 93%. Default: the baseline's at its full budget."
+            "--quality",
+            metavar="Q",
+            help="At least (at most where lower is better): 0.93 or 93%. Default: the baseline's.",
         ),
     ] = None,
     metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Of which metric.")] = None,
