@@ -185,7 +185,7 @@ def _certificates(
     for path in [*_places(run.run)][:MAX_CERTIFICATES]:
         try:
             if trust is None:
-                raise ProvenanceError(f"{path}: there is no trust file to judge it by")
+                raise ProvenanceError(f"{path.name}: there is no trust file to judge it by")
             content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
             opened = open_certificate(content, trust=trust, now=now, where=path.name)
         except ExplorerError as error:

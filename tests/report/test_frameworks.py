@@ -214,21 +214,16 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
     (result,) = gather(made.new, trust=None, now=NOW).history.deletions
     assert result.is_result
 
-    (made.old.parents[1] / "_audit" / "checkpoint").write_text("nonsense")
-    damaged = gather(made.old, trust=None, now=NOW)
-    assert damaged.history.fault and [line.reference for line in damaged.history.deletions] == [None]  # certified
-    assert "cannot be read" in damaged.history.unknown
-
-
-def test_a_deletion_that_nobody_certifies_any_more_is_on_record(tmp_path: Path) -> None:
-    made = certified.replayed(tmp_path)
-    keep_request(made.new, "x")
-    done = conclude(
-        made.old, made.new, name=TRAINER, key=private(TRAINER), trust=certified.TRUST, now=NOW, expires=EXPIRES
-    )
-    (made.new / "certificate.json").unlink()
+    certificate = made.new / "certificate.json"
+    certificate.rename(tmp_path / "elsewhere")
     (line,) = gather(made.old, trust=None, now=NOW).history.deletions
     assert line.certificate is None and line.digest == done.certificate.digest
+
+    (tmp_path / "elsewhere").rename(certificate)
+    (made.old.parents[1] / "_audit" / "checkpoint").write_text("nonsense")
+    damaged = gather(made.old, trust=None, now=NOW).history
+    assert damaged.fault and "cannot be read" in damaged.unknown
+    assert [line.reference for line in damaged.deletions] == [None]  # certified, and on no record
 
 
 def test_what_a_deletion_kept_without_training_points_to_the_run_before(tmp_path: Path) -> None:
