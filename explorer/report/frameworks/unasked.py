@@ -98,7 +98,7 @@ def _replay(content: RunContent) -> Answer | NotRecorded:
         return NotRecorded(where="state entries: there is none yet")
     starts = ", ".join(f"{step:,}" for step in found.starts) or "none"
     words = (
-        f"steps {found.begins:,} to {found.begins + found.covered:,} lie between {found.states} recorded states; a "
+        f"steps {found.begins:,} to {found.begins + found.covered:,} are closed by {found.states} recorded states; a "
         f"replay can begin after steps: {starts}"
     )
     return Answer(text=words, references=(content.states,), lacks="whether a replay was done: none leaves an entry")

@@ -1,0 +1,27 @@
+"""Where a replay of a run can begin, from what lies in its directory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.entries.run import Genesis
+from explorer.recorded.run_ledger import RunLedger
+from explorer.report.run_replay import replay_of
+from tests.audit.governed_run import sign_again
+from tests.governed_sample import EVERY, write_governed_run
+
+
+def test_kept_states_and_the_recipe_are_where_one_begins(tmp_path: Path) -> None:
+    """The sample's first entry names another recipe than lies beside it, so at first there is no beginning."""
+    run = write_governed_run(tmp_path, steps=30)
+    found = replay_of(RunLedger(run))
+    assert (found.begins, found.stop, found.starts) == (0, 30, ())
+    assert found.covered == 30 and found.states == len({*range(EVERY, 30, EVERY), 30})
+
+    recipe = digest(records.read(records.RunRecord, run / rundir.RUN).identity)
+    sign_again(run, lambda _, entry: replace(entry, recipe=recipe) if isinstance(entry, Genesis) else entry)
+    for name in ("step-00000012.json", "step-00000012.safetensors", "step-00000024.json", "step-99.json"):
+        (run / rundir.KEPT).mkdir(parents=True, exist_ok=True)
+        (run / rundir.KEPT / name).touch()
+    assert replay_of(RunLedger(run)).starts == (0, 12)  # of 24 there is half, and 99 lies beyond the run
