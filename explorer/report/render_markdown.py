@@ -44,7 +44,7 @@ def plain(words: str) -> str:
     >>> plain("a_b <b> | [x](y)")
     'a\\\\_b \\\\<b\\\\> \\\\| \\\\[x\\\\](y)'
     """
-    line = re.sub(r"\s+", " ", words)
+    line = re.sub(r"\s+", " ", clean(words))
     line = re.sub(r"([\\`*_\[\]<>|#~&$])", r"\\\1", line)
     return re.sub(r"(?i)(https?|ftp|mailto)(:)|(www)(\.)", r"\1\3\\\2\4", line)  # what would be a link by itself
 
@@ -92,14 +92,14 @@ def _block(block: Block) -> str:
         case Code():
             return (f"{plain(block.title)}:\n\n" if block.title else "") + _indented(block.text)
         case Picture():
-            return f"*Picture: {plain(clean(block.description))}*"
+            return f"*Picture: {plain(block.description)}*"
         case Table():
             return _table(block)
 
 
 def _table(table: Table) -> str:
     ruler = ["---:" if column.number else "---" for column in table.columns]
-    lines = [_line(plain(clean(column.title)) for column in table.columns), _line(ruler)]
+    lines = [_line(plain(column.title) for column in table.columns), _line(ruler)]
     lines += [_line(_strong(inline(cell), row.strong) for cell in row.cells) for row in table.rows]
     caption = f"{inline(table.caption)}\n\n" if table.caption else ""
     return caption + "\n".join(lines)

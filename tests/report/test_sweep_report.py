@@ -9,9 +9,7 @@ from explorer import rundir
 from explorer.errors import StoreError
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
-from explorer.store.ingest import ingest
 from explorer.store.place import database
-from tests.builders import change_result
 from tests.composed_sample import write_composed
 from tests.sample import write_sample
 

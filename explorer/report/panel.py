@@ -1,0 +1,123 @@
+"""The report panel: choose a sweep or a governed run, a format, whom to believe, and press a button. `reports()` is the
+one call in `report.ipynb`. The command line writes the report, beside the notebook, which stays free.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+
+import ipywidgets as widgets
+from markupsafe import Markup
+
+from explorer.report.run_report import CROISSANT
+from explorer.store.examine import sweeps
+from explorer.views.ledger_runs import governed_runs
+from explorer.views.place import runs_directory
+from explorer.views.run_files import link
+from explorer.views.sweep_process import run_command
+from explorer.views.tables import CSS
+
+FORMATS = {
+    "HTML, to read and to print": "html",
+    "PDF, to send": "pdf",
+    "Markdown, for a pull request": "md",
+    "JSON, for other tools": "json",
+    "Croissant, the dataset of a run": CROISSANT,
+}
+PREVIEW = 200_000  # characters of a text that the notebook shows
+SHOWN = 90  # characters of a name in a list
+EMPTY = "There is nothing to report in {} yet. Begin with <code>explorer quickstart</code>, or run a sweep."
+
+
+def reports(runs: str | Path | None = None) -> "ReportPanel":
+    """Open the panel on a directory of runs."""
+    return ReportPanel(runs_directory(runs))
+
+
+class ReportPanel(widgets.VBox):
+    """The panel. Nothing is written before the button is pressed. `written` is the last report's file."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._task: asyncio.Task[None] | None = None
+        self.written: Path | None = None
+        found = _subjects(runs)
+        self.subject = widgets.Dropdown(description="Report of", options=found)
+        self.format = widgets.Dropdown(description="Format", options=list(FORMATS.items()))
+        self.trust = widgets.Text(description="Trust file, of a run", placeholder="nobody is believed", value="")
+        self.button = widgets.Button(
+            description="Write", tooltip="Write the report", button_style="primary", disabled=not found
+        )
+        self.said, self.preview = widgets.HTML(), widgets.HTML()
+        self.button.on_click(lambda _: self._start())
+        self.subject.observe(self._choose, "value")
+        fields = widgets.Box([self.subject, self.format, self.trust]).add_class("x-controls")
+        buttons = widgets.HBox([self.button]).add_class("x-buttons")
+        style = widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS)))
+        super().__init__([style, fields, buttons, self.said, self.preview])
+        self.add_class("explorer")
+        self._choose()
+        if not found:
+            words = Markup(EMPTY).format(str(runs))
+            self.said.value = Markup('<p class="x-empty">{}</p>').format(words)
+
+    async def write(self) -> None:
+        """Write the report that is chosen, and show it or what stands in the way."""
+        subject, format, trust = self.subject.value, self.format.value, self.trust.value.strip()
+        if subject is None or format is None:
+            return
+        self.written, self.preview.value, self.button.disabled = None, "", True
+        self._say("Writing ...")
+        believed = ["--trust", trust] if trust and not self.trust.disabled else []
+        try:
+            done = await run_command("report", "--format", format, *believed, "--runs", self._runs, "--", subject)
+            if done.succeeded:
+                self._show(Path(done.text.removesuffix("\n")), format)
+            else:
+                self._say(done.text.strip(), failed=True)
+        finally:
+            self.button.disabled = False
+
+    def _show(self, path: Path, format: str) -> None:
+        self.written = path
+        size = f"{path.stat().st_size / 1000:,.0f} kB"
+        words = Markup("{} ({}). {}").format(str(path), size, link(path, "Open it", here=Path.cwd()))
+        self.said.value = Markup('<p class="x-progress" role="status">{}</p>').format(words)
+        if format != "pdf":
+            self.preview.value = preview(path.read_text(encoding="utf-8"), page=format == "html")
+
+    def _choose(self, _: object = None) -> None:
+        """A trust file is for runs alone."""
+        self.trust.disabled = self.subject.value is None or not Path(self.subject.value).is_absolute()
+
+    def _say(self, words: str, *, failed: bool = False) -> None:
+        kind, role = ("x-said x-warn", "alert") if failed else ("x-said", "status")
+        self.said.value = Markup('<pre class="{}" role="{}">{}</pre>').format(kind, role, words)
+
+    def _start(self) -> None:
+        """Write without holding up the notebook; the reference keeps the task alive until it is done."""
+        self._task = asyncio.get_running_loop().create_task(self.write())
+
+
+def preview(content: str, *, page: bool) -> Markup:
+    """A report in the notebook: a page in a frame that runs no script and reaches nothing, other text as it is."""
+    if not page:
+        more = "\n..." if len(content) > PREVIEW else ""
+        return Markup('<pre class="x-said" tabindex="0">{}{}</pre>').format(content[:PREVIEW], more)
+    still = re.sub(r"<script\b.*?</script>", "", content, flags=re.DOTALL)  # it would not run, and is a megabyte
+    return Markup(
+        '<iframe title="The report" sandbox="" srcdoc="{}" style="width:100%;height:640px;border:1px solid '
+        'var(--line);border-radius:6px"></iframe>'
+    ).format(still)
+
+
+def _subjects(runs: Path) -> list[tuple[str, str]]:
+    """What can be reported on: sweeps by name, then governed runs by directory, which is absolute."""
+    if not runs.is_dir():
+        return []
+    found = [(_short(f"Sweep {path.name}"), path.name) for path in sweeps(runs)]
+    return found + [(_short(f"Run {name}"), str(path.resolve())) for name, path in governed_runs(runs).items()]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= SHOWN else f"{name[: SHOWN - 20]}\u2026{name[-19:]}"
