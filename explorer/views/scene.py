@@ -13,8 +13,8 @@ from explorer.views.axes import Heights, Payment, heights
 from explorer.views.measures import MEASURES, Measure
 from explorer.views.series import group_of, run_labels, series_names
 
-BETWEEN = 12  # drawn points between two budgets, because a line that is straight in log x is not so on every axis
-MAX_RUNS = 1500  # marks; of more runs the means are drawn alone
+BETWEEN = 6  # drawn points between two budgets where a line that is straight in log x is not so on the axes
+MAX_RUNS = 500  # marks; of more runs the means are drawn alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,10 +111,12 @@ def build_scene(
     if measure is not None:
         means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
     targets = () if target is None else (target,)
+    y_range = extent([*runs["y"], *means["y"], *targets])
+    place = heights(y_range, unit=setting.unit, higher_is_better=setting.higher_is_better)
     return Scene(
         runs=runs,
         means=means,
-        lines=_lines(found, names, groups),
+        lines=_lines(found, names, groups, straight=log and not place.log),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
         payment=payment,
         metric=setting.metric,
@@ -126,7 +128,7 @@ def build_scene(
         size=measure,
         log=log,
         x_range=extent([*runs["x"], *means["x"]]),
-        y_range=extent([*runs["y"], *means["y"], *targets]),
+        y_range=y_range,
     )
 
 
@@ -188,12 +190,13 @@ def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     return grouped.rename("size").reset_index()
 
 
-def _lines(found: list[Curve], names: Names, groups: Names) -> pd.DataFrame:
-    """The curves with more points than they have: they are linear in log x, as the analysis has it, on every axis."""
+def _lines(found: list[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
+    """The curves with as many points as it takes: they are linear in log x, as the analysis has it, on every axis."""
     parts = []
     for curve in found:
         points = np.array([[p.x, p.fitted, _number(p.low), _number(p.high)] for p in curve.points])
-        at, corners = np.arange((len(points) - 1) * BETWEEN + 1), np.arange(len(points)) * BETWEEN
+        between = 1 if straight else BETWEEN
+        at, corners = np.arange((len(points) - 1) * between + 1), np.arange(len(points)) * between
         log_x = np.log(points[:, 0])
         places = np.interp(at, corners, log_x)
         ends = [np.interp(places, log_x, column) for column in points[:, 1:].T]

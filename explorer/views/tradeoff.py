@@ -47,8 +47,8 @@ def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None 
     y = quality_axis(scene.metric, scene.heights)
     found = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
     found.append(_lines(scene, x, y, look) if len(scene.lines) else None)
-    found.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)
     found += _means(scene, x, y, look, brush=None if scene.draws_runs else brush)
+    found.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)  # on top, to be clicked
     return [layer for layer in found if layer is not None]
 
 
@@ -121,8 +121,8 @@ def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
 
 def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
     frame = _placed(scene.lines, scene).assign(bright=_bright(scene.lines, scene))
-    frame = frame[["recipe", "series", "group", "x", "y", "bright"]]
     frame = frame.assign(base=frame["recipe"] == scene.base, control=frame["recipe"].isin(scene.controls))
+    frame = frame[["series", "group", "x", "y", "bright", "base", "control"]]
     dashed = {"strokeDash": _if("control", [5, 4], [1, 0], channel=alt.StrokeDashValue)} if scene.controls else {}
     return (
         alt.Chart(frame, name="curves")

@@ -1,16 +1,27 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from explorer.report.sweep_report import write_sweep_report
+from explorer.store.ingest import ingest
 from tests.browser.lab import ARGUMENTS, CHROMIUM, VIEWPORT, Fence, jupyterlab
+from tests.builders import write_sweep
 from tests.composed_sample import write_composed
 from tests.sample import write_sample
 
+HOSTILE = (
+    "baseline",
+    "<img src=x onerror=alert(1)>",
+    '"><script>alert(2)',
+    "=cmd|calc",
+    "\u05d0\u05d1\u05d2",
+    150 * "w",
+)
 PATIENCE = 60_000  # milliseconds; the machine may be busy with other things
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +33,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "notebooks", place / "notebooks")
     write_sample(place / "runs")
     write_composed(place / "runs", sweep="together")
+    write_sweep(place / "runs", {name: {0.5: (0.9, 0.91), 1.0: (0.95, 0.96)} for name in HOSTILE}, sweep="hostile")
+    ingest(place / "runs")
     notebook = next((place / "runs" / "digits").glob("*baseline-ssr1-s0*")) / "notebook.ipynb"
     shutil.copy(ROOT / "notebooks" / "run.ipynb", notebook)
     write_sweep_report(place / "runs", "digits", place / "report.html")
@@ -51,12 +64,27 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page that can reach this machine alone; the test fails if it tried anything else, or if a script failed."""
+    with fenced_page(browser) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser: Browser) -> Iterator[Page]:
+    """The same for all tests of a module: a notebook is opened once, which is most of what a test takes."""
+    with fenced_page(browser) as found:
+        yield found
+
+
+@contextmanager
+def fenced_page(browser: Browser) -> Iterator[Page]:
+    """A page behind a fence."""
     context = browser.new_context(viewport=VIEWPORT)
     fence = Fence(context)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     failures: list[str] = []
     page.on("pageerror", lambda error: failures.append(str(error)))
+    page.on("dialog", lambda dialog: (failures.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
     yield page
     context.close()
     assert fence.blocked == []

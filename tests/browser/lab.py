@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, Request, Route, ViewportSize
 
 CHROMIUM = os.environ.get("EXPLORER_CHROMIUM", "/usr/bin/chromium")
@@ -138,3 +139,28 @@ def scroll_to(page: Page, selector: str) -> None:
     """Bring an element to the top of the notebook, and wait until the notebook has settled there."""
     page.locator(selector).first.evaluate("element => element.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(1000)
+
+
+def theme(page: Page, name: str) -> None:
+    """Switch JupyterLab to its theme of that name: "Light" or "Dark"."""
+    page.evaluate(
+        f"() => {{ window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {name}'}}) }}"
+    )
+    page.wait_for_selector(f'body[data-jp-theme-light="{str(name == "Light").lower()}"]', state="attached")
+    page.wait_for_timeout(1000)  # the setting is saved after a moment
+
+
+def faults(page: Page, within: str) -> list[str]:
+    """The serious faults that axe finds in a part of the page: which rule, and where."""
+    found = Axe().run(page, context=within).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:200]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def overflow(page: Page, within: str) -> int:
+    """By how many pixels something sticks out of an element to the right."""
+    return page.locator(within).first.evaluate("element => element.scrollWidth - element.clientWidth")

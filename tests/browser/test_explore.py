@@ -1,4 +1,7 @@
-"""The explorer in a real JupyterLab in a real browser, with everything outside this machine out of reach."""
+"""The explorer in a real JupyterLab in a real browser, with everything outside this machine out of reach.
+
+The notebook is opened once; each test begins with the view of a token, as a colleague would paste it.
+"""
 
 import re
 from pathlib import Path
@@ -6,17 +9,36 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.lab import VIEWPORT, Fence, drag, open_notebook, scroll_to
+from explorer.views.question import ALL, Question
+from explorer.views.sharing import LABEL
+from explorer.views.token import from_token, to_token
+from tests.browser.lab import VIEWPORT, Fence, drag, faults, open_notebook, overflow, scroll_to, theme
 
 pytestmark = pytest.mark.browser
 
 
+@pytest.fixture(scope="module")
+def notebook(shared_page: Page, address: str) -> Locator:
+    open_notebook(shared_page, address, "notebooks/explore.ipynb")
+    shared_page.wait_for_selector(".vega-embed svg.marks")
+    return shared_page.locator(".explorer").first
+
+
 @pytest.fixture
-def explorer(page: Page, address: str) -> Locator:
-    open_notebook(page, address, "notebooks/explore.ipynb")
-    page.wait_for_selector(".vega-embed svg.marks")
-    scroll_to(page, ".explorer")
-    return page.locator(".explorer").first
+def explorer(notebook: Locator, shared_page: Page) -> Locator:
+    paste(notebook, Question(sweep="digits"))
+    expect(notebook.locator(".x-answer").first).to_contain_text(
+        "fast reaches the baseline's accuracy in 0.52 of its time"
+    )
+    scroll_to(shared_page, ".explorer")
+    return notebook
+
+
+def paste(explorer: Locator, question: Question) -> None:
+    """Open a view by its token."""
+    field = explorer.get_by_label(LABEL)
+    field.fill(to_token(question))
+    field.press("Enter")
 
 
 def choose(button: Locator) -> None:
@@ -31,17 +53,17 @@ def choose(button: Locator) -> None:
     expect(button).to_have_class(re.compile("mod-active"))
 
 
-def test_choose_brush_and_export(explorer: Locator, page: Page, workplace: Path, screenshots: Path) -> None:
-    expect(explorer.locator(".x-answer")).to_contain_text("Fast reaches the baseline's accuracy in 0.52 of its time")
-    rows = explorer.locator(".x-main .x-table").first.locator("tbody tr")  # the next one is of the controls
+def test_choose_brush_and_export(explorer: Locator, shared_page: Page, workplace: Path, screenshots: Path) -> None:
+    page = shared_page
+    rows = explorer.locator(".x-main .x-table").first.locator("tbody tr")
     expect(rows).to_have_count(3)
     page.screenshot(path=screenshots / "explore.png")
 
     explorer.get_by_label("Quality", exact=True).select_option("nll")
-    expect(explorer.locator(".x-answer")).to_contain_text("nll")
+    expect(explorer.locator(".x-answer").first).to_contain_text("nll")
     expect(explorer.locator(".role-axis-title").filter(has_text="nll (nats)")).to_be_visible()
     explorer.get_by_label("Quality", exact=True).select_option("accuracy")
-    expect(explorer.locator(".x-answer")).to_contain_text("accuracy")
+    expect(explorer.locator(".x-answer").first).to_contain_text("accuracy")
 
     explorer.get_by_label("Recipes (Ctrl adds)").select_option(["baseline", "heavy"])
     expect(rows).to_have_count(2)
@@ -58,78 +80,155 @@ def test_choose_brush_and_export(explorer: Locator, page: Page, workplace: Path,
     chart = explorer.locator(".x-main .vega-embed svg.marks")
     page.wait_for_timeout(1000)  # the chart is drawn; its brush is connected a moment later
     drag(page, chart, start=(0.35, 0.2), end=(0.75, 0.7))
-    heading = explorer.locator(".x-body > .widget-html .x-heading")
-    expect(heading).to_contain_text("selected")
+    heading = explorer.locator(".x-rule .x-heading").filter(has_text="selected")
+    expect(heading).to_be_visible()
     count = int(heading.inner_text().split()[0])
     assert 0 < count < 45
-    listed = explorer.locator(".x-body > .widget-html .x-table tbody tr")
+    expect(explorer.locator(".x-card")).to_have_count(min(count, 6))
+    listed = explorer.locator(".x-rule .x-table").last.locator("tbody tr")
     expect(listed).to_have_count(count)
     expect(listed.first).to_contain_text("explorer run ../runs/digits/")
-    scroll_to(page, ".x-exports")
+    scroll_to(page, ".x-sharing")
     page.screenshot(path=screenshots / "explore-brushed.png")
 
     explorer.get_by_role("button", name="CSV").click()
-    expect(explorer.locator(".x-exports")).to_contain_text("Wrote exports/")
+    expect(explorer.locator(".x-sharing")).to_contain_text("Wrote exports/")
     exported = next((workplace / "notebooks" / "exports").glob("*.csv"))
     assert len(exported.read_text().splitlines()) == count + 1
 
 
-def test_a_run_links_to_its_executed_notebook(explorer: Locator, page: Page) -> None:
-    drag(page, explorer.locator(".x-main .vega-embed svg.marks"), start=(0.12, 0.2), end=(0.98, 0.85))
-    link = explorer.get_by_role("link", name="open")
-    expect(link).to_have_count(1)
-    with page.context.expect_page() as opened:
-        link.click()
+def test_a_click_on_a_run_gives_its_card_with_its_executed_notebook(explorer: Locator, shared_page: Page) -> None:
+    mark = explorer.locator(
+        ".runs_marks path[aria-label*='Recipe: baseline'][aria-label*='Budget: 1 of'][aria-label*='Seed: 0']"
+    )
+    shared_page.wait_for_timeout(1500)  # the chart is drawn; its selections are connected a moment later
+    mark.first.click(force=True)
+    card = explorer.locator(".x-card")
+    expect(card).to_have_count(1)
+    expect(card).to_contain_text("seed 0")
+    with shared_page.context.expect_page() as opened:
+        card.get_by_role("link").first.click()
     opened.value.wait_for_selector(".jp-Notebook .jp-Cell")
     assert "/runs/digits/resnet8-digits-baseline-ssr1-s0" in opened.value.url
+    opened.value.close()
 
 
-def test_prices_and_targets_of_ones_own(explorer: Locator, page: Page, screenshots: Path) -> None:
+def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
+    explorer.get_by_label("Quality", exact=True).select_option("nll")
+    expect(explorer.locator(".x-answer").first).to_contain_text("nll")
+    field = explorer.get_by_label(LABEL)
+    expect(field).not_to_have_value(to_token(Question(sweep="digits")))
+    token = field.input_value()
+    assert from_token(token).metric == "nll"
+    paste(explorer, Question(sweep="digits", payment="steps", section="versus"))
+    expect(explorer.locator(".role-axis-title").filter(has_text="Optimiser steps")).to_be_visible()
+    expect(explorer.get_by_label("Second recipe")).to_have_value("fast")
+    field = explorer.get_by_label(LABEL)
+    field.fill(token[:-1] + ("A" if token[-1] != "A" else "B"))
+    field.press("Enter")
+    expect(explorer.get_by_role("alert").first).to_contain_text("view token")
+
+
+def test_prices_and_targets_of_ones_own(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
+    explorer.get_by_role("button", name="More filters, prices, colours").click()
     explorer.get_by_label("Price", exact=True).select_option("own value")
     field = explorer.get_by_label("Own price ($/hour)")
     field.fill("1.5")
     field.press("Enter")
     choose(explorer.get_by_role("button", name="Cost"))
-    expect(explorer.locator(".x-answer")).to_contain_text("of its cost")
+    expect(explorer.locator(".x-answer").first).to_contain_text("of its cost")
     expect(explorer.locator(".role-axis-title").filter(has_text="Training cost (US dollars)")).to_be_visible()
     explorer.get_by_label("Target quality", exact=True).select_option("own value")
     field = explorer.get_by_label("Own target")
     field.fill("0.99")
     field.press("Enter")
     expect(explorer.locator(".x-main .x-table").first).to_contain_text("not reached")
-    page.screenshot(path=screenshots / "explore-cost.png")
+    shared_page.screenshot(path=screenshots / "explore-cost.png")
+    explorer.get_by_role("button", name="More filters, prices, colours").click()
 
 
-def test_dark_theme(explorer: Locator, page: Page, screenshots: Path) -> None:
-    page.evaluate("() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}) }")
-    page.wait_for_selector('body[data-jp-theme-light="false"]', state="attached")
-    page.wait_for_timeout(500)
-    page.screenshot(path=screenshots / "explore-dark.png")
-    label = explorer.locator(".vega-embed .role-axis-label text").first
-    red = label.evaluate("e => Number(getComputedStyle(e).fill.match(/\\d+/)[0])")
-    assert red > 150  # light text on a dark ground
-    page.evaluate("() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'}) }")
-    page.wait_for_selector('body[data-jp-theme-light="true"]', state="attached")
-    page.wait_for_timeout(1000)  # the setting is saved after a moment
-
-
-def test_how_methods_compose(explorer: Locator, page: Page, screenshots: Path) -> None:
+def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
+    place = explorer.locator(".x-rule").last
+    for section, words in (
+        ("ask", "fast has accuracy"),
+        ("confirm", "Confirm fast on 3 fresh seeds"),
+        ("controls", "heavy is worse than baseline trained for as long"),
+        ("versus", "picked after looking"),
+    ):
+        paste(explorer, Question(sweep="digits", section=section))
+        expect(explorer).to_contain_text(words)
+        scroll_to(shared_page, ".x-sections")
+        shared_page.screenshot(path=screenshots / f"explore-{section}.png")
+    paste(explorer, Question(sweep="together", section="composition"))
     panel = explorer.locator(".x-composition")
-    expect(panel).to_contain_text("No recipe here combines methods")
-    explorer.get_by_label("Sweep", exact=True).select_option("together")
     expect(panel).to_contain_text("both shorten forward and backward")
-    cells = panel.locator(".cells_marks path")
-    expect(cells).to_have_count(12)
-    expect(panel).to_contain_text("From baseline to fast")
+    expect(panel.locator(".cells_marks path")).to_have_count(12)
     panel.get_by_label("Recipe of the waterfall").select_option("resize-layout")
     expect(panel).to_contain_text("From baseline to resize-layout")
     expect(panel.locator(".changes_marks path")).to_have_count(4)  # two methods, same parts, not predicted
     panel.get_by_label("Budget").select_option("0.5 of the full schedule")
     expect(panel.locator(".role-axis-title").filter(has_text="Training time")).to_be_visible()
-    scroll_to(page, ".x-composition")
-    page.screenshot(path=screenshots / "explore-composition.png")
-    explorer.get_by_label("Sweep", exact=True).select_option("digits")
-    expect(panel).to_contain_text("No recipe here combines methods")
+    scroll_to(shared_page, ".x-composition")
+    shared_page.screenshot(path=screenshots / "explore-composition.png")
+    assert place is not None
+
+
+def test_small_multiples_a_third_axis_and_many_sweeps(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
+    paste(explorer, Question(sweep="digits", split="seed", size="inference"))
+    expect(explorer.locator(".x-main svg.marks .role-title-text").filter(has_text="seed")).to_have_count(3)
+    expect(explorer.locator(".x-main svg.marks").filter(has_text="Inference of an example")).to_be_visible()
+    shared_page.screenshot(path=screenshots / "explore-multiples.png")
+    paste(explorer, Question(dataset="digits", sweep=ALL, hardware=ALL))
+    expect(explorer.locator(".x-answer").first).to_contain_text("choose one sweep to compare")
+    expect(explorer.locator(".x-main .x-table")).to_contain_text("On the frontier")
+    shared_page.screenshot(path=screenshots / "explore-survey.png")
+
+
+def test_hostile_names_are_names(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
+    """Names that are HTML, a script, a formula, written from right to left, or very long; no dialog may appear."""
+    for section in ("", "versus", "ask", "composition"):
+        paste(explorer, Question(sweep="hostile", section=section, chosen=()))
+        expect(explorer.locator(".x-main .x-table").first).to_contain_text("<img src=x onerror=alert(1)>")
+        shared_page.wait_for_timeout(500)
+    assert explorer.locator("img").count() == 0
+    assert overflow(shared_page, ".explorer .x-body") <= 0
+    shared_page.screenshot(path=screenshots / "explore-hostile.png")
+
+
+def test_dark_narrow_and_without_faults(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
+    page = shared_page
+    paste(explorer, Question(sweep="digits", brush=(1.0, 4.0, 0.9, 1.0)))
+    expect(explorer.locator(".x-card")).to_have_count(6)
+    assert faults(page, ".explorer") == []
+    theme(page, "Dark")
+    scroll_to(page, ".explorer")
+    page.screenshot(path=screenshots / "explore-dark.png")
+    red = explorer.locator(".vega-embed .role-axis-label text").first.evaluate(
+        "e => Number(getComputedStyle(e).fill.match(/\\d+/)[0])"
+    )
+    assert red > 150  # light text on a dark ground
+    assert faults(page, ".explorer") == []
+    page.set_viewport_size({"width": 900, "height": 1100})
+    page.wait_for_timeout(1000)
+    assert overflow(page, ".explorer .x-body") <= 0
+    page.screenshot(path=screenshots / "explore-dark-narrow.png")
+    page.set_viewport_size(VIEWPORT)
+    theme(page, "Light")
+
+
+def test_everything_can_be_reached_by_keyboard(explorer: Locator, shared_page: Page) -> None:
+    explorer.get_by_role("button", name="Refresh").focus()
+    reached = []
+    for _ in range(60):
+        shared_page.keyboard.press("Tab")
+        reached.append(shared_page.evaluate("document.activeElement.title || document.activeElement.textContent"))
+        if shared_page.evaluate("document.activeElement.textContent") == "Composition":
+            break
+    words = " ".join(str(each) for each in reached)
+    for name in ("Time", "Log", "More filters", "CSV", "Runs", "Composition"):
+        assert name in words
+    shared_page.keyboard.press("Enter")
+    expect(explorer.locator(".x-composition")).to_be_visible()
 
 
 def test_the_fence_holds(browser: Browser) -> None:

@@ -60,7 +60,7 @@ def test_steps_are_counted_so_their_marks_are_filled(results: pd.DataFrame) -> N
 
 
 def test_recipes_off_the_front_are_dimmed_but_never_the_baseline(scene: Scene) -> None:
-    bright = {row["recipe"]: row["bright"] for row in values(tradeoff(scene).to_dict(), "curves")}
+    bright = {row["series"]: row["bright"] for row in values(tradeoff(scene).to_dict(), "curves")}
     assert bright == {"baseline": True, "fast": True, "heavy": False}
 
 
@@ -104,13 +104,20 @@ def test_tooltips_say_no_price_where_there_is_none(scene: Scene, results: pd.Dat
     assert {row["cost_text"] for row in values(priced, "runs")} == {"$0.50"}
 
 
-def test_a_curve_goes_through_its_points_and_is_straight_in_log_time(scene: Scene) -> None:
+def test_a_curve_goes_through_its_points_and_is_straight_in_log_time(results: pd.DataFrame) -> None:
+    scene = scene_of(results, log=False)
     line = scene.lines[scene.lines["recipe"] == "fast"]
     for _, mean in scene.means[scene.means["recipe"] == "fast"].iterrows():
         assert line.loc[(line["x"] / mean["x"] - 1).abs() < 1e-9, "y"].tolist() == pytest.approx([mean["y"]])
-    first = line.head(13)
+    first = line.head(scenes.BETWEEN + 1)
     slopes = np.diff(first["y"]) / np.diff(np.log(first["x"]))
-    assert slopes == pytest.approx(slopes[0])
+    assert len(slopes) == scenes.BETWEEN and slopes == pytest.approx(slopes[0])
+
+
+def test_on_axes_where_it_is_straight_a_curve_has_no_more_points_than_it_needs(results: pd.DataFrame) -> None:
+    alike = results.assign(quality=0.5 + results["quality"] / 10)  # errors too close for a log scale
+    assert len(scene_of(alike, target=None).lines) == len(scene_of(alike, target=None).means)
+    assert len(scene_of(alike, target=None, log=False).lines) > len(scene_of(alike, target=None).means)
 
 
 def test_on_a_log_scale_everything_is_drawn_as_its_error(results: pd.DataFrame) -> None:
