@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from explorer.report.frameworks import Mapped
-from explorer.report.frameworks.answers import Answer
+from explorer.report.frameworks.answers import Answer, Mapped
 from explorer.report.page import Span
 from explorer.report.run_content import RunContent, references_of
 from explorer.report.run_references import Document, ListedEntry, Reference, list_entries

@@ -11,8 +11,8 @@ from explorer.audit.conditions import Condition, Contradiction
 from explorer.audit.profiles import DepthProfile
 from explorer.provenance.description import Description
 from explorer.provenance.times import Time, format_time
-from explorer.report.frameworks import DISCLAIMER, Answered, Mapped, mapped
-from explorer.report.frameworks.answers import Answer
+from explorer.report.frameworks.answers import Answer, Answered, Mapped
+from explorer.report.frameworks.mapping import DISCLAIMER, mapped
 from explorer.report.run_channels import UNRECORDED, Channel
 from explorer.report.run_cite import Citations
 from explorer.report.run_classes import ClassLine

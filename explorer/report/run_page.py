@@ -5,7 +5,7 @@ A section a function, in the order in which they are read; what a section shows 
 
 import explorer
 from explorer.provenance.times import format_time
-from explorer.report.frameworks import mapped
+from explorer.report.frameworks.mapping import mapped
 from explorer.report.page import Block, Bullets, Heading, Page, Paragraph, Tone, sentence
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent

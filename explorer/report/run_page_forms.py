@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from explorer.report.frameworks import DISCLAIMER, Mapped
-from explorer.report.frameworks.answers import NOT_RECORDED, Answered, NotRecorded
+from explorer.report.frameworks.answers import NOT_RECORDED, Answered, Mapped, NotRecorded
+from explorer.report.frameworks.mapping import DISCLAIMER
 from explorer.report.page import Block, Column, Heading, Paragraph, Row, Span, Table, Text, with_note
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent

@@ -16,8 +16,8 @@ from explorer.entries.run import Genesis
 from explorer.errors import RunError
 from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.trust import write_trust
-from explorer.report.frameworks import FRAMEWORKS, mapped
 from explorer.report.frameworks.answers import Answer, Answered
+from explorer.report.frameworks.mapping import FRAMEWORKS, mapped
 from explorer.report.run_content import RunContent, gather
 from explorer.report.run_references import Document, Reference
 from tests.audit.governed_run import TRAINER, sign_again
