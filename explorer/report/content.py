@@ -12,7 +12,7 @@ from explorer.analysis.composition import Composition
 from explorer.analysis.confirmed import Confirmation, Verdict, confirmations
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
-from explorer.audit.integrity import check_runs
+from explorer.audit.integrity import Integrity, check_runs
 from explorer.errors import SweepError
 from explorer.report import negative
 from explorer.report.negative import Negative
@@ -121,7 +121,7 @@ def gather(runs: Path, sweep: str) -> SweepContent:
         compositions={where: found for where, found in compositions.items() if found.recipes or found.measured_pairs},
         integrity=checked.sentence,
         sound=checked.sound,
-        findings=tuple(f"{run.directory.name}: {found.message}" for run in checked.runs for found in run.findings),
+        findings=_findings(checked),
         facts=_facts(results, profiles, sections[0].answer),
         step_times=_step_times(profiles),
         specification=plan and plan["spec"],
@@ -149,7 +149,7 @@ def _nothing(
         compositions={},
         integrity=checked.sentence,
         sound=checked.sound,
-        findings=(),
+        findings=_findings(checked),
         negatives=tuple(_negatives((), states, sweep=sweep, plan=plan)),
         ledgers=(),
         facts={"Runs": found},
@@ -174,6 +174,10 @@ def _negatives(
         yield from negative.not_run([(each["name"], each["reason"]) for each in plan.get("not_run", ())], where=sweep)
 
 
+def _findings(checked: Integrity) -> tuple[str, ...]:
+    return tuple(f"{run.directory.name}: {found.message}" for run in checked.runs for found in run.findings)
+
+
 def _ledgers(heads: pd.DataFrame) -> tuple[LedgerHead, ...]:
     return tuple(
         LedgerHead(run=str(row.run_id), origin=str(row.origin), size=int(str(row.size)), root=str(row.root))
@@ -189,16 +193,13 @@ def _metrics(database: Path, results: pd.DataFrame, sweep: str) -> tuple[str, ..
 
 def _section(found: Answer, snapshot: Snapshot) -> Section:
     rows, asked = found.rows, found.question
-    budgets = {result.label: result for result in found.budgets}
     return Section(
         hardware=asked.hardware,
         metric=asked.metric,
         unit=rows["unit"].iloc[0],
         higher_is_better=bool(rows["higher_is_better"].iloc[0]),
         answer=found,
-        recipes=tuple(
-            _recipe(label, found, budgets.get(label)) for label in (found.scene.recipes if found.scene else ())
-        ),
+        recipes=_recipes(found),
         controls=tuple(controlled(rows)),
         confirmations=_confirmed(found, snapshot),
     )
@@ -212,9 +213,15 @@ def _confirmed(found: Answer, snapshot: Snapshot) -> tuple[Confirmation, ...]:
     return tuple(confirmations(here, sweep=sweep, x=asked.paid_in.column, baseline=asked.baseline))
 
 
-def _recipe(label: str, found: Answer, comparison: EqualBudget | None) -> RecipeLine:
-    assert found.scene is not None  # its recipes are being listed
-    runs = found.scene.runs[found.scene.runs["recipe"] == label]
+def _recipes(found: Answer) -> tuple[RecipeLine, ...]:
+    """The recipes in the order of the legend; where nothing is drawn, for no time is known, in that of the results."""
+    beside = {result.label: result for result in found.budgets}
+    runs = found.rows.rename(columns={"quality": "y"}) if found.scene is None else found.scene.runs
+    labels = list(dict.fromkeys(runs["recipe"])) if found.scene is None else found.scene.recipes
+    return tuple(_recipe(label, runs[runs["recipe"] == label], beside.get(label)) for label in labels)
+
+
+def _recipe(label: str, runs: pd.DataFrame, comparison: EqualBudget | None) -> RecipeLine:
     full = runs.loc[runs["ssr"] == 1.0, "y"]
     return RecipeLine(
         label=label,

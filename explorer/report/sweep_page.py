@@ -132,7 +132,7 @@ def _negative(content: SweepContent) -> Iterator[Block]:
     if content.negatives:
         yield sweep_tables.negatives(content.negatives)
     else:
-        yield Paragraph("None on record: every recipe needs less than the baseline, and every run has finished.")
+        yield Paragraph("None on record: no recipe that was compared fell short, and every run has a result.")
 
 
 def _composition(found: Composition, hardware: str, number: int) -> Iterator[Block]:

@@ -1,0 +1,70 @@
+"""The report of sweeps that are hostile, or of which little is known: it says something true in every format."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pypdf
+import pytest
+
+from explorer import rundir
+from explorer.report.content import gather
+from explorer.report.sweep_report import FORMATS
+from explorer.store.ingest import ingest
+from tests.builders import run_record, write_failure, write_run, write_sweep
+
+HOSTILE = "</script><script>alert(1)</script> \"' #eval(1) $x$ @ref \\ | =1+1 {{ 1 }} שלום \x01" + "w" * 10_000
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """One run of a recipe with a hostile name, and a specification with the same."""
+    runs = tmp_path_factory.mktemp("hostile")
+    record = replace(run_record(), recipe=HOSTILE, baseline=HOSTILE, tuning=None)
+    write_run(runs, record, metrics={"accuracy": 0.9, "nll": 0.5})
+    rundir.write_json(runs / "digits" / rundir.SWEEP, {"name": "digits", "spec": {"name": HOSTILE}, "runs": []})
+    ingest(runs)
+    content = gather(runs, "digits")
+    return {format: write(content) for format, write in FORMATS.items()}
+
+
+def test_a_hostile_name_is_there_and_does_nothing(hostile: dict[str, bytes]) -> None:
+    page, text = hostile["html"].decode(), hostile["md"].decode()
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page and "alert(1)</script>" not in page
+    assert page.count("<script") == page.count("</script>")
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+    assert not re.search(r"(?<!\\)<script", prose) and "\\<script\\>alert(1)" in prose
+    assert HOSTILE[-10_000:] in page and HOSTILE[-10_000:] in text
+    assert json.loads(hostile["json"])["sections"][0]["recipes"][0]["label"] == HOSTILE
+    words = "".join("".join(each.extract_text().split()) for each in pypdf.PdfReader(io.BytesIO(hostile["pdf"])).pages)
+    assert "</script><script>alert(1)</script>" in words and "#eval(1)$x$@ref" in words
+
+
+def test_one_run_says_what_is_not_known(hostile: dict[str, bytes]) -> None:
+    text = hostile["md"].decode()
+    assert "### What is not known" in text
+    for words in ("no price for", "there is one seed", "nobody recorded a search"):
+        assert words in text
+
+
+def test_failed_runs_only_is_a_report_of_failures(tmp_path: Path) -> None:
+    for seed in range(2):
+        write_failure(tmp_path, run_record(seed=seed), message="<b>out of memory</b>")
+    ingest(tmp_path)
+    content = gather(tmp_path, "digits")
+    page, text = FORMATS["html"](content).decode(), FORMATS["md"](content).decode()
+    assert "No run has finished (2 failed)" in page and "No run has finished (2 failed)" in text
+    assert page.count("&lt;b&gt;out of memory") == 2 and "<b>out" not in page
+    assert FORMATS["pdf"](content).startswith(b"%PDF-")
+
+
+def test_what_was_asked_for_and_not_run_is_a_negative_result(tmp_path: Path) -> None:
+    write_sweep(tmp_path, {"baseline": {1.0: (0.8, 0.81)}, "fast": {1.0: (0.9, 0.91)}}, step_seconds={"fast": 0.02})
+    plan = {"name": "digits", "spec": {"name": "digits"}, "runs": []}
+    plan["not_run"] = [{"name": "blurpool+x", "reason": "blurpool found nothing to replace"}]
+    rundir.write_json(tmp_path / "digits" / rundir.SWEEP, plan)
+    ingest(tmp_path)
+    text = FORMATS["md"](gather(tmp_path, "digits")).decode()
+    assert "| blurpool+x | not run | blurpool found nothing to replace | digits |" in text
