@@ -1,9 +1,10 @@
 """The section of a run's report about deletion: what the structure allows, what was done, what was said since."""
 
 from explorer.report.page import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table
+from explorer.report.run_certificates import Certified
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent
-from explorer.report.run_history import Certified, DeletionLine
+from explorer.report.run_history import DeletionLine
 from explorer.views import text
 
 

@@ -4,8 +4,9 @@
 from collections.abc import Callable, Iterable
 
 from explorer.report.frameworks.answers import Answer, Field, Framework, NotRecorded, Resolver, nowhere, unique
+from explorer.report.run_certificates import Certified
 from explorer.report.run_content import RunContent
-from explorer.report.run_history import Certified, DeletionLine
+from explorer.report.run_history import DeletionLine
 from explorer.report.run_references import Document
 
 DESK = "the records of whoever answers requests: of a request the ledger has a salted commitment alone"
