@@ -37,6 +37,7 @@ from explorer.views.tradeoff import describe, tradeoff
 from explorer.views.waterfall import waterfall
 
 HEIGHT = 400
+MOST_BARS = 30  # more are too small to be read on a page
 
 MEASURED = (
     "Training time counts optimiser steps only; evaluation, checkpoints and the first steps are kept apart. A hollow "
@@ -172,7 +173,10 @@ def _measured(content: SweepContent) -> Iterator[Block]:
         yield sweep_tables.ledgers(content.ledgers)
     if not content.step_times.empty:
         yield Heading(3, "Where the time of a step goes")
-        yield _picture("steps", partial(step_times, content.step_times))
+        times, every = content.step_times, content.step_times["recipe"].nunique()
+        slowest = times[times["recipe"].isin(list(dict.fromkeys(times["recipe"]))[:MOST_BARS])]
+        caption = f"The {MOST_BARS} slowest of {every} steps." if every > MOST_BARS else ""
+        yield _picture("steps", partial(step_times, slowest), caption)
 
 
 def _unknown(content: SweepContent) -> list[str]:
