@@ -18,11 +18,15 @@ ORDER BY sweep
 """
 
 
+def confirming(database: Path, sweep: str) -> list[str]:
+    """The sweeps that may confirm a recipe of this one, in order; none for a sweep that the database does not hold."""
+    return [name for (name,) in queries.select(database, Question(sql=_SWEEPS, parameters=(sweep, sweep))).rows]
+
+
 def with_confirming(database: Path, sweep: str, *, metric: str | None = None) -> pd.DataFrame:
     """The rows of `results` of a sweep and of those that may confirm one of its recipes.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    others = queries.select(database, Question(sql=_SWEEPS, parameters=(sweep, sweep))).rows
-    names = [sweep, *(name for (name,) in others)]
+    names = [sweep, *confirming(database, sweep)]
     return pd.concat([frames.results(database, sweep=name, metric=metric) for name in names], ignore_index=True)

@@ -65,6 +65,7 @@ class _Compared:
     qualities: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]
     confirmed: Mapping[str, Confirmation]
+    volume: Hypervolume | None
 
 
 def answer(results: Results, wished: Question) -> Answer:
@@ -81,21 +82,24 @@ def answer(results: Results, wished: Question) -> Answer:
     comparisons = tuple(each for each in beside.qualities if each.recipe in shown)
     visible = settled.rows[settled.shown]
     target = asked.target if asked.target is not None else _own_target(settled.rows, asked, beside.qualities)
-    scene = build_scene(
-        visible,
-        payment=asked.paid_in,
-        baseline=asked.baseline,
-        target=target,
-        log=asked.log,
-        compare=asked.compare,
-        size=asked.size,
+    scene = results.remember(
+        ("scene", replace(asked, **_OF_NO_SCENE)),
+        lambda: build_scene(
+            visible,
+            payment=asked.paid_in,
+            baseline=asked.baseline,
+            target=target,
+            log=asked.log,
+            compare=asked.compare,
+            size=asked.size,
+        ),
     )
     return Answer(
         settled=settled,
         scene=scene,
         comparisons=comparisons,
         budgets=tuple(each for each in beside.budgets if each.recipe in shown),
-        volume=_volume(visible, asked),
+        volume=beside.volume,
         confirmed=beside.confirmed,
         sentence=_sentence(comparisons, beside.confirmed),
         target=target,
@@ -135,6 +139,9 @@ _OF_THE_PICTURE = (
 )
 
 
+_OF_NO_SCENE: dict[str, Any] = {"split": "", "order": "", "brush": (), "chosen": (), "versus": (), "section": ""}
+
+
 def _compare(results: Results, settled: Settled) -> _Compared:
     asked, rows = settled.question, settled.rows
     found = compared(
@@ -146,6 +153,7 @@ def _compare(results: Results, settled: Settled) -> _Compared:
         qualities=qualities,
         budgets=tuple(at_equal_budget(found)),
         confirmed={winners[at].label: each for at, each in results.confirmations(winners).items()},
+        volume=_volume(rows, asked),
     )
 
 

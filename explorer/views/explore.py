@@ -59,7 +59,7 @@ class Explorer(widgets.VBox):
         self._controls = Controls(on_change=self._controlled)
         self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
         self._table = widgets.HTML()
-        self._sharing = Sharing(export=self.export, on_open=self.ask)
+        self._sharing = Sharing(export=self.export, on_open=self._open)
         self._sections = Sections(on_change=self.ask)
         super().__init__([widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))), *self._parts()])
         self.add_class("explorer")
@@ -140,6 +140,12 @@ class Explorer(widgets.VBox):
         self.shown = _exported(found)
         self._sharing.show(found.question)
         self._sections.show(snapshot, found)
+
+    def _open(self, question: Question) -> None:
+        """Show a view that somebody sent, brush included."""
+        self._answer = None
+        self._figure.forget()
+        self._answer_to(question)
 
     def _controlled(self, question: Question) -> None:
         """Controls know nothing of the sections."""

@@ -29,11 +29,13 @@ class Figure(widgets.VBox):
 
     def show(self, found: Answer) -> None:
         """Draw an answer; nothing where it has no scene."""
-        self._found = found
+        before, self._found = self._found, found
+        if before is not None and found.scene is before.scene and found.question.split == before.question.split:
+            return  # it is drawn, and drawing it anew would take a second and the brush
         if found.scene is None:
             self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
             return
-        # Tests hold charts against the schema of Vega-Lite; on the way to the page that would take longer than the rest.
+        # Tests hold charts against the schema of Vega-Lite; on the way to the page that takes longer than all else.
         with schemapi.debug_mode(False):
             drawn = chart_of(found)
             object.__setattr__(drawn, "to_dict", partial(drawn.to_dict, validate=False))
@@ -41,6 +43,11 @@ class Figure(widgets.VBox):
         if not found.question.split:
             self._chart.selections.observe(self._brushed, BRUSH)
             self._chart.selections.observe(self._picked, PICKED)
+
+    def forget(self) -> None:
+        """Draw the next answer even if it is drawn already: what was brushed is in the browser alone."""
+        self._found = None
+        self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
 
     def _brushed(self, change: Any) -> None:
         found = self._found

@@ -42,8 +42,9 @@ def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
             yield f"no price for {hardware}"
             continue
         first = priced.iloc[0]
-        known = isinstance(first["price_as_of"], str) and first["price_as_of"]
-        as_of = f" as of {first['price_as_of']}" if known else ""
-        age = age_words(first["price_as_of"] if known else "", today)
-        words = f"{text.dollars(first['usd_per_hour'])}/h{as_of}{f', {age}' if age else ''}, {first['price_source']}"
+        words = f"{text.dollars(first['usd_per_hour'])}/h"
+        if "price_source" in first:  # means of many sweeps do not say
+            as_of = first["price_as_of"] if isinstance(first["price_as_of"], str) else ""
+            age = age_words(as_of, today)
+            words += f"{f' as of {as_of}' if as_of else ''}{f', {age}' if age else ''}, {first['price_source']}"
         yield f"{hardware}: {words}" if several else words

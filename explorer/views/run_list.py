@@ -52,7 +52,11 @@ class RunList(widgets.VBox):
     def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
         self._showing = True
         try:
-            options = [(_words(row, scene), row["directory"]) for row in rows.head(LISTED).to_dict("records")]
+            listed = rows.loc[:, ["directory", "recipe", "ssr", "seed", "y"]].head(LISTED)
+            options = [
+                (_words(recipe, ssr, seed, scene, quality), directory)
+                for directory, recipe, ssr, seed, quality in listed.itertuples(index=False)
+            ]
             if tuple(self.list.options) != tuple(options):
                 self.list.options = tuple(options)
             known = {directory for _, directory in options}
@@ -82,6 +86,6 @@ def hint(scene: Scene) -> str:
     )
 
 
-def _words(row: dict[Any, Any], scene: Scene) -> str:
-    quality = text.quality(row["y"], scene.unit)
-    return f"{text.clipped(str(row['recipe']), 40)} · budget {row['ssr']:g} · seed {row['seed']} · {quality}"
+def _words(recipe: str, ssr: float, seed: int, scene: Scene, quality: float) -> str:
+    reached = text.quality(quality, scene.unit)
+    return f"{text.clipped(recipe, 40)} · budget {ssr:g} · seed {seed} · {reached}"

@@ -18,7 +18,7 @@ from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
 from explorer.costing import Price
 from explorer.store import frames, place
-from explorer.store.confirming import with_confirming
+from explorer.store.confirming import confirming, with_confirming
 from explorer.store.filter import Filter
 from explorer.views.confirming import confirmations_of
 
@@ -58,6 +58,8 @@ class Snapshot:
         if not results:
             return {}
         setting = results[0].setting
+        if not self.remember(("confirming", setting.sweep), lambda: confirming(self.database, setting.sweep)):
+            return {}
         return confirmations_of(with_confirming(self.database, setting.sweep, metric=setting.metric), results)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:

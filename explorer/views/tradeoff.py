@@ -94,7 +94,7 @@ def _band(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart | Non
     return (
         alt.Chart(frame, name="bands")
         .mark_area(opacity=0.13 if len(scene.recipes) <= 3 else 0.08, clip=True)
-        .encode(x=x, y=y, y2="high:Q", color=look.colour(), detail="series:N")
+        .encode(x=x, y=y, y2=alt.Y2("high:Q"), color=look.colour(), detail=alt.Detail("series:N"))
     )
 
 
@@ -115,8 +115,10 @@ def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
     frame = _placed(pd.DataFrame({"y": [scene.target], "label": [label]}), scene)
     base = alt.Chart(frame)
     rule = base.mark_rule(color=theme.TEXT, opacity=0.5, strokeDash=[5, 4]).encode(y=y)
-    words = base.mark_text(align="left", baseline="bottom", dx=4, dy=-4, color=theme.TEXT, fontSize=12, opacity=0.75)
-    return alt.LayerChart(layer=[rule, words.encode(x=alt.XValue(0), y=y, text="label:N")])
+    words = base.mark_text(
+        x=0, align="left", baseline="bottom", dx=4, dy=-4, color=theme.TEXT, fontSize=12, opacity=0.75
+    )
+    return alt.LayerChart(layer=[rule, words.encode(y=y, text=alt.Text("label:N"))])
 
 
 def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
@@ -131,7 +133,7 @@ def _lines(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
             x=x,
             y=y,
             color=look.colour(),
-            detail="series:N",
+            detail=alt.Detail("series:N"),
             strokeWidth=_if("base", 3, 2, channel=alt.StrokeWidthValue),
             opacity=_if("bright", 1, DIM),
             **dashed,
