@@ -120,7 +120,7 @@ def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
     expect(field).not_to_have_value(before)
     token = field.input_value()
     assert from_token(token).metric == "nll"
-    paste(explorer, Question(sweep="digits", payment="steps", section="versus"))
+    paste(explorer, Question(sweep="digits", payment="steps", section="versus", versus=("heavy", "fast")))
     expect(explorer.locator(".role-axis-title").filter(has_text="Optimiser steps")).to_be_visible()
     expect(explorer.get_by_label("Second recipe")).to_have_value("fast")
     field = explorer.get_by_label(LABEL)
