@@ -11,7 +11,7 @@ shows it as it is, except for characters that would make it show something else 
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -203,13 +203,16 @@ def with_note(text: Text, note: str) -> Text:
     return (*(text if isinstance(text, tuple) else (Span(text),)), Span(note, "small")) if note else text
 
 
-def sentence(phrase: str) -> str:
-    """A phrase as a sentence: a capital letter and a full stop.
+def sentence(phrase: str, *, names: Iterable[str] = ()) -> str:
+    """A phrase as a sentence: a full stop and a capital letter, unless it begins with one of `names`, which stay as
+    they are.
 
-    >>> sentence("no run is finished")
-    'No run is finished.'
+    >>> sentence("no run is finished"), sentence("fast is better", names=["fast"])
+    ('No run is finished.', 'fast is better.')
     """
-    return f"{phrase[:1].upper()}{phrase[1:]}" + ("" if phrase.endswith((".", "?", "!")) else ".")
+    named = any(re.match(rf"{re.escape(name)}\b", phrase) for name in names)
+    first = phrase[:1] if named else phrase[:1].upper()
+    return f"{first}{phrase[1:]}" + ("" if phrase.endswith((".", "?", "!")) else ".")
 
 
 def _check(anchor: str) -> None:

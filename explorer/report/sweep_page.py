@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import altair as alt
@@ -54,7 +54,7 @@ def sweep_page(content: SweepContent) -> Page:
     """The page."""
     return Page(
         title=f"Report of the sweep {content.sweep}",
-        subtitle=sentence(content.sentence),
+        subtitle=sentence(content.sentence, names=_labels(content.sections[:1])),
         blocks=[*_blocks(content)],
         facts=(
             ("Explorer", f"{explorer.__version__}, from finished runs alone"),
@@ -63,6 +63,11 @@ def sweep_page(content: SweepContent) -> Page:
         ),
         made=content.made,
     )
+
+
+def _labels(sections: Sequence[Section]) -> list[str]:
+    """The names that a sentence may begin with."""
+    return [line.label for section in sections for line in section.recipes]
 
 
 def _blocks(content: SweepContent) -> Iterator[Block]:
@@ -125,7 +130,8 @@ def _section(section: Section, number: int) -> Iterator[Block]:
     if section.controls:
         yield Heading(3, "Controls")
         yield sweep_tables.controls(section)
-        yield Bullets([sentence(words) for words in control_sentences(section.controls)])
+        names = _labels([section])
+        yield Bullets([sentence(words, names=names) for words in control_sentences(section.controls)])
 
 
 def _negative(content: SweepContent) -> Iterator[Block]:
@@ -140,7 +146,9 @@ def _composition(found: Composition, hardware: str, number: int) -> Iterator[Blo
     """How methods compose; the waterfall is that of the recipe with most methods."""
     title = (Span("How methods compose"), Span(f" budget {found.ssr:g} \N{MIDDLE DOT} {hardware}", "small"))
     yield Heading(2, title, f"composition-{number}")
-    yield from (Paragraph(sentence(words)) for words in composition_sentences(found)[len(found.recipes) :])
+    yield from (
+        Paragraph(sentence(words, names=found.methods)) for words in composition_sentences(found)[len(found.recipes) :]
+    )
     if found.measured_pairs:
         yield Heading(3, "Pairs: what they do together beyond what both do alone")
         yield _picture(f"pairs-{number}", partial(interactions, found), CAPTION)
