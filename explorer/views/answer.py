@@ -92,6 +92,7 @@ def answer(results: Results, wished: Question) -> Answer:
             log=asked.log,
             compare=asked.compare,
             size=asked.size,
+            deletion_of=asked.deletion_of,
         ),
     )
     return Answer(

@@ -8,12 +8,11 @@ import ipywidgets as widgets
 
 from explorer.views import text
 from explorer.views.axes import PAYMENTS
-from explorer.views.measures import MEASURES
+from explorer.views.measures import DEAREST, MEASURES
 from explorer.views.question import ALL, COMPARE, ORDERS, SPLITS, Question
 from explorer.views.settle import Choices, Settled
 
 AUTOMATIC, OWN = "automatic", "own"
-DEAREST = "the dearest class"
 WORDS = {"cloud": "the price table's choice", "size": "all alike", "baseline_hardware": "the recipe's own"}
 """What the empty choice of a field is called."""
 MORE = "More filters, prices, colours"
@@ -117,7 +116,8 @@ _ALWAYS = ("dataset", "model", "sweep", "hardware", "metric", "payment", "compar
 def _is_needed(name: str, offered: int, question: Question) -> bool:
     """Whether a field is shown: not one that has no choice, and in a survey none of what compares."""
     if name == "deletion_of":
-        return question.paid_in.forecast
+        sized = MEASURES.get(question.size)
+        return question.paid_in.forecast or (sized is not None and sized.of_deletion)
     if question.is_survey and name in ("baseline", "baseline_hardware", "order"):
         return False
     return name in _ALWAYS or offered > 1

@@ -23,6 +23,7 @@ from explorer.costing import Price
 from explorer.errors import AnalysisError
 from explorer.store import frames, text
 from explorer.store.queries import Table
+from explorer.views.drawable import drawable
 from explorer.views.question import Question
 from explorer.views.snapshot import Snapshot
 from explorer.views.token import to_token
@@ -91,7 +92,7 @@ def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
 
 def on_paper(chart: Chart) -> dict[str, Any]:
     """The chart's specification on a white ground, because a picture does not know the page it will stand on."""
-    specification = chart.to_dict()
+    specification = drawable(chart.to_dict())
     specification["config"]["background"] = "white"
     return specification
 

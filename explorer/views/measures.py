@@ -1,10 +1,13 @@
 """The third axis of the tradeoff chart: what the size of a mark says of a recipe at a budget, governance included."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from explorer.analysis.reprice import COST, DELETION, of_class
 from explorer.views import text
+
+DEAREST = "the dearest class"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,6 +18,11 @@ class Measure:
     column: str
     label: str
     unit: str  # "seconds", "dollars", "nats", "share", "count"
+
+    @property
+    def of_deletion(self) -> bool:
+        """Whether it is about deleting a class."""
+        return self.column in (DELETION, COST)
 
     def words(self, value: float | None) -> str:
         """A value in words; a dash where it is unknown."""
@@ -40,12 +48,20 @@ MEASURES = {
         Measure(key="cost", column="cost_usd", label="Training cost", unit="dollars"),
         Measure(key="examples", column="examples", label="Examples", unit="count"),
         Measure(key="inference", column="inference_seconds", label="Inference of an example", unit="seconds"),
-        Measure(key="deletion", column="deletion_seconds", label="Deletion of the dearest class", unit="seconds"),
-        Measure(key="deletion_cost", column="deletion_usd", label="Cost of that deletion", unit="dollars"),
+        Measure(key="deletion", column=DELETION, label=f"Deletion of {DEAREST}", unit="seconds"),
+        Measure(key="deletion_cost", column=COST, label=f"Cost of deleting {DEAREST}", unit="dollars"),
         Measure(key="chi", column="chi", label="Classes told apart (chi)", unit="nats"),
         Measure(key="overhead", column="ledger_overhead", label="Ledger's share of a step", unit="share"),
     )
 }
+
+
+def measure_of(key: str, *, class_: str = "") -> Measure | None:
+    """The measure of that key, None for none; of a deletion that of one class, where one is named."""
+    found = MEASURES.get(key)
+    if found is None or not class_ or not found.of_deletion:
+        return found
+    return replace(found, column=of_class(found.column, class_), label=found.label.replace(DEAREST, class_))
 
 
 def known_measures(rows: pd.DataFrame) -> tuple[str, ...]:

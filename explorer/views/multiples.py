@@ -66,6 +66,7 @@ def _of_seed(found: Answer, scene: Scene, seed: int) -> Scene:
         log=scene.log,
         compare=asked.compare,
         size=asked.size,
+        deletion_of=asked.deletion_of,
     )
     assert alone is not None  # the seed has runs
     return replace(alone, x_range=scene.x_range, y_range=scene.y_range)

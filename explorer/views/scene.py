@@ -10,7 +10,7 @@ from explorer.analysis import curves, pareto
 from explorer.analysis.curves import Curve
 from explorer.analysis.ladders import Machine
 from explorer.views.axes import Heights, Payment, heights
-from explorer.views.measures import MEASURES, Measure
+from explorer.views.measures import Measure, measure_of
 from explorer.views.series import group_of, run_labels, series_names
 
 BETWEEN = 6  # drawn points between two budgets where a line that is straight in log x is not so on the axes
@@ -93,12 +93,13 @@ def build_scene(
     log: bool = True,
     compare: str = "recipe",
     size: str = "",
+    deletion_of: str = "",
 ) -> Scene | None:
     """The scene of some rows of `results`, all of one sweep and metric; None when none of them has been paid in
     `payment`.
 
-    `target` is drawn as a line; `compare` and `size` are those of a `Question`. Raises `AnalysisError` for results that
-    no curve can be made of.
+    `target` is drawn as a line; `compare`, `size` and `deletion_of` are those of a `Question`. Raises `AnalysisError` for
+    results that no curve can be made of.
     """
     found = curves.curves(rows, x=payment.column)
     if not found:
@@ -107,7 +108,7 @@ def build_scene(
     names, groups = series_names(found), group_of(rows, found, compare)
     runs = _runs(rows, found, names, groups, payment)
     means = _means(found, names, groups, rows, payment)
-    measure = MEASURES.get(size)
+    measure = measure_of(size, class_=deletion_of)
     if measure is not None:
         means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
     targets = () if target is None else (target,)

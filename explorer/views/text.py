@@ -97,4 +97,4 @@ def missing(value: float | None) -> bool:
 
 
 _UNITS = {"days": DAY, "h": HOUR, "min": MINUTE, "s": 1.0}
-_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -124,7 +124,9 @@ def _interval(recipe: Composed, *, at: int) -> pd.DataFrame:
 
 def _rows(names: Sequence[str]) -> dict[str, Any]:
     """A numeric axis with a name for each row, the first on top: names may repeat."""
-    labels = "".join(f"datum.value == {index} ? {json.dumps(name)} : " for index, name in enumerate(names))
+    labels = "".join(
+        f"datum.value == {index} ? {json.dumps(text.clipped(name))} : " for index, name in enumerate(names)
+    )
     return {
         "title": None,
         "scale": alt.Scale(domain=[-0.5, len(names) - 0.5], reverse=True, nice=False, zero=False),
