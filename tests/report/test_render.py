@@ -15,7 +15,7 @@ import pytest
 import typst
 
 from explorer.report import render_html, render_pdf
-from explorer.report.drawing import LONGEST, specification
+from explorer.report.drawing import specification
 from explorer.report.page import (
     Block,
     Bullets,
@@ -32,6 +32,7 @@ from explorer.report.page import (
     with_note,
 )
 from explorer.report.render_markdown import render_markdown
+from explorer.views.drawable import LONGEST
 
 LONG = "w" * 10_000
 HOSTILE = {
@@ -170,9 +171,8 @@ def test_names_in_charts_are_made_fit_for_drawing() -> None:
     drawn = Picture(name="bars", draw=draw, description="bars")
     (rows,) = specification(drawn, 300)["datasets"].values()
     names = [row["name"] for row in rows]
-    assert (
-        max(map(len, names)) == LONGEST and names[-1] == "abc\N{REPLACEMENT CHARACTER}def\N{REPLACEMENT CHARACTER}ghi"
-    )
+    assert max(map(len, names)) == LONGEST
+    assert names[-1].startswith("abc\N{REPLACEMENT CHARACTER}def\N{REPLACEMENT CHARACTER}ghi")
 
 
 def test_a_link_leads_into_the_page_or_to_an_address_and_nowhere_else() -> None:
