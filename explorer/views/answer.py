@@ -9,13 +9,13 @@ import pandas as pd
 
 from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
-from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
 from explorer.analysis.hypervolume import Hypervolume, hypervolumes
 from explorer.analysis.ladders import Machine
 from explorer.analysis.sentences import CONFIRM, is_winner
 from explorer.views import text, theme
+from explorer.views.equal_quality import Confirmed, confirmable
 from explorer.views.pricing import price_words
 from explorer.views.question import Question
 from explorer.views.scene import Scene, build_scene
@@ -37,11 +37,11 @@ class Answer:
     scene: Scene | None
     comparisons: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]  # quality at equal budget, of the same recipes
-    confirmed: Mapping[str, Confirmation]  # of winners that were run again on fresh seeds, by their label
+    confirmed: Confirmed  # of winners that were run again on fresh seeds
     volume: Hypervolume | None  # of the front of the setting; None where several are drawn, or nothing is known
     sentence: str
     target: float | None  # the quality at which recipes are compared
-    rates: Mapping[str, float]  # US dollars an hour, by hardware that has a price
+    rates: Mapping[Machine, float]  # US dollars an hour of a run, on each machine that has a price
     price: str  # which price that is, and as of when
 
     @property
@@ -64,7 +64,7 @@ class _Compared:
 
     qualities: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]
-    confirmed: Mapping[str, Confirmation]
+    confirmed: Confirmed
     volume: Hypervolume | None
 
 
@@ -153,7 +153,7 @@ def _compare(results: Results, settled: Settled) -> _Compared:
     return _Compared(
         qualities=qualities,
         budgets=tuple(at_equal_budget(found)),
-        confirmed={winners[at].label: each for at, each in results.confirmations(winners).items()},
+        confirmed={confirmable(winners[at]): each for at, each in results.confirmations(winners).items()},
         volume=_volume(rows, asked),
     )
 
@@ -168,19 +168,19 @@ def _machine(rows: pd.DataFrame, label: str) -> Machine | None:
     return machines(rows[rows["hardware_label"] == label].head(1))[0] if label else None
 
 
-def _sentence(comparisons: tuple[EqualQuality, ...], confirmed: Mapping[str, Confirmation]) -> str:
+def _sentence(comparisons: tuple[EqualQuality, ...], confirmed: Confirmed) -> str:
     """The best answer; where fresh seeds have spoken, what they said in the place of the wish for them."""
     words = sentences.summary(list(comparisons))
     winners = [each for each in comparisons if is_winner(each)]
     best = min(winners, key=lambda each: each.ratio or 0.0, default=None)
-    if best is None or best.label not in confirmed:
+    if best is None or confirmable(best) not in confirmed:
         return words
-    return words.removesuffix(CONFIRM) + confirmed[best.label].sentence
+    return words.removesuffix(CONFIRM) + confirmed[confirmable(best)].sentence
 
 
-def _rates(rows: pd.DataFrame) -> dict[str, float]:
-    priced = rows[rows["usd_per_hour"].notna()]
-    return {str(name): float(rate) for name, rate in priced.groupby("hardware")["usd_per_hour"].first().items()}
+def _rates(rows: pd.DataFrame) -> dict[Machine, float]:
+    priced = rows[rows["usd_per_hour"].notna()].drop_duplicates(["device", "hardware", "threads", "world_size"])
+    return dict(zip(machines(priced), priced["usd_per_hour"].astype(float), strict=True))
 
 
 def _own_target(rows: pd.DataFrame, asked: Question, comparisons: tuple[EqualQuality, ...]) -> float | None:

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import is_winner
 from explorer.errors import ExplorerError
 from explorer.store.confirming import with_confirming
@@ -28,7 +29,7 @@ class ConfirmPanel(widgets.VBox):
 
     def __init__(self) -> None:
         self.winners: list[Winner] = []
-        self._known: dict[tuple[Path, str, str], Winner] = {}  # one that is running goes on when others are shown
+        self._known: dict[tuple[Path, Setting, str], Winner] = {}  # one that is running goes on when others are shown
         self._shown: tuple[Answer, Path] | None = None
         self._said = widgets.HTML()
         super().__init__([self._said])
@@ -55,7 +56,7 @@ class ConfirmPanel(widgets.VBox):
         self.children = (self._said, *self.winners)
 
     def _winner(self, runs: Path, result: EqualQuality, confirmation: Confirmation | None) -> "Winner":
-        key = (runs, result.setting.sweep, result.recipe)
+        key = (runs, result.setting, result.recipe)
         winner = self._known.get(key)
         if winner is None:
             winner = self._known[key] = Winner(runs, result.setting.sweep, result.recipe, on_end=self._again)

@@ -12,11 +12,20 @@ from explorer.analysis.control_sentences import by_how_much
 from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
+from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.reprice import own_price
 from explorer.analysis.sentences import CONFIRM, is_winner
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
 from explorer.views.tables import Column, Row, swatch, table, with_note
+
+Confirmed = Mapping[tuple[Setting, str], Confirmation]
+"""What fresh seeds said of comparisons, by `confirmable`: on one machine nothing is confirmed for another."""
+
+
+def confirmable(result: EqualQuality) -> tuple[Setting, str]:
+    """What a confirmation confirms: a recipe where it was compared."""
+    return result.setting, result.label
 
 
 def comparison_table(
@@ -25,16 +34,16 @@ def comparison_table(
     *,
     payment: Payment,
     look: theme.Look,
-    rates: Mapping[str, float],
+    rates: Mapping[Machine, float],
     order: str = "least",
-    confirmed: Mapping[str, Confirmation] | None = None,
+    confirmed: Confirmed | None = None,
     caption: str | Markup = "",
 ) -> Markup:
     """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
     or, for the order "best", by what they reach at equal budget.
 
-    `rates` are US dollars an hour by hardware; hardware that is not there has no price. `confirmed` are winners that
-    were run again on fresh seeds, by label.
+    `rates` are US dollars an hour of a run; a machine that is not there has no price. `confirmed` are winners that were
+    run again on fresh seeds.
     """
     columns = (
         Column(title="Recipe"),
@@ -50,7 +59,7 @@ def comparison_table(
     pairs.sort(key=lambda pair: _best_first(pair) if order == "best" else _least_first(pair[0]))
     fresh = confirmed or {}
     rows = [
-        _recipe(*pair, payment=payment, look=look, rates=rates, several=several, fresh=fresh.get(pair[0].label))
+        _recipe(*pair, payment=payment, look=look, rates=rates, several=several, fresh=fresh.get(confirmable(pair[0])))
         for pair in pairs
     ]
     bases = {result.baseline_setting: result for result in reversed(results)}
@@ -102,14 +111,14 @@ def _best_first(pair: tuple[EqualQuality, EqualBudget | None]) -> tuple[bool, fl
 
 
 def _baseline(
-    any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[str, float], several: bool
+    any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[Machine, float], several: bool
 ) -> Row:
     name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
     note = "tuned baseline" if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
     where = str(setting.machine) if several else ""
     cells = (
         with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
-        _needed(x, payment=payment, rate=rates.get(setting.hardware)) if x is not None else Outcome.NOT_REACHED.value,
+        _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else Outcome.NOT_REACHED.value,
         text.ratio(None if x is None else 1.0),
         "",
         "",
@@ -124,7 +133,7 @@ def _recipe(
     *,
     payment: Payment,
     look: theme.Look,
-    rates: Mapping[str, float],
+    rates: Mapping[Machine, float],
     several: bool,
     fresh: Confirmation | None,
 ) -> Row:
@@ -134,7 +143,7 @@ def _recipe(
         said.append(str(setting.machine))
     cells = (
         with_note(swatch(result.label, look), "; ".join(words for words in said if words)),
-        _outcome(result, payment=payment, rate=rates.get(setting.hardware)),
+        _outcome(result, payment=payment, rate=rates.get(setting.machine)),
         _ratio(result),
         difference(beside),
         with_note(text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),

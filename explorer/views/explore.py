@@ -166,7 +166,7 @@ class Explorer(widgets.VBox):
             '<div class="x-empty" role="status"><p class="x-answer">Nothing to show yet</p><p>{}</p>'
             "<p>To fill it: <code>explorer quickstart</code>, or <code>explorer sweep run SPEC</code> and then "
             "<code>explorer store ingest</code>. Then press Refresh.</p></div>"
-        ).format(reason)
+        ).format(text.plain(reason))
 
 
 def _same_picture(one: Question, other: Question) -> bool:
@@ -198,7 +198,7 @@ def _exported(found: Answer) -> pd.DataFrame:
 
 def _head(found: Answer) -> Markup:
     return Markup('<p class="x-answer" role="status">{}</p><p class="x-note">{}</p>').format(
-        headline(found), " · ".join(where_words(found))
+        text.plain(headline(found)), text.plain(" · ".join(where_words(found)))
     )
 
 

@@ -11,7 +11,7 @@ from explorer.views.scene import Scene, build_scene
 from explorer.views.tradeoff import describe, layers, look_of
 
 COLUMNS = 2
-WIDTH, HEIGHT = 300, 220  # pixels
+WIDTH, HEIGHT = 228, 190  # pixels: two charts beside one another, beside the table
 MOST = 12  # charts; of more values the first ones by name are drawn
 UNKNOWN = "none"
 

@@ -48,7 +48,8 @@ def facts(found: Answer) -> list[str]:
     if not found.question.paid_in.counted:
         words.append(f"Price: {found.price}.")
     if found.volume is not None:
-        words.append(f"{hypervolume_answer(found.volume)}.")
+        volume = hypervolume_answer(found.volume)
+        words.append(f"{volume[:1].upper()}{volume[1:]}.")
     if found.scene is not None and len(found.scene.runs) and not found.scene.draws_runs:
         words.append(f"{text.count(len(found.scene.runs), 'run')}: their means are drawn, and not each of them.")
     return words
@@ -67,4 +68,4 @@ def _holm(found: Answer) -> str:
 
 
 def _paragraph(words: str, kind: str) -> Markup:
-    return Markup('<p class="{}">{}</p>').format(kind, words)
+    return Markup('<p class="{}">{}</p>').format(kind, text.plain(words))

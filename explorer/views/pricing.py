@@ -35,11 +35,12 @@ def price_words(rows: pd.DataFrame, *, today: date) -> str:
 
 
 def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
-    several = rows["hardware"].nunique() > 1
-    for hardware, of_it in rows.groupby("hardware", sort=False):
+    groups = rows.groupby(["hardware", "world_size"], sort=False)  # a run on several accelerators pays for all of them
+    for (name, processes), of_it in groups:
+        hardware = name if processes == 1 else f"{name}, {processes} processes"
         priced = of_it[of_it["usd_per_hour"].notna()]
         if priced.empty:
-            yield f"no price for {hardware}"
+            yield f"no price for {name}"
             continue
         first = priced.iloc[0]
         words = f"{text.dollars(first['usd_per_hour'])}/h"
@@ -47,4 +48,4 @@ def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
             as_of = first["price_as_of"] if isinstance(first["price_as_of"], str) else ""
             age = age_words(as_of, today)
             words += f"{f' as of {as_of}' if as_of else ''}{f', {age}' if age else ''}, {first['price_source']}"
-        yield f"{hardware}: {words}" if several else words
+        yield f"{hardware}: {words}" if len(groups) > 1 else words

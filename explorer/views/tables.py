@@ -42,9 +42,10 @@ def table(columns: Sequence[Column], rows: Iterable[Row], *, caption: str | Mark
     ).format(title, head, body)
 
 
-def with_note(text: str | Markup, note: str | Markup) -> Markup:
+def with_note(words: str | Markup, note: str | Markup) -> Markup:
     """A cell with a small second line."""
-    return Markup("{}<small>{}</small>").format(text, note) if note else escape(text)
+    first, second = (each if isinstance(each, Markup) else text.plain(each) for each in (words, note))
+    return Markup("{}<small>{}</small>").format(first, second) if note else escape(first)
 
 
 def named(name: str, most: int = 60) -> Markup:
@@ -67,7 +68,7 @@ def swatch(recipe: str, look: theme.Look) -> Markup:
 
 
 def _row(columns: Sequence[Column], row: Row) -> Markup:
-    first, *rest = row.cells
+    first, *rest = (cell if isinstance(cell, Markup) else text.plain(cell) for cell in row.cells)
     cells = [Markup('<th scope="row">{}</th>').format(first)]
     cells += [
         Markup("<td{}>{}</td>").format(_numeric(column), cell) for column, cell in zip(columns[1:], rest, strict=True)

@@ -91,10 +91,22 @@ def isolated(name: str, most: int = 60) -> str:
     return short if short.isascii() else f"\u2068{short}\u2069"
 
 
+def plain(words: str) -> str:
+    """A sentence that names of anybody's are in, with what would steer the text around it shown as the replacement
+    character, and a word that no line holds without its middle.
+
+    >>> plain("\\u202egnp.exe needs less time")
+    '�gnp.exe needs less time'
+    """
+    return _ENDLESS.sub(lambda found: clipped(found[0], LINE), _STEERING.sub("\N{REPLACEMENT CHARACTER}", words))
+
+
 def missing(value: float | None) -> bool:
     """Whether there is no number: `None`, NaN or pandas' NA."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or math.isnan(value)
 
 
+LINE = 160  # characters of a word
+_ENDLESS = re.compile(rf"\S{{{LINE + 1},}}")
 _UNITS = {"days": DAY, "h": HOUR, "min": MINUTE, "s": 1.0}
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -16,6 +16,10 @@ TEXT = "currentColor"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F")
 SHAPES = ("square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right", "stroke")
 
+MAX_LEGEND = 24
+MAX_LABEL = 170  # pixels; a longer name is cut off in the legend, and whole in the table
+ROOM, PER_LETTER, BESIDE = 560, 7, 44  # pixels: of a legend, of a letter, of a symbol with its margins
+
 CONFIG = {
     "background": "transparent",
     "font": FONT,
@@ -51,7 +55,7 @@ CONFIG = {
     "legend": {
         "labelColor": TEXT,
         "labelFontSize": 12,
-        "labelLimit": 260,
+        "labelLimit": MAX_LABEL,
         "titleColor": TEXT,
         "symbolSize": 90,
         "symbolStrokeWidth": 2,
@@ -64,14 +68,11 @@ CONFIG = {
 EMBED = {"actions": False, "renderer": "svg"}
 """Options for vega-embed: no menu, and SVG, because a canvas does not know `currentColor`."""
 
-MAX_LEGEND = 24
-
 # Every layer names the same legend: one layer with another, or without, would split the legend or drop it.
 LEGEND: dict[str, Any] = {
     "title": None,
     "orient": "top",
     "direction": "horizontal",
-    "columns": 6,
     "symbolOpacity": 1,
     "offset": 34,
 }
@@ -106,7 +107,13 @@ class Look:
     def _legend(self) -> alt.Legend:
         """A legend of many groups shows the first of them; the table has all."""
         shown = alt.Undefined if len(self.recipes) <= MAX_LEGEND else list(self.recipes[:MAX_LEGEND])
-        return alt.Legend(**LEGEND, values=shown)
+        return alt.Legend(**LEGEND, columns=self._columns, values=shown)
+
+    @property
+    def _columns(self) -> int:
+        """As many columns as their longest name leaves room for."""
+        longest = max((len(name) for name in self.recipes), default=0)
+        return max(1, min(6, ROOM // (min(longest * PER_LETTER, MAX_LABEL) + BESIDE)))
 
 
 def look(recipes: Iterable[str], *, baseline: str | None, groups: Mapping[str, str] | None = None) -> Look:

@@ -223,7 +223,8 @@ def _size(scene: Scene) -> alt.Size:
     legend = alt.Legend(
         title=scene.size.label,
         titleFontWeight="normal",
-        orient="right",
+        orient="bottom",
+        direction="horizontal",
         values=ticks,
         labelExpr=words,
         symbolFillColor="transparent",

@@ -58,4 +58,4 @@ def _default(found: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(words)
+    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
