@@ -5,11 +5,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from explorer.analysis.confirmed import confirmations
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
+from explorer.analysis.sentences import CONFIRM
 from explorer.views import theme
+from explorer.views.answer import answer
 from explorer.views.axes import PAYMENTS
-from explorer.views.equal_quality import comparison_table
+from explorer.views.equal_quality import comparison_table, confirmable
+from explorer.views.question import ALL, Question
+from tests.views.in_memory import InMemory
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,26 @@ def test_slower_inference_is_marked(comparisons: list[EqualQuality]) -> None:
 
 def test_time_is_priced_where_there_is_a_price(comparisons: list[EqualQuality]) -> None:
     assert "no price" in rows(comparisons)[1]
-    assert "$3.20" in rows(comparisons, rates={"AMD EPYC 7B13": 3600.0})[0]
+    assert "$3.20" in rows(comparisons, rates={comparisons[0].setting.machine: 3600.0})[0]
+
+
+def test_what_fresh_seeds_said_on_one_machine_is_said_of_no_other(results: pd.DataFrame) -> None:
+    again = results.assign(sweep="again", seed=results["seed"] + 10)
+    again = again[again["recipe"].isin(["baseline", "fast"])]
+    (said,) = confirmations(pd.concat([results, again]), sweep=str(results["sweep"].iloc[0]))
+    here = next(each for each in equal_quality(results) if each.recipe == "fast")
+    assert here.significant
+    there = replace(here, setting=replace(here.setting, threads=8), baseline_setting=replace(here.setting, threads=8))
+    found = rows([here, there], confirmed={confirmable(here): said})
+    assert [sum(words in row for row in found) for words in ("on 3 fresh seeds:", CONFIRM)] == [1, 1]
+
+
+def test_each_machine_has_its_own_rate(results: pd.DataFrame) -> None:
+    four = results.assign(world_size=4, usd_per_hour=40.0)
+    both = pd.concat([results.assign(usd_per_hour=10.0), four])
+    found = answer(InMemory(frame=both), Question(hardware=ALL))
+    assert {machine.world_size: rate for machine, rate in found.rates.items()} == {1: 10.0, 4: 40.0}
+    assert "$10.00/h" in found.price and "4 processes: $40.00/h" in found.price
 
 
 def test_names_are_escaped(results: pd.DataFrame) -> None:
