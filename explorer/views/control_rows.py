@@ -57,5 +57,7 @@ def control_table(found: Sequence[Controlled]) -> Markup:
 def controls_of(rows: pd.DataFrame) -> Markup:
     """What the controls among some rows of `results` say: sentences and the table; nothing where there are none."""
     found = controlled(rows)
-    said = Markup("").join(Markup('<p class="x-note">{}.</p>').format(text.plain(words)) for words in control_sentences(found))
+    said = Markup("").join(
+        Markup('<p class="x-note">{}.</p>').format(text.plain(words)) for words in control_sentences(found)
+    )
     return control_table(found) + said

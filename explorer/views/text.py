@@ -98,7 +98,8 @@ def plain(words: str) -> str:
     >>> plain("\\u202egnp.exe needs less time")
     '�gnp.exe needs less time'
     """
-    return _ENDLESS.sub(lambda found: clipped(found[0], LINE), _STEERING.sub("\N{REPLACEMENT CHARACTER}", words))
+    line = _STEERING.sub("\N{REPLACEMENT CHARACTER}", " ".join(words.split()))
+    return _ENDLESS.sub(lambda found: clipped(found[0], LINE), line)
 
 
 def missing(value: float | None) -> bool:
