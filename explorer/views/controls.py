@@ -71,11 +71,15 @@ class Controls(widgets.VBox):
         self._fold()
 
     def read(self) -> Question:
-        """The question that the fields put now; what has no field here stays as it was shown."""
+        """The question that the fields put now; what has no field here stays as it was shown. All recipes are put as
+        none in particular: another sweep has others."""
+        lists = {name: tuple(getattr(self, name).value) for name in _LISTS}
+        if len(lists["recipes"]) == len(self.recipes.options):
+            lists["recipes"] = ()
         return replace(
             self._shown,
             **{name: getattr(self, name).value or "" for name in _TEXTS},
-            **{name: tuple(getattr(self, name).value) for name in _LISTS},
+            **lists,
             log=bool(self.scale.value),
             target=self.target.value if self.target_from.value == OWN else None,
             usd_per_hour=self.price.value if self.price_from.value == OWN else None,

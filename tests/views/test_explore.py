@@ -48,7 +48,9 @@ def test_a_control_asks_anew(explorer: Explorer) -> None:
     explorer._controls.recipes.value = ("heavy",)
     assert explorer.question.recipes == ("baseline", "heavy")
     assert explorer._controls.recipes.value == ("baseline", "heavy")
+    assert explorer._controls.read().recipes == ("baseline", "heavy")
     explorer._controls.recipes.value = ("baseline", "fast", "heavy")
+    assert explorer._controls.read().recipes == ()  # all of them: those that another sweep has, too
     explorer._controls.metric.value = "accuracy"
     assert len(explorer.shown) == 45
 
