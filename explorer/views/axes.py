@@ -158,7 +158,8 @@ def quality_axis(title: str, place: Heights) -> alt.Y:
 
 
 def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
-    """Round numbers from `low` to `high`: 1, 2, 5 of each decade (1 alone over many decades), or about six equal steps.
+    """Round numbers from `low` to `high`: 1, 2, 5 of each decade (1 alone over many decades, more within one), or about
+    six equal steps.
 
     >>> round_ticks(0.7, 30, log=True)
     [1.0, 2.0, 5.0, 10.0, 20.0]
@@ -170,6 +171,8 @@ def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
         return [_clean(index * step) for index in range(math.floor(high / step) + 1)]
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if math.log10(high / low) <= 3 else (1,)
+    if math.log10(high / low) < 1:
+        factors = (1, 1.5, 2, 3, 5, 7)
     if math.log10(high / low) < 0.5:
         factors = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     found = [_clean(factor * 10.0**power) for power in range(first, last + 1) for factor in factors]

@@ -22,6 +22,12 @@ def test_ticks_lie_within_the_values_and_are_few(log: bool) -> None:
         assert all(tick <= low * factor * 1.001 for tick in ticks)
 
 
+@pytest.mark.parametrize("low", [0.00112, 0.013, 1.9, 9.4])
+@pytest.mark.parametrize("factor", [3.1, 4.2, 9.0])
+def test_an_axis_within_a_decade_has_ticks_to_read_it_by(low: float, factor: float) -> None:
+    assert len(round_ticks(low, low * factor, log=True)) >= 3
+
+
 @pytest.mark.parametrize(
     ("key", "values", "title"),
     [
