@@ -195,7 +195,9 @@ def _measured(blank: EqualQuality, both: Pair, target_R: np.ndarray) -> EqualQua
         reason=judged.reason,
     )
     if not base.found_R[0]:
-        return replace(found, reason=f"{blank.baseline} itself does not have this quality within its budgets")
+        reached = judge(np.log(mine.x_R), n=both.n, df=both.df, confidence=blank.confidence, weight_R=both.weight_R)
+        why = f"{blank.baseline} itself does not have this quality within its budgets"
+        return replace(found, reach_rate=reached.reach_rate, reason=why)
     if outcome != Outcome.REACHED or judged.interval is None:
         return found if outcome == Outcome.REACHED else replace(found, reason=None)
     interval = judged.interval

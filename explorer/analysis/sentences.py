@@ -47,9 +47,13 @@ def summary(results: list[EqualQuality]) -> str:
     if candidates:
         best = min(candidates, key=lambda result: result.ratio or 0.0)
         return f"{answer(best)}; {CONFIRM}"
+    alone = [result for result in results if result.outcome == Outcome.REACHED and result.ratio is None]
+    if alone:
+        return answer(min(alone, key=lambda result: result.recipe_x or 0.0))
     axis = _axis(results[0])
     less = "fewer" if axis.endswith("s") else "less"  # fewer steps, less time
-    return f"none of {len(results)} recipes is shown to need {less} {axis} than the baseline at equal quality"
+    nobody = f"none of {len(results)} recipes is" if len(results) > 1 else f"{results[0].label} is not"
+    return f"{nobody} shown to need {less} {axis} than the baseline at equal quality"
 
 
 def is_winner(result: EqualQuality) -> bool:

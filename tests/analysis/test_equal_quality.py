@@ -122,6 +122,7 @@ def test_a_recipe_that_reaches_what_the_baseline_does_not():
     result = one(table(rows("baseline", log_curve), rows("great", shifted(2))), target=0.85)
     assert (result.outcome, result.ratio) == (Outcome.REACHED, None)
     assert result.recipe_x == pytest.approx(50 * math.e, rel=0.05)
+    assert result.reach_rate == 1.0  # every seed of it does
 
 
 def test_the_same_recipe_shows_no_difference():

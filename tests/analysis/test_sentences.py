@@ -88,7 +88,16 @@ def test_a_winner_is_to_be_confirmed():
 @pytest.mark.parametrize("result", [NO_DIFFERENCE, NOT_REACHED, NO_INTERVAL])
 def test_what_is_no_winner_is_not_announced(result):
     assert not is_winner(result)
-    assert summary([result]) == "none of 1 recipes is shown to need less time than the baseline at equal quality"
+    assert summary([result]) == f"{result.label} is not shown to need less time than the baseline at equal quality"
+
+
+def test_several_that_are_no_winner_are_counted():
+    assert summary([NOT_REACHED, NOT_REACHED]).startswith("none of 2 recipes is shown")
+
+
+def test_what_reaches_a_target_that_the_baseline_does_not_is_the_answer():
+    only = replace(FAST, ratio=None, ratio_low=None, ratio_high=None, baseline_x=None, reason="baseline does not")
+    assert summary([NOT_REACHED, replace(only, label="late", recipe_x=90.0), only]) == answer(only)
 
 
 def test_what_stands_alone_but_not_in_its_family_is_a_candidate():
