@@ -28,7 +28,9 @@ LEVEL_WORDS = {"G2": "G2, by structure", "G3": "G3, by replay"}
 def ask_html(asked: Asked, confirmation: Confirmation | None, *, today: datetime.date) -> Markup:
     """The answer, the runner-up, the evidence and how to read it, as HTML."""
     kind = "x-answer" if asked.holds else "x-answer x-warn"
-    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, ask_words.headline(asked, confirmation))]
+    said = [
+        Markup('<p class="{}" role="status">{}</p>').format(kind, text.plain(ask_words.headline(asked, confirmation)))
+    ]
     if second := ask_words.runner_up(asked):
         said.append(_note(second))
     said.append(_evidence(asked))
@@ -108,7 +110,7 @@ class AskPanel(widgets.VBox):
         self._said.value = ask_html(asked, confirmation, today=datetime.date.today())
 
     def _refuse(self, error: ExplorerError) -> None:
-        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
+        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(text.plain(str(error)))
 
     def _limits(self) -> Limits:
         """What stands in the fields. Raises `ExplorerError` that names the field."""
@@ -157,7 +159,7 @@ class _About:
 
 
 def _evidence(asked: Asked) -> Markup:
-    several = len({each.setting.hardware for each in asked.candidates}) > 1
+    several = len({each.setting.machine for each in asked.candidates}) > 1
     shown = [at for at, name in enumerate(ask_evidence.COLUMNS) if several or name != "hardware"]
     titles = [name if name == "n" else name.capitalize() for name in ask_evidence.COLUMNS]
     numbers = [name in ask_evidence.NUMBERS for name in ask_evidence.COLUMNS]
@@ -174,7 +176,7 @@ def _evidence(asked: Asked) -> Markup:
 
 
 def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(words)
+    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
 
 
 def _text(description: str, placeholder: str) -> widgets.Text:

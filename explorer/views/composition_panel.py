@@ -9,6 +9,7 @@ from markupsafe import Markup
 from explorer.analysis.composition import Composed, Composition
 from explorer.analysis.composition_sentences import composed_words, composition_sentences
 from explorer.errors import ExplorerError
+from explorer.views import text
 from explorer.views.composed import composed
 from explorer.views.composition_rows import composition_tables
 from explorer.views.fit import Fit, empty_chart
@@ -152,9 +153,9 @@ def _heading(words: str) -> Markup:
 
 
 def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(words)
+    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
 
 
 def _empty(words: str, code: str = "") -> Markup:
-    shown = Markup("<p><code>{}</code></p>").format(code) if code else Markup("")
-    return Markup('<div class="x-empty" role="status"><p>{}</p>{}</div>').format(words, shown)
+    shown = Markup("<p><code>{}</code></p>").format(text.plain(code)) if code else Markup("")
+    return Markup('<div class="x-empty" role="status"><p>{}</p>{}</div>').format(text.plain(words), shown)

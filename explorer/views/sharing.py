@@ -9,6 +9,7 @@ import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
+from explorer.views import text
 from explorer.views.exports import FORMATS, Format
 from explorer.views.question import Question
 from explorer.views.token import from_token, to_token
@@ -63,7 +64,7 @@ class Sharing(widgets.VBox):
             self._warn(str(error))
 
     def _warn(self, words: str) -> None:
-        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(words)
+        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(text.plain(words))
 
 
 def button(label: str, *, tooltip: str) -> widgets.Button:
