@@ -42,6 +42,11 @@ class Candidate:
         return self.known.reached
 
     @property
+    def is_predicted(self) -> bool:
+        """Whether some of its times are predictions for a machine that it was not run on."""
+        return "predicted" in self.time_source.split("+")
+
+    @property
     def seconds(self) -> float | None:
         """The least time in which it has the quality."""
         return self.known.reached.seconds

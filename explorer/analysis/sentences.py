@@ -1,5 +1,7 @@
 """The answers in words, the same in the terminal, in notebooks and in reports."""
 
+from collections.abc import Iterable
+
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import amount_words, axis_words
@@ -24,6 +26,20 @@ def budget_answer(result: EqualBudget) -> str:
     """
     notes = [note for note in (_tuning_note(result), _left_out_note(result)) if note]
     return "; ".join([_budget_sentence(result), *(notes if result.difference is not None else [])])
+
+
+_TIMES = {
+    "profiled": "Times are profiled: steps times the time of a step on a quiet machine.",
+    "measured": "Some times are measured in the runs themselves.",
+    "predicted": "Some times are predicted: quality as it was on one machine, the time of a step from a profile of"
+    " another, on which nothing was trained.",
+}
+
+
+def time_notes(sources: Iterable[str]) -> list[str]:
+    """Where times come from, a sentence for each; `sources` are those of ladders, which may join several with "+"."""
+    found = {each for source in sources for each in source.split("+")}
+    return [words for source, words in _TIMES.items() if source in found]
 
 
 def summary(results: list[EqualQuality]) -> str:

@@ -141,7 +141,7 @@ def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> N
     if second := ask_words.runner_up(asked):
         print(visible(second))
     print()
-    several = len({each.setting.hardware for each in asked.candidates}) > 1
+    several = len({each.setting.machine for each in asked.candidates}) > 1
     shown = [at for at, name in enumerate(ask_evidence.COLUMNS) if several or name != "hardware"]
     rows = [[visible(row[at]) for at in shown] for row in ask_evidence.evidence(asked)]
     print_table([ask_evidence.COLUMNS[at] for at in shown], rows, right=ask_evidence.NUMBERS)
@@ -188,6 +188,7 @@ def _candidate(asked: "Asked", candidate: "Candidate") -> dict[str, Any]:
         "recipe": candidate.recipe,
         "label": candidate.label,
         "hardware": candidate.setting.hardware,
+        "machine": str(candidate.setting.machine),
         "standing": candidate.standing,
         "seconds": reached.seconds,
         "seconds_low": reached.low,

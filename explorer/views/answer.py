@@ -210,9 +210,12 @@ def where_words(found: Answer) -> list[str]:
     model, sweep, hardware = (
         counts[field] if getattr(asked, field) == "*" else getattr(asked, field) for field in several
     )
-    runs = int(rows["n"].sum()) if asked.is_survey else len(rows)
+    counted = rows["n"] if asked.is_survey else pd.Series(1, index=rows.index)
+    predicted = rows["time_source"] == "predicted"
+    runs = text.count(int(counted[~predicted].sum()), "finished run")
+    guesses = [f"{int(counted[predicted].sum()):,} predicted for other hardware"] if predicted.any() else []
     named = sweep if asked.is_survey else f"sweep {sweep}"
-    return [f"{model} on {asked.dataset}", named, hardware, text.count(runs, "finished run")]
+    return [f"{model} on {asked.dataset}", named, hardware, runs, *guesses]
 
 
 _COLUMNS = {"model": "model", "sweep": "sweep", "hardware": "hardware_label"}

@@ -5,6 +5,7 @@ import datetime
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.equal_quality import SLOWER_INFERENCE
 from explorer.analysis.limits import Standing
+from explorer.analysis.sentences import time_notes
 from explorer.costing import age_words
 from explorer.views import ask_words, text
 
@@ -37,8 +38,7 @@ def notes(asked: Asked, today: datetime.date) -> list[str]:
     if best := asked.best:
         said += _between(asked, best)
     said += _unknown(asked)
-    sources = {source for each in asked.candidates for source in each.time_source.split("+") if source}
-    said += [_SOURCES[source] for source in sorted(sources) if source in _SOURCES]
+    said += time_notes(each.time_source for each in asked.candidates)
     priced = [each for each in asked.candidates if each.known.usd_per_hour is not None or asked.limits.max_usd is None]
     said += sorted({price_words(each, today) for each in priced})
     if asked.limits.quality is None and any(each.tuning is None for each in asked.candidates):
@@ -59,20 +59,13 @@ def price_words(candidate: Candidate, today: datetime.date) -> str:
     return f"Price: {text.dollars(known.usd_per_hour)}/h{as_of}{f' ({age})' if age else ''}, {known.price_source}."
 
 
-_SOURCES = {
-    "profiled": "Times are profiled: steps times the time of a step on a quiet machine.",
-    "measured": "Some times are measured in the runs themselves.",
-    "predicted": "Predicted times: quality of one machine, time of a step of another.",
-}
-
-
 def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
     reached, known = candidate.reached, candidate.known
     tested = reached.tested
     return (
         text.clipped(candidate.label),
-        text.clipped(candidate.setting.hardware),
-        ("at most " if reached.at_lowest else "") + text.seconds(reached.seconds) if reached.seconds else text.MISSING,
+        text.clipped(str(candidate.setting.machine)),
+        _time(candidate),
         ask_words.span_words(reached.low, reached.high) or ("n=1" if reached.n == 1 else text.MISSING),
         text.MISSING if reached.reach_rate is None else f"{reached.reach_rate:.0%}",
         text.dollars(candidate.usd) if known.usd_per_hour is not None else "no price",
@@ -81,6 +74,14 @@ def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
         str(reached.n),
         "holds" if candidate.standing is Standing.HOLDS else ask_words.shortfall(asked, candidate),
     )
+
+
+def _time(candidate: Candidate) -> str:
+    reached = candidate.reached
+    if not reached.seconds:
+        return text.MISSING
+    predicted = " (predicted)" if candidate.is_predicted else ""
+    return f"{'at most ' if reached.at_lowest else ''}{text.seconds(reached.seconds)}{predicted}"
 
 
 def _between(asked: Asked, best: Candidate) -> list[str]:

@@ -18,8 +18,8 @@ def headline(asked: Asked, confirmation: Confirmation | None) -> str:
         nearest = asked.nearest
         assert nearest is not None  # there is always a candidate
         known = "holds" if nearest.failed else "is known to hold"
-        return f"No recipe {known} these limits. The nearest is {name_of(nearest)}: {shortfall(asked, nearest)}."
-    what = f"{name_of(best)} has {quality_asked(asked, best)} {_taking(best)}"
+        return f"No recipe {known} these limits. The nearest is {_named(asked, nearest)}: {shortfall(asked, nearest)}."
+    what = f"{_named(asked, best)} has {quality_asked(asked, best)} {_taking(best)}"
     if not asked.holds:
         return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
     among = f", the least {asked.least} of {text.count(len(asked.candidates), 'candidate')} under these limits"
@@ -32,7 +32,9 @@ def runner_up(asked: Asked) -> str:
     if second is None or difference is None:
         return "Runner-up: none; nothing else is feasible." if asked.best is not None else ""
     sure = "" if second.standing is Standing.HOLDS else f"; {shortfall(asked, second)}"
-    said = f"Runner-up: {name_of(second)} {_taking(second)}, {difference.ratio:.2f} of the best one's {asked.least}"
+    said = (
+        f"Runner-up: {_named(asked, second)} {_taking(second)}, {difference.ratio:.2f} of the best one's {asked.least}"
+    )
     if difference.low is None or difference.high is None:
         return f"{said} (no interval: {difference.reason}){sure}."
     noise = "beyond noise" if difference.beyond_noise else "noise could make that difference"
@@ -121,7 +123,8 @@ def _taking(candidate: Candidate) -> str:
     lowest = " at its lowest budget," if reached.at_lowest else ""
     cost = f", {least}{text.dollars(candidate.usd)}" if candidate.usd is not None else ""
     within = f"95% interval {interval}, {seeds}" if interval else seeds
-    return f"in{lowest} {least}{text.seconds(reached.seconds)}{cost} ({within})"
+    how = "predicted, " if candidate.is_predicted else ""
+    return f"in{lowest} {least}{text.seconds(reached.seconds)}{cost} ({how}{within})"
 
 
 def span_words(low: float | None, high: float | None) -> str:
@@ -135,6 +138,12 @@ def _confirmed(best: Candidate, confirmation: Confirmation | None) -> str:
     if confirmation is None:
         return f"; {CONFIRM}"
     return "; " + confirmation.told(" of the baseline's time at the baseline's quality")
+
+
+def _named(asked: Asked, candidate: Candidate) -> str:
+    """Its name, and its machine where there are several."""
+    several = len({each.setting.machine for each in asked.candidates}) > 1
+    return f"{name_of(candidate)} on {text.clipped(str(candidate.setting.machine))}" if several else name_of(candidate)
 
 
 def name_of(candidate: Candidate) -> str:

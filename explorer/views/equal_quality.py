@@ -141,6 +141,8 @@ def _recipe(
     said = [(fresh.sentence if fresh else CONFIRM) if is_winner(result) else verdict(result)]
     if several:
         said.append(str(setting.machine))
+    if _is_predicted(result, payment):
+        said.append("predicted")
     cells = (
         with_note(swatch(result.label, look), "; ".join(words for words in said if words)),
         _outcome(result, payment=payment, rate=rates.get(setting.machine)),
@@ -151,6 +153,11 @@ def _recipe(
     )
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
     return Row(cells=cells, bold=is_winner(result), quiet=not reached)
+
+
+def _is_predicted(result: EqualQuality, payment: Payment) -> bool:
+    """Whether what is paid is known of another machine's profile alone."""
+    return not (payment.counted or payment.forecast) and "predicted" in result.time_source.split("+")
 
 
 def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> str | Markup:

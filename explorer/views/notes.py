@@ -3,6 +3,7 @@
 from markupsafe import Markup
 
 from explorer.analysis.hypervolume import hypervolume_answer
+from explorer.analysis.sentences import time_notes
 from explorer.views import text
 from explorer.views.answer import Answer
 from explorer.views.survey import survey_note
@@ -40,12 +41,10 @@ def facts(found: Answer) -> list[str]:
         words.append(
             f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_holm(found)}."
         )
-    sources = sorted({comparison.time_source for comparison in found.comparisons if comparison.time_source})
     if found.question.paid_in.forecast:
         words.append(f"Deletion is a forecast of the whole command, with its start: {_ways(found)}.")
-    if sources and not found.question.paid_in.counted:
-        words.append(f"Times are {' and '.join(sources)}: steps times the step time on a quiet machine.")
     if not found.question.paid_in.counted:
+        words += time_notes(comparison.time_source for comparison in found.comparisons)
         words.append(f"Price: {found.price}.")
     if found.volume is not None:
         volume = hypervolume_answer(found.volume)

@@ -8,7 +8,7 @@ import pytest
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import answer, budget_answer, is_winner, summary
+from explorer.analysis.sentences import answer, budget_answer, is_winner, summary, time_notes
 from tests.analysis.tables import SETTING, rows, table
 
 FAST = EqualQuality(
@@ -227,3 +227,10 @@ def test_what_is_found_is_what_is_said():
     (result,) = equal_budget(frame)
     assert result.significant and result.better
     assert budget_answer(result).startswith("fast is better than the baseline by 0.98 points in the same time (95% in")
+
+
+def test_each_source_of_times_is_told_for_itself() -> None:
+    assert [len(time_notes(sources)) for sources in ((), ("",), ("measured",), ("measured+profiled", "predicted"))] == [
+        *(0, 0, 1, 3)
+    ]
+    assert "quiet machine" not in " ".join(time_notes(["measured", "predicted"]))

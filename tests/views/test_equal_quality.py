@@ -10,7 +10,7 @@ from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
 from explorer.analysis.sentences import CONFIRM
 from explorer.views import theme
-from explorer.views.answer import answer
+from explorer.views.answer import answer, where_words
 from explorer.views.axes import PAYMENTS
 from explorer.views.equal_quality import comparison_table, confirmable
 from explorer.views.question import ALL, Question
@@ -143,3 +143,12 @@ def test_on_several_machines_each_row_says_which(comparisons: list[EqualQuality]
     found = rows([fast, replace(fast, setting=elsewhere, baseline_setting=elsewhere)])
     assert sum("NVIDIA T4, 1 thread" in row for row in found) == 2  # its baseline and itself
     assert "thread" not in "".join(rows([fast]))
+
+
+def test_what_is_predicted_is_called_so_in_the_table_and_is_no_finished_run(results: pd.DataFrame) -> None:
+    elsewhere = results.assign(hardware="Tesla T4", time_source="predicted")
+    found = answer(InMemory(frame=pd.concat([results, elsewhere])), Question(hardware=ALL))
+    told = rows(list(found.comparisons))
+    assert all(("predicted" in row) == ("Tesla T4" in row) for row in told if "baseline<" not in row)
+    assert where_words(found)[-2:] == [f"{len(results)} finished runs", f"{len(results)} predicted for other hardware"]
+    assert sum("predicted" in row for row in rows(list(found.comparisons), payment=PAYMENTS["steps"])) == 0

@@ -1,0 +1,16 @@
+from explorer.views.ask_evidence import evidence
+from explorer.views.ask_words import headline
+from tests.analysis.test_ask import asked, recipe
+
+
+def test_a_prediction_and_its_machine_are_told_wherever_the_answer_is() -> None:
+    guessed = recipe("fast", hardware="Tesla T4", time_source="predicted")
+    found = asked(recipe("baseline"), guessed, recipe("baseline", hardware="Tesla T4", time_source="predicted"))
+    assert [each.is_predicted for each in found.candidates] == [
+        each.setting.hardware == "Tesla T4" for each in found.candidates
+    ]
+    best = found.candidates[0]
+    assert f" on {best.setting.machine} has " in headline(found, None)
+    for row, each in zip(evidence(found), found.candidates, strict=True):
+        assert (str(each.setting.machine) in row[1], "predicted" in row[2]) == (True, each.is_predicted)
+    assert ("(predicted, " in headline(found, None)) == best.is_predicted
