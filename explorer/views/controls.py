@@ -180,5 +180,5 @@ def _choose_own(
     _offer(source, [(automatic, AUTOMATIC), ("own value", OWN)], AUTOMATIC if given is None else OWN)
     value = used if given is None else given
     if value is not None:
-        number.value = round(value, 6)
+        number.value = value  # in full: rounded up, it would be beyond what the baseline has
     number.layout.display = "none" if given is None else ""
