@@ -24,6 +24,10 @@ from explorer.views.series import machines
 
 Found = TypeVar("Found")
 
+TARGETS = (-1e12, 1e12)
+USD_PER_HOUR = (1e-6, 1e9)
+"""The least and the largest target quality and own price that are taken: with others, curves and axes overflow."""
+
 
 class Results(Protocol):
     """Where rows come from: a `Snapshot`."""
@@ -88,6 +92,9 @@ class _Scope:
 
 def settle(results: Results, wished: Question) -> Settled:
     """Fit a wish to the results, which have at least one row. Raises `StoreError` if they cannot be read any more."""
+    wished = replace(
+        wished, target=_within(wished.target, TARGETS), usd_per_hour=_within(wished.usd_per_hour, USD_PER_HOUR)
+    )
     scope = _scope(results.facets, wished)
     judged = scope.facets.loc[scope.facets["is_quality"], "metric"]
     metrics = tuple(sorted(scope.facets["metric"].unique()))
@@ -249,6 +256,11 @@ def _classes(rows: pd.DataFrame) -> list[str]:
     """The classes of these runs whose deletion has a forecast."""
     found = [str(name) for name in rows.columns if str(name).startswith(f"{DELETION}/") and rows[name].notna().any()]
     return sorted(name.removeprefix(f"{DELETION}/") for name in found)
+
+
+def _within(wished: float | None, limits: tuple[float, float]) -> float | None:
+    """The number, None where it is not between the limits."""
+    return wished if wished is not None and limits[0] <= wished <= limits[1] else None
 
 
 def _first(wished: str, offered: Iterable[str], *, default: str | None = None) -> str:

@@ -144,3 +144,18 @@ def test_a_class_that_these_runs_do_not_have_is_not_offered(results: pd.DataFram
 
 def test_what_is_no_deletion_has_no_class() -> None:
     assert Question(payment="time", deletion_of="open").paid_in.column == "train_seconds"
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, 5e-324, 1e308])
+def test_a_price_that_is_none_leaves_the_price_table(results: pd.DataFrame, number: float) -> None:
+    """A colleague's token may hold any number: the view has to be one that its controls can leave."""
+    settled = settle(results, Question(usd_per_hour=number, payment="cost"))
+    assert settled.question.usd_per_hour is None
+    assert settle(results, Question(usd_per_hour=2.5, payment="cost")).question.usd_per_hour == 2.5
+
+
+@pytest.mark.parametrize("number", [1e308, -1e308, 1e13])
+def test_a_target_that_overflows_is_none(results: pd.DataFrame, number: float) -> None:
+    assert settle(results, Question(target=number)).question.target is None
+    for kept in (0.0, -3.5, 0.97, 40_000.0):
+        assert settle(results, Question(target=kept)).question.target == kept
