@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,6 +15,7 @@ from explorer.store.ingest import ingest
 from explorer.views.explore import Explorer, explore
 from explorer.views.exports import FORMATS
 from explorer.views.place import runs_directory
+from tests.builders import run_record, write_failure, write_profile, write_run
 from tests.sample import write_sample
 
 
@@ -182,3 +185,51 @@ def test_the_directory_of_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("EXPLORER_RUNS", "/elsewhere")
     assert runs_directory(None) == Path("/elsewhere")
     assert runs_directory("here") == Path("here")
+
+
+def test_failed_runs_alone_are_counted(tmp_path: Path) -> None:
+    write_failure(tmp_path, run_record(seed=0))
+    write_failure(tmp_path, run_record(seed=1))
+    ingest(tmp_path)
+    shown = texts(explore(tmp_path))
+    assert "There are no finished runs" in shown and "2 failed" in shown and "sweep status" in shown
+
+
+def test_a_sweep_in_progress_and_one_run_show_what_there_is(tmp_path: Path) -> None:
+    write_run(tmp_path, run_record(), metrics={"accuracy": 0.9, "nll": 0.3})
+    write_run(tmp_path, run_record(seed=1), finished=False)
+    ingest(tmp_path)
+    opened = explore(tmp_path)
+    shown = texts(opened)
+    assert "nothing to compare: there is no recipe beside the baseline" in shown.lower()
+    assert "is not known yet" in shown  # nobody has measured its steps
+    opened.ask(replace(opened.question, payment="steps"))
+    assert len(opened.shown) == 1 and "1 finished run" in texts(opened)
+
+
+def test_a_snapshot_of_an_older_version_says_how_to_make_it_anew(tmp_path: Path) -> None:
+    write_sample(tmp_path, seeds=1)
+    with duckdb.connect(tmp_path / "explorer.duckdb") as connection:
+        connection.execute("UPDATE schema_version SET version = 4")
+    assert "explorer store rebuild" in texts(explore(tmp_path))
+
+
+def test_fresh_seeds_take_the_place_of_the_wish_for_them(tmp_path: Path) -> None:
+    """The same two recipes on other seeds, in a sweep where there was nothing to choose."""
+    draws = np.random.default_rng(1)
+    for sweep, seeds in (("all", (0, 1, 2)), ("fresh", (3, 4, 5))):
+        for recipe, methods, gain, step in (("baseline", (), 0.0, 0.04), ("fast", ("fast",), 0.01, 0.02)):
+            record = run_record()
+            for ssr, quality in ((0.25, 0.90), (0.5, 0.93), (1.0, 0.95)):
+                for seed in seeds:
+                    record = run_record(recipe=recipe, sweep=sweep, ssr=ssr, seed=seed, methods=methods)
+                    accuracy = quality + gain + float(draws.normal(0, 0.0004))
+                    write_run(tmp_path, record, metrics={"accuracy": accuracy, "nll": 1 - accuracy})
+            write_profile(tmp_path, record, seconds=step)
+    ingest(tmp_path)
+    shown = texts(explore(tmp_path, sweep="all"))
+    assert shown.count("confirmed on 3 fresh seeds") == 2  # in the headline and in the table
+    shutil.rmtree(tmp_path / "fresh")
+    ingest(tmp_path)
+    alone = texts(explore(tmp_path, sweep="all"))
+    assert "confirm on fresh seeds" in alone and "confirmed on" not in alone
