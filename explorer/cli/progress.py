@@ -66,7 +66,7 @@ class ProgressBar:
         self._progress.__exit__(kind, value, traceback)
 
     def show(self, event: "Event") -> None:
-        left = "" if event.seconds_left is None else f"about {_duration(event.seconds_left)} left"
+        left = "" if event.seconds_left is None else f"about {duration(event.seconds_left)} left"
         runs = f"{event.done} of {event.total} runs"
         if event.kind == "profile":
             runs, left = "measuring step times", "alone on the machine"
@@ -104,7 +104,12 @@ def step_bar(name: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time in whole seconds, minutes and hours.
+
+    >>> duration(7.4), duration(90), duration(5400)
+    ('7 s', '1 min 30 s', '1 h 30 min')
+    """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

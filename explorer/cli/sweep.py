@@ -232,12 +232,13 @@ def _label(recipe: str, control: str | None) -> str:
 
 def _forecast(estimate: "Estimate", workers: int, *, hardware: str) -> str:
     from explorer.cli.price_list import today
+    from explorer.cli.progress import duration
     from explorer.costing import price_words
 
     if estimate.unknown == estimate.runs:
         return "no step time is known on this hardware yet: the first finished runs give one"
-    known = f"about {estimate.wall_seconds / 60:.1f} min with {workers} runs side by side"
+    known = f"about {duration(estimate.wall_seconds)} with {workers} runs side by side"
     price = visible(price_words(estimate.price, hardware=hardware, today=today()))
     money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"
     rest = f"; {estimate.unknown} runs of unknown step time are not in it" if estimate.unknown else ""
-    return f"{known}; {estimate.train_seconds / 60:.1f} min of training; {money}{rest}"
+    return f"{known}; {duration(estimate.train_seconds)} of training; {money}{rest}"
