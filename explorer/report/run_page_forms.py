@@ -36,7 +36,7 @@ def _row(each: Answered, cite: Citations) -> Row:
     asked = with_note(each.field.asks, each.field.name)
     answer = each.answer
     if isinstance(answer, NotRecorded):
-        said: Text = (Span(NOT_RECORDED, "strong"), Span(f"It would stand in: {answer.where}", "small"))
+        said: Text = (Span(NOT_RECORDED, "strong"), Span(f"It would be found in: {answer.where}", "small"))
         return Row((asked, where, said, ""), quiet=True)
     lacks = f"{NOT_RECORDED}: {answer.lacks}" if answer.lacks else ""
     return Row((asked, where, with_note(answer.text, lacks), cite.all(answer.references, answer.documents)))
