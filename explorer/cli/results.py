@@ -12,6 +12,8 @@ from explorer.cli.settings import RUNS, Json, Runs
 from explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from explorer.store.ingest import Ingested
     from explorer.store.queries import Table
 
@@ -75,6 +77,8 @@ def results(
     found = queries.results(where, sweep=sweep, metric=metric)
     if json:
         print_json([dict(zip(found.columns, row, strict=True)) for row in found.rows])
+    elif format is TableFormat.TABLE and not found.rows:
+        _print_states(queries.states(where, sweep=sweep))
     elif format is TableFormat.TABLE:
         _print_results(found)
         if metric is None:
@@ -134,6 +138,12 @@ def _print_results(found: "Table") -> None:
     right = ("ssr", "seed", quality, "seconds", "dollars")
     print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
     _print_prices(found)
+
+
+def _print_states(counts: "Mapping[str, int]") -> None:
+    """What there is in the place of finished runs."""
+    words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    print(f"no finished runs yet: {words or 'no runs at all'}")
 
 
 def _print_prices(found: "Table") -> None:

@@ -235,12 +235,15 @@ def _recipe(label: str, runs: pd.DataFrame, comparison: EqualBudget | None) -> R
 
 def _facts(results: pd.DataFrame, profiles: pd.DataFrame, first: Answer) -> dict[str, str]:
     sources = sorted(results["time_source"].dropna().unique())
+    predicted = int((results["time_source"] == "predicted").sum())
+    times = [" and ".join(sources) or "unknown", text.count(len(results) - predicted, "finished run")]
+    times += [f"{predicted:,} predicted for other hardware"] if predicted else []
     return {
         "Task": f"{_each(results['model'])} on {_each(results['dataset'])}",
         "Hardware": "; ".join(dict.fromkeys(hardware_labels(results))),
         "Precision, batch size": f"{_each(results['precision'])}, {_each(results['batch_size'])}",
         "PyTorch": _each(profiles["torch"]) if len(profiles) else "unknown: no profile",
-        "Times": f"{' and '.join(sources) or 'unknown'}; {text.count(len(results), 'finished run')}",
+        "Times": "; ".join(times),
         "Seeds": ", ".join(str(seed) for seed in sorted(results["seed"].unique())),
         "Price": first.price,
         "Baseline": f"{first.question.baseline}, {_tuning(results)}",

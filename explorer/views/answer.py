@@ -215,7 +215,14 @@ def where_words(found: Answer) -> list[str]:
     runs = text.count(int(counted[~predicted].sum()), "finished run")
     guesses = [f"{int(counted[predicted].sum()):,} predicted for other hardware"] if predicted.any() else []
     named = sweep if asked.is_survey else f"sweep {sweep}"
-    return [f"{model} on {asked.dataset}", named, hardware, runs, *guesses]
+    return [f"{model} on {asked.dataset}", named, hardware, runs, *guesses, *_narrowed(asked)]
+
+
+def _narrowed(asked: Question) -> list[str]:
+    """What was chosen of the runs, which changes the comparisons."""
+    seeds = f"chosen seed{'s' * (len(asked.seeds) != 1)} {', '.join(map(str, asked.seeds))} alone"
+    sources = f"{' and '.join(asked.sources)} times alone"
+    return [words for words, chosen in ((seeds, asked.seeds), (sources, asked.sources)) if chosen]
 
 
 _COLUMNS = {"model": "model", "sweep": "sweep", "hardware": "hardware_label"}

@@ -112,12 +112,12 @@ def _fit(
     """Fit what is asked of some rows to what they have."""
     rows = rows.assign(hardware_label=hardware_labels(rows))
     seeds = () if wished.is_survey else tuple(sorted({int(seed) for seed in rows["seed"]}))
-    sources = tuple(sorted({source for source in rows["time_source"] if isinstance(source, str)}))
     wanted_seeds = tuple(seed for seed in wished.seeds if seed in seeds)
-    wanted_sources = tuple(source for source in wished.sources if source in sources)
     if wanted_seeds:
         rows = rows[rows["seed"].isin(wanted_seeds)]
-    if wanted_sources and rows["time_source"].isin(wanted_sources).any():
+    sources = tuple(sorted({source for source in rows["time_source"] if isinstance(source, str)}))
+    wanted_sources = tuple(source for source in wished.sources if source in sources)
+    if wanted_sources:
         rows = rows[rows["time_source"].isin(wanted_sources)]
     offered_clouds = clouds(rows, prices)
     cloud = _first(wished.cloud, offered_clouds)

@@ -12,6 +12,7 @@ from explorer.errors import StoreError
 from explorer.provenance.authorities import new_trust
 from explorer.recipes.run import execute
 from explorer.schema import to_json
+from tests.builders import run_record, write_failure
 from tests.cli.command import Done, explorer, refused
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
 
@@ -97,6 +98,13 @@ def test_absent_files_are_refused(tmp_path: Path) -> None:
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         explorer("--debug", "results", cwd=tmp_path)
+
+
+def test_results_without_a_finished_run_say_what_there_is(tmp_path: Path) -> None:
+    write_failure(tmp_path / "runs", run_record())
+    explorer("store", "ingest", "--runs", tmp_path / "runs")
+    assert explorer("results", "--runs", tmp_path / "runs").stdout == "no finished runs yet: 1 failed\n"
+    assert json.loads(explorer("results", "--runs", tmp_path / "runs", "--json").stdout) == []
 
 
 def test_results_of_finished_runs(tmp_path: Path) -> None:

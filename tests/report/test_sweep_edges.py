@@ -14,6 +14,7 @@ from explorer.report.content import gather
 from explorer.report.sweep_report import FORMATS
 from explorer.store.ingest import ingest
 from tests.builders import run_record, write_failure, write_run, write_sweep
+from tests.store.test_predicted import imported
 
 HOSTILE = "</script><script>alert(1)</script> \"' #eval(1) $x$ @ref \\ | =1+1 {{ 1 }} שלום \x01" + "w" * 10_000
 
@@ -68,3 +69,11 @@ def test_what_was_asked_for_and_not_run_is_a_negative_result(tmp_path: Path) -> 
     ingest(tmp_path)
     text = FORMATS["md"](gather(tmp_path, "digits")).decode()
     assert "| blurpool+x | not run | blurpool found nothing to replace | digits |" in text
+
+
+def test_a_prediction_is_no_finished_run(tmp_path: Path) -> None:
+    record = run_record()
+    write_run(tmp_path, record)
+    imported(tmp_path, record)
+    ingest(tmp_path)
+    assert gather(tmp_path, "digits").facts["Times"] == "predicted; 1 finished run; 1 predicted for other hardware"

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from explorer.costing import Price
+from explorer.views.answer import answer, where_words
 from explorer.views.question import ALL, Question
 from explorer.views.settle import Settled
 from explorer.views.settle import settle as settle_results
@@ -69,6 +70,23 @@ def test_seeds_and_sources_of_time_narrow_what_is_compared(both: pd.DataFrame) -
     predicted = settle(both, Question(sweep="digits", hardware=ALL, sources=("predicted",)))
     assert set(predicted.rows["hardware"]) == {"NVIDIA T4"}
     assert predicted.choices.sources == ("predicted", "profiled")
+
+
+def test_what_no_chosen_seed_has_is_not_said_to_be_chosen(both: pd.DataFrame) -> None:
+    first = both[(both["seed"] != 0) | (both["time_source"] != "predicted")]
+    found = settle(first, Question(sweep="digits", hardware=ALL, seeds=(0,), sources=("predicted",)))
+    assert set(found.rows["time_source"]) == {"profiled"} == set(found.choices.sources)
+    assert found.question.sources == ()
+
+
+def test_what_narrows_the_comparisons_stands_at_their_head(both: pd.DataFrame) -> None:
+    asked = Question(sweep="digits", hardware=ALL, seeds=(0, 1), sources=("predicted",))
+    assert where_words(answer(InMemory(frame=both), asked))[-2:] == [
+        "chosen seeds 0, 1 alone",
+        "predicted times alone",
+    ]
+    hidden = answer(InMemory(frame=both), Question(sweep="digits", hardware=ALL, recipes=("fast",)))
+    assert not any("alone" in words for words in where_words(hidden))
 
 
 def test_the_machine_with_most_runs_is_the_first_choice_and_all_can_be_seen(both: pd.DataFrame) -> None:
