@@ -100,7 +100,7 @@ class Ladder:
     control: Control | None  # of a recipe that is there to be compared with others; None for the baseline
     control_of: tuple[str, ...]  # the recipes that it is the control of
     baseline: str
-    tuning: str | None
+    tuning: str | None  # of the sweep's own baseline: a sweep says of no other recipe how it was tuned
     inference_ratio: float | None
     time_source: str  # "profiled", "measured", "measured+profiled", "" where unknown
     ssr_B: np.ndarray
@@ -195,7 +195,7 @@ def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np
             control="random-subset" if controlled else None,
             control_of=controlled,
             baseline=baseline,
-            tuning=tuning if isinstance(tuning, str) else None,
+            tuning=tuning if isinstance(tuning, str) and is_baseline else None,
             inference_ratio=None if np.isnan(ratio) else float(ratio),
             time_source="+".join(sorted(sources)),
             ssr_B=grid.ssr_B,

@@ -86,7 +86,7 @@ def _sentence(result: EqualQuality) -> str:
         return f"{label} does not reach {_target(result)} within its budgets ({_seeds(result)})"
     if result.outcome == Outcome.BELOW:
         within = "" if result.ratio is None else f", in less than {_ratio(result.ratio)} of its {axis}"
-        return f"{label} is past {_target(result)} at its lowest budget already{within} ({_seeds(result)})"
+        return f"{label} is past {_target(result)} at its lowest budget already{within} (no interval, {_seeds(result)})"
     if result.ratio is None:
         return f"{label} reaches {_target(result)}, but there is nothing to compare with: {result.reason}"
     reached = f"{label} reaches {_target(result)} in {_ratio(result.ratio)} of its {axis}"

@@ -115,10 +115,13 @@ def _baseline(
 ) -> Row:
     name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
     note = "tuned baseline" if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
+    nowhere = Outcome.UNKNOWN if any_result.outcome == Outcome.UNKNOWN else Outcome.NOT_REACHED
+    if any_result.outcome == Outcome.UNKNOWN and not any_result.n:  # it was not compared, so nothing is said of it
+        note = "baseline"
     where = str(setting.machine) if several else ""
     cells = (
         with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
-        _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else Outcome.NOT_REACHED.value,
+        _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else nowhere.value,
         text.ratio(None if x is None else 1.0),
         "",
         "",

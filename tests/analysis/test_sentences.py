@@ -60,7 +60,8 @@ UNKNOWN = replace(NOT_REACHED, outcome=Outcome.UNKNOWN, reason="fast has no cost
         (NOT_REACHED, "fast does not reach the baseline's accuracy within its budgets (3 seeds)"),
         (
             BELOW,
-            "fast is past the baseline's accuracy at its lowest budget already, in less than 0.12 of its time (3 s",
+            "fast is past the baseline's accuracy at its lowest budget already, in less than 0.12 of its time (no"
+            " interval, 3 s",
         ),
         (ONE_SEED, "fast reaches the baseline's accuracy in 0.62 of its time (n=1: one seed, no interval)"),
         (NO_INTERVAL, "(no interval: only 70% of the resamples reach the target; 3 seeds)"),

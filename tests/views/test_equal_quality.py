@@ -59,6 +59,19 @@ def test_an_untuned_baseline_is_called_so(comparisons: list[EqualQuality]) -> No
     assert "untuned" not in rows(comparisons)[0]
 
 
+def test_what_a_sweep_says_of_its_baseline_is_not_said_of_another_recipe(results: pd.DataFrame) -> None:
+    assert "untuned baseline" in rows(equal_quality(results, baseline="heavy"))[0]
+    assert "untuned" not in rows(equal_quality(results))[0]
+
+
+def test_a_baseline_that_did_not_run_on_a_machine_is_not_said_to_fall_short_there(results: pd.DataFrame) -> None:
+    """Nor to be untuned: nothing is known of it there."""
+    elsewhere = results[results["recipe"] == "fast"].assign(hardware="NVIDIA T4", device="cuda")
+    found = rows([each for each in equal_quality(pd.concat([results, elsewhere])) if "T4" in each.setting.hardware])
+    assert "unknown" in found[0]
+    assert "not reached" not in found[0] and "tuned" not in found[0]
+
+
 def test_a_recipe_that_does_not_reach_the_target_says_so_and_comes_last(comparisons: list[EqualQuality]) -> None:
     missed = replace(comparisons[0], outcome=Outcome.NOT_REACHED, recipe_x=None, ratio=None, reach_rate=0.2)
     found = rows([missed, comparisons[1]])
