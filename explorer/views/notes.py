@@ -18,6 +18,9 @@ def notes(found: Answer) -> Markup:
 def warnings(found: Answer) -> list[str]:
     """What weakens the comparisons."""
     words = []
+    own = str(found.settled.rows["baseline"].iloc[0])
+    if not found.question.is_survey and own not in found.settled.choices.recipes:
+        words.append(f"The sweep's own baseline, {own}, has no run here: {found.question.baseline} is in its place.")
     if found.comparisons and found.comparisons[0].tuning is None:
         words.append(f"Untuned baseline: nobody searched for good settings of {found.question.baseline}.")
     if any(comparison.n == 1 for comparison in found.comparisons):
@@ -34,7 +37,8 @@ def facts(found: Answer) -> list[str]:
         return [survey_note(found.rows, found.scene)] if found.scene else []
     words = []
     if found.target is not None and found.scene is not None:
-        whose = "" if found.question.target is not None else f", what {found.question.baseline} has at its full budget"
+        whose = f", what the monotone curve of {found.question.baseline} has at its full budget"
+        whose = "" if found.question.target is not None else whose
         words.append(f"At equal quality: {found.scene.metric} {text.quality(found.target, found.scene.unit)}{whose}.")
     if any(comparison.ratio_low is not None for comparison in found.comparisons):
         first = found.comparisons[0]

@@ -13,6 +13,7 @@ from explorer.views import theme
 from explorer.views.answer import answer, where_words
 from explorer.views.axes import PAYMENTS
 from explorer.views.equal_quality import comparison_table, confirmable
+from explorer.views.notes import warnings
 from explorer.views.question import ALL, Question
 from tests.views.in_memory import InMemory
 
@@ -165,3 +166,9 @@ def test_what_is_predicted_is_called_so_in_the_table_and_is_no_finished_run(resu
     assert all(("predicted" in row) == ("Tesla T4" in row) for row in told if "baseline<" not in row)
     assert where_words(found)[-2:] == [f"{len(results)} finished runs", f"{len(results)} predicted for other hardware"]
     assert sum("predicted" in row for row in rows(list(found.comparisons), payment=PAYMENTS["steps"])) == 0
+
+
+def test_a_recipe_that_stands_in_for_the_baseline_is_said_to(results: pd.DataFrame) -> None:
+    found = answer(InMemory(frame=results[results["recipe"] != "baseline"]), Question())
+    assert warnings(found)[0] == "The sweep's own baseline, baseline, has no run here: fast is in its place."
+    assert not warnings(answer(InMemory(frame=results), Question(baseline="heavy")))[0].startswith("The sweep's own")
