@@ -40,11 +40,6 @@ def without(provider: str, hardware: str) -> str:
     return f"no price of {provider} for {hardware}"
 
 
-def unpriced(frame: pd.DataFrame) -> list[str]:
-    """The hardware in the table whose runs have no price."""
-    return sorted(frame.loc[frame["usd_per_hour"].isna(), "hardware"].astype(str).unique())
-
-
 def prices_of(table: pd.DataFrame) -> tuple[Price, ...]:
     """The prices in the table that a snapshot has of them."""
     return tuple(Price(**{str(name): value for name, value in row.items()}) for row in table.to_dict("records"))
