@@ -47,7 +47,7 @@ def test_a_layer(place: Path) -> None:
     assert [row["class"] for row in found["rows"]] == list(runs.CLASSES)
     assert sum(row["share"] for row in found["rows"]) == pytest.approx(1)
     assert found["first_admitted"] == {NEWS: 5, "open": 0, MIT: 0}
-    assert found["check"] == {"segments": 2, "of": 2, "differences": [], "unread": [], "agrees": True}
+    assert found["check"] == {"segments": 2, "of": 2, "differences": [], "unread": [], "spooled": True, "agrees": True}
     news = found["participants"][0]
     expected = {row for step in range(5, 9) for row in runs.rows_of(step).tolist() if runs.ROW_CLASSES[row] == NEWS}
     assert (news["class"], news["steps"], set(news["examples"])) == (NEWS, 4, expected)
