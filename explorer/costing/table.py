@@ -107,6 +107,8 @@ def check_currency(text: str, *, at: str) -> str:
 
 
 def _bytes(path: Path) -> bytes:
+    if path.is_fifo():  # whoever opens one waits for its writer, and there may be none
+        raise PriceError(f"cannot read the prices in {path}: found a pipe; expected a file")
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)

@@ -1,5 +1,6 @@
 import dataclasses
 import datetime
+import os
 
 import pytest
 
@@ -135,6 +136,9 @@ def test_a_file_that_is_no_price_table_is_refused(tmp_path):
         load_prices(tmp_path / "binary")
     with pytest.raises(PriceError, match=r"cannot read the prices in .*absent"):
         load_prices(tmp_path / "absent")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PriceError, match="found a pipe"):  # and not an endless wait
+        load_prices(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * (table.MAX_BYTES + 1))
     with pytest.raises(PriceError, match="too large"):
         load_prices(tmp_path / "large")
