@@ -186,7 +186,7 @@ def kill_once_it_trains(directory, number):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_leaves_everything_resumable(tmp_path, undisturbed, number):
     """The sweep stops in the middle of its first run, and goes on from the checkpoint to the same bits."""
     listener = Listener()

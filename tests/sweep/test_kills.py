@@ -57,6 +57,7 @@ def finish(process: subprocess.Popen) -> tuple[str, str]:
     return out, err
 
 
+@pytest.mark.slow
 def test_a_killed_kernel_and_a_killed_worker_cost_one_run_a_retry(tmp_path, undisturbed):
     process = start(tmp_path, WORK, engine="warm", workers=2)
     wait_until(lambda: trains(tmp_path))
