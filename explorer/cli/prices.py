@@ -118,7 +118,7 @@ def remove(
     def kept(rows: Rows) -> tuple[Rows, int]:
         left = [price for price in rows if not (_is_of(price, provider) and _is_for(price, hardware))]
         if len(left) == len(rows):
-            raise PriceError(f"{runs / costing.FILE}: none of your own {len(rows)} prices is one of these")
+            raise PriceError(f"{runs / costing.FILE}: none of your own prices is one of these; there are {len(rows)}")
         return left, len(rows) - len(left)
 
     told = _change(runs, kept)
