@@ -18,7 +18,10 @@ def confirmation_of(rows: pd.DataFrame, candidate: Candidate) -> Confirmation | 
 
 
 def confirmations_of(rows: pd.DataFrame, results: list[EqualQuality]) -> dict[int, Confirmation]:
-    """The confirmations of comparisons, all of one sweep and metric, by their place."""
+    """The confirmations of comparisons, all of one sweep and metric, by their place.
+
+    Fresh seeds are run beside the sweep's own baseline on the same machine: of other comparisons they say nothing.
+    """
     if not results:
         return {}
     first = results[0]
@@ -26,5 +29,10 @@ def confirmations_of(rows: pd.DataFrame, results: list[EqualQuality]) -> dict[in
     target = None if first.own_target else first.target
     found = confirmations(rows, sweep=first.setting.sweep, x=x, target=target)
     by_recipe = {(each.setting, each.recipe): each for each in found}
-    places = {at: by_recipe.get((result.setting, result.recipe)) for at, result in enumerate(results)}
+    own = {str(name) for name in rows.loc[rows["sweep"] == first.setting.sweep, "baseline"]}
+    places = {
+        at: by_recipe.get((result.setting, result.recipe))
+        for at, result in enumerate(results)
+        if result.baseline in own and result.baseline_setting == result.setting
+    }
     return {at: each for at, each in places.items() if each is not None}
