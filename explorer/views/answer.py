@@ -9,6 +9,7 @@ import pandas as pd
 
 from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
+from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
 from explorer.analysis.hypervolume import Hypervolume, hypervolumes
@@ -38,6 +39,7 @@ class Answer:
     comparisons: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]  # quality at equal budget, of the same recipes
     confirmed: Confirmed  # of winners that were run again on fresh seeds
+    vanishing: frozenset[str]  # recipes whose gain is none beside a control, by label
     volume: Hypervolume | None  # of the front of the setting; None where several are drawn, or nothing is known
     sentence: str
     target: float | None  # the quality at which recipes are compared
@@ -65,6 +67,7 @@ class _Compared:
     qualities: tuple[EqualQuality, ...]
     budgets: tuple[EqualBudget, ...]
     confirmed: Confirmed
+    vanishing: frozenset[str]
     volume: Hypervolume | None
 
 
@@ -102,6 +105,7 @@ def answer(results: Results, wished: Question) -> Answer:
         budgets=tuple(each for each in beside.budgets if each.recipe in shown),
         volume=beside.volume,
         confirmed=beside.confirmed,
+        vanishing=beside.vanishing & shown,
         sentence=_sentence(comparisons, beside.confirmed),
         target=target,
         rates=_rates(visible),
@@ -120,6 +124,7 @@ def _survey(settled: Settled) -> Answer:
         comparisons=(),
         budgets=(),
         confirmed={},
+        vanishing=frozenset(),
         volume=None,
         sentence=survey_sentence(visible),
         target=None,
@@ -154,8 +159,18 @@ def _compare(results: Results, settled: Settled) -> _Compared:
         qualities=qualities,
         budgets=tuple(at_equal_budget(found)),
         confirmed={confirmable(winners[at]): each for at, each in results.confirmations(winners).items()},
+        vanishing=_vanishing(rows),
         volume=_volume(rows, asked),
     )
+
+
+def _vanishing(rows: pd.DataFrame) -> frozenset[str]:
+    """The recipes whose gain at their largest budget with a control is none beside it."""
+    largest: dict[str, Controlled] = {}
+    for each in controlled(rows):
+        if each.control == "random-subset" and each.ssr >= largest.get(each.label, each).ssr:
+            largest[each.label] = each
+    return frozenset(label for label, each in largest.items() if each.gain_vanishes)
 
 
 def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:

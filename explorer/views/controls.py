@@ -93,6 +93,8 @@ class Controls(widgets.VBox):
                 field = getattr(self, name)
                 _offer(field, offered, getattr(settled.question, name))
                 field.layout.display = "" if _is_needed(name, len(offered), settled.question) else "none"
+            wide = self.payment.add_class if len(self.payment.options) > 3 else self.payment.remove_class
+            wide("x-wide")
             self.scale.value = settled.question.log
             question = settled.question
             _choose_own(self.target_from, self.target, "baseline at full budget", given=question.target, used=target)

@@ -1,7 +1,7 @@
 """The comparison table: what every recipe needs to be as good as the baseline, what it reaches for as much as the
 baseline is paid, and how sure either is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -37,13 +37,15 @@ def comparison_table(
     rates: Mapping[Machine, float],
     order: str = "least",
     confirmed: Confirmed | None = None,
+    vanishing: Collection[str] = (),
     caption: str | Markup = "",
 ) -> Markup:
     """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
     or, for the order "best", by what they reach at equal budget.
 
     `rates` are US dollars an hour of a run; a machine that is not there has no price. `confirmed` are winners that were
-    run again on fresh seeds.
+    run again on fresh seeds. `vanishing` are the labels of
+    recipes whose gain is none beside a control.
     """
     columns = (
         Column(title="Recipe"),
@@ -59,7 +61,15 @@ def comparison_table(
     pairs.sort(key=lambda pair: _best_first(pair) if order == "best" else _least_first(pair[0]))
     fresh = confirmed or {}
     rows = [
-        _recipe(*pair, payment=payment, look=look, rates=rates, several=several, fresh=fresh.get(confirmable(pair[0])))
+        _recipe(
+            *pair,
+            payment=payment,
+            look=look,
+            rates=rates,
+            several=several,
+            fresh=fresh.get(confirmable(pair[0])),
+            vanishes=pair[0].label in vanishing,
+        )
         for pair in pairs
     ]
     bases = {result.baseline_setting: result for result in reversed(results)}
@@ -139,9 +149,12 @@ def _recipe(
     rates: Mapping[Machine, float],
     several: bool,
     fresh: Confirmation | None,
+    vanishes: bool,
 ) -> Row:
     setting = result.setting
     said = [(fresh.sentence if fresh else CONFIRM) if is_winner(result) else verdict(result)]
+    if vanishes:
+        said.append("no better than its control")
     if several:
         said.append(str(setting.machine))
     if _is_predicted(result, payment):

@@ -138,7 +138,7 @@ class Explorer(widgets.VBox):
         found, snapshot = self._answer, self._snapshot
         assert found is not None and snapshot is not None  # an answer was found
         self.shown = _exported(found)
-        self._sharing.show(found.question)
+        self._sharing.show(_to_share(found))
         self._sections.show(snapshot, found)
 
     def _open(self, question: Question) -> None:
@@ -167,6 +167,12 @@ class Explorer(widgets.VBox):
             "<p>To fill it: <code>explorer quickstart</code>, or <code>explorer sweep run SPEC</code> and then "
             "<code>explorer store ingest</code>. Then press Refresh.</p></div>"
         ).format(text.plain(reason))
+
+
+def _to_share(found: Answer) -> Question:
+    """The question as a colleague should have it: all recipes here are all recipes there."""
+    every = set(found.question.recipes) == set(found.settled.choices.recipes)
+    return replace(found.question, recipes=()) if every else found.question
 
 
 def _same_picture(one: Question, other: Question) -> bool:
@@ -219,6 +225,7 @@ def _table(found: Answer) -> Markup:
         rates=found.rates,
         order=found.question.order,
         confirmed=found.confirmed,
+        vanishing=found.vanishing,
     )
     return title + rows + notes(found)
 

@@ -25,6 +25,8 @@ def warnings(found: Answer) -> list[str]:
         words.append(f"Untuned baseline: nobody searched for good settings of {found.question.baseline}.")
     if any(comparison.n == 1 for comparison in found.comparisons):
         words.append("n=1: one seed says nothing about noise, so there is no interval.")
+    if found.vanishing:
+        words.append(f"No better than its control: {', '.join(sorted(found.vanishing))}. See Controls.")
     slower = [comparison.label for comparison in found.comparisons if comparison.slower_inference]
     if slower:
         words.append(f"Slower at inference than the baseline: {', '.join(slower)}.")
@@ -66,8 +68,12 @@ def _ways(found: Answer) -> str:
 
 
 def _holm(found: Answer) -> str:
-    family = max(comparison.family for comparison in found.comparisons)
-    return f"; adjusted for {text.count(family, 'comparison')} (Holm)" if family > 1 else ""
+    families = {comparison.baseline_setting: comparison.family for comparison in found.comparisons if comparison.family}
+    sizes = sorted(set(families.values()))
+    if not sizes or sizes == [1]:
+        return ""
+    each = f"{sizes[0]:,} to {sizes[-1]:,} comparisons" if len(sizes) > 1 else text.count(sizes[0], "comparison")
+    return f"; adjusted for {each}{' on each machine' if len(families) > 1 else ''} (Holm)"
 
 
 def _paragraph(words: str, kind: str) -> Markup:

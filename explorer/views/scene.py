@@ -14,6 +14,7 @@ from explorer.views.measures import Measure, measure_of
 from explorer.views.series import group_of, run_labels, series_names
 
 BETWEEN = 6  # drawn points between two budgets where a line that is straight in log x is not so on the axes
+MAX_DRAWN = 600  # points of all lines together; where there are many, each has fewer
 MAX_RUNS = 500  # marks; of more runs the means are drawn alone
 
 
@@ -98,8 +99,8 @@ def build_scene(
     """The scene of some rows of `results`, all of one sweep and metric; None when none of them has been paid in
     `payment`.
 
-    `target` is drawn as a line; `compare`, `size` and `deletion_of` are those of a `Question`. Raises `AnalysisError` for
-    results that no curve can be made of.
+    `target` is drawn as a line; `compare`, `size` and `deletion_of` are those of a `Question`. Raises `AnalysisError`
+    for results that no curve can be made of.
     """
     found = curves.curves(rows, x=payment.column)
     if not found:
@@ -193,10 +194,10 @@ def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 
 def _lines(found: list[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
     """The curves with as many points as it takes: they are linear in log x, as the analysis has it, on every axis."""
-    parts = []
+    parts, of_all = [], sum(len(curve.points) for curve in found)
     for curve in found:
         points = np.array([[p.x, p.fitted, _number(p.low), _number(p.high)] for p in curve.points])
-        between = 1 if straight else BETWEEN
+        between = 1 if straight else max(1, min(BETWEEN, MAX_DRAWN // of_all))
         at, corners = np.arange((len(points) - 1) * between + 1), np.arange(len(points)) * between
         log_x = np.log(points[:, 0])
         places = np.interp(at, corners, log_x)

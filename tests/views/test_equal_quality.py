@@ -172,3 +172,8 @@ def test_a_recipe_that_stands_in_for_the_baseline_is_said_to(results: pd.DataFra
     found = answer(InMemory(frame=results[results["recipe"] != "baseline"]), Question())
     assert warnings(found)[0] == "The sweep's own baseline, baseline, has no run here: fast is in its place."
     assert not warnings(answer(InMemory(frame=results), Question(baseline="heavy")))[0].startswith("The sweep's own")
+
+
+def test_a_gain_that_is_none_beside_a_control_is_said_where_the_gain_stands(comparisons: list[EqualQuality]) -> None:
+    assert "no better than its control" in rows(comparisons, vanishing=["fast"])[1]
+    assert "control" not in "".join(rows(comparisons))
