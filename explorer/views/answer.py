@@ -134,8 +134,12 @@ def _survey(settled: Settled) -> Answer:
 
 
 def _of_comparison(asked: Question) -> Question:
-    """The part of a question that comparisons depend on: not what is hidden, and not how it is drawn."""
-    plain: dict[str, Any] = {name: getattr(Question(), name) for name in _OF_THE_PICTURE}
+    """The part of a question that comparisons depend on: not what is hidden, and not how it is drawn; prices only
+    where dollars are paid, a class only where its deletion is."""
+    paid = asked.paid_in
+    names = [*_OF_THE_PICTURE, *(() if paid.unit == "dollars" else ("cloud", "usd_per_hour"))]
+    names += [] if paid.forecast else ["deletion_of"]
+    plain: dict[str, Any] = {name: getattr(Question(), name) for name in names}
     return replace(asked, **plain)
 
 
@@ -166,6 +170,8 @@ def _compare(results: Results, settled: Settled) -> _Compared:
 
 def _vanishing(rows: pd.DataFrame) -> frozenset[str]:
     """The recipes whose gain at their largest budget with a control is none beside it."""
+    if not (rows["control"] == "random-subset").any():
+        return frozenset()
     largest: dict[str, Controlled] = {}
     for each in controlled(rows):
         if each.control == "random-subset" and each.ssr >= largest.get(each.label, each).ssr:
