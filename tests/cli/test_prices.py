@@ -214,6 +214,8 @@ def test_what_is_to_be_removed_has_to_be_named_and_there(tmp_path: Path) -> None
         "aws,p2,,on demand,K80,1,0.9,,2026-11-01,list,USD",
     )
     assert "expected --hardware NAME, --provider NAME or both" in refused("prices", "remove", "--runs", runs)
-    assert "none of your own prices is one of these; there are 2" in refused("prices", "remove", "--provider", "gcp", "--runs", runs)
+    assert "none of your own prices is one of these; there are 2" in refused(
+        "prices", "remove", "--provider", "gcp", "--runs", runs
+    )
     assert told("remove", "--hardware", "Tesla K80", "--provider", "aws", "--runs", runs)["replaced"] == 1
     assert [row.provider for row in own_prices(runs)] == ["own"]
