@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store.ingest import ingest
@@ -84,7 +84,12 @@ def fenced_page(browser: Browser) -> Iterator[Page]:
     page.set_default_timeout(PATIENCE)
     failures: list[str] = []
     page.on("pageerror", lambda error: failures.append(str(error)))
-    page.on("dialog", lambda dialog: (failures.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+
+    def refuse(dialog: Dialog) -> None:
+        failures.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", refuse)
     yield page
     context.close()
     assert fence.blocked == []
