@@ -31,6 +31,7 @@ def choose(panel: ReportPanel, subject: str, format: str) -> None:
     panel.subject.value, panel.format.value = value, format
 
 
+@pytest.mark.slow
 def test_a_button_writes_the_report_that_the_command_line_writes(runs: Path) -> None:
     panel = reports(runs)
     choose(panel, "Sweep digits", "md")

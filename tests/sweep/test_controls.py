@@ -208,6 +208,7 @@ def quiet(monkeypatch):
     monkeypatch.setattr(executing, "LocalProcesses", Here)
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 def test_a_sweep_runs_its_controls_once_it_knows_their_budgets(tmp_path, quiet):
     events = []

@@ -210,6 +210,7 @@ def test_signal_handlers_are_put_back(tmp_path):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.mark.slow
 def test_a_hook_that_fails_is_a_warning(tmp_path):
     def hook(directory):
         raise StoreError("the database is in use")
@@ -219,6 +220,7 @@ def test_a_hook_that_fails_is_a_warning(tmp_path):
     assert summary.warnings == ("the database is in use",) * 4
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path, monkeypatch):
     execute(tmp_path, spec(budgets=[0.5]))
     whole, write = outcomes(tmp_path), rundir.write_bytes

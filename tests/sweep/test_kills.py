@@ -103,6 +103,7 @@ def test_a_complete_sweep_leaves_nothing_behind(tmp_path, undisturbed, monkeypat
     assert outcomes(tmp_path) == undisturbed
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_terminal_stops_workers_after_their_step(tmp_path, undisturbed):
     process = start(tmp_path, WORK, engine="inline", workers=2)
     wait_until(lambda: trains(tmp_path))

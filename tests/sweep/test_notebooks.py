@@ -139,6 +139,7 @@ class TestEveryEngine:
             engine.run(source, {"word": "w"}, tmp_path / "file" / "out.ipynb")
 
 
+@pytest.mark.slow
 def test_results_are_the_same_bits_in_every_engine(engines, tmp_path):
     found = {}
     for name in ENGINES:

@@ -62,6 +62,7 @@ def test_what_is_done_is_not_missing(tmp_path):
     assert wide.runs[2].seconds == wide.runs[0].seconds
 
 
+@pytest.mark.slow
 def test_runs_that_other_code_has_trained_are_named(tmp_path):
     """A change of code without a new version keeps the names of runs; that must not go unseen."""
     execute(tmp_path)
