@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from explorer.analysis.hypervolume import hypervolume_answer
-from explorer.analysis.sentences import time_notes
+from explorer.analysis.sentences import budget_answer, time_notes
 from explorer.views import text
 from explorer.views.answer import Answer
 from explorer.views.survey import survey_note
@@ -47,6 +47,8 @@ def facts(found: Answer) -> list[str]:
         words.append(
             f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_holm(found)}."
         )
+    if found.question.order == "best":
+        words += _best_at_equal_budget(found)
     if found.question.paid_in.forecast:
         words.append(f"Deletion is a forecast of the whole command, with its start: {_ways(found)}.")
     if not found.question.paid_in.counted:
@@ -58,6 +60,13 @@ def facts(found: Answer) -> list[str]:
     if found.scene is not None and len(found.scene.runs) and not found.scene.draws_runs:
         words.append(f"{text.count(len(found.scene.runs), 'run')}: their means are drawn, and not each of them.")
     return words
+
+
+def _best_at_equal_budget(found: Answer) -> list[str]:
+    """What the first recipe of a table that is sorted by it reaches for as much as the baseline is paid."""
+    known = [(each.difference, each) for each in found.budgets if each.difference is not None]
+    ordered = sorted(known, key=lambda pair: pair[0] if pair[1].setting.higher_is_better else -pair[0])
+    return [f"{budget_answer(ordered[-1][1])}."] if ordered else []
 
 
 def _ways(found: Answer) -> str:

@@ -187,6 +187,14 @@ def test_the_directory_of_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert runs_directory("here") == Path("here")
 
 
+def test_a_table_by_what_is_reached_says_so_in_a_sentence(explorer: Explorer) -> None:
+    words = "heavy is worse than the baseline by 0.40 points in the same time"
+    assert words not in texts(explorer)
+    explorer.ask(replace(explorer.question, order="best"))
+    assert words in texts(explorer)
+    explorer.ask(replace(explorer.question, order="least"))
+
+
 def test_failed_runs_alone_are_counted(tmp_path: Path) -> None:
     write_failure(tmp_path, run_record(seed=0))
     write_failure(tmp_path, run_record(seed=1))
