@@ -1,25 +1,31 @@
 """Gradients of a model for one share of a step after the other, and nobody else's.
 
 Autograd sees the parameters that a share may change and no others: for the rest it neither saves nor computes
-anything. Buffers that a share may not change are put back after its passes. What no share reaches keeps `None` for a
-gradient, since with a zero an optimiser would still move it.
+anything. What a share may not change does not change in its passes either (engine/guard.py). What no share reaches
+keeps `None` for a gradient, since with a zero an optimiser would still move it.
 """
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
 
+from explorer.engine.guard import Guard, Open
 from explorer.engine.state import Share
 
 
 class Gradients:
-    """The parameters and buffers of one model, by name, and the way from losses to `.grad`."""
+    """The parameters of one model, by name, and the way from losses to `.grad`."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.parameters = dict(model.named_parameters())
-        self.buffers = dict(model.named_buffers())
+        self.guard = Guard(model)
+        self.parameters = self.guard.parameters
+
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """The buffers as they are now, by name."""
+        return self.guard.buffers
 
     def clear(self) -> None:
         """Forget the step before."""
@@ -37,16 +43,11 @@ class Gradients:
             if parameter.requires_grad != (name in names):
                 parameter.requires_grad_(name in names)
 
-    @contextmanager
-    def guarding(self, share: Share) -> Iterator[None]:
-        """Within the block, buffers may change; at its end, those that the share may not change are put back. The
-        backward pass belongs into the block: it holds on to them."""
-        kept = [(buffer, buffer.clone()) for name, buffer in self.buffers.items() if name not in share.buffers]
-        try:
-            yield
-        finally:
-            for buffer, before in kept:
-                buffer.copy_(before)
+    def guarding(self, share: Share) -> AbstractContextManager[None]:
+        """Around the share's forward and backward passes, which hold on to buffers: what it may not change is put
+        back at the end. Raises `TrainingError` for a parameter that changed."""
+        may = Open(share.parameters, share.buffers, strict=bool(share.name))
+        return self.guard.passing(share.name, may)
 
     def take(self, loss: Tensor, admitted: dict[str, nn.Parameter], total: dict[str, Tensor]) -> None:
         """Add the loss's gradients to a share's sums; the first one assigns."""

@@ -126,7 +126,8 @@ class Loop:
                 " `requires_grad`"
             )
         example = torch.zeros(1, *setting.batches.dataset.example_shape, dtype=torch.uint8)
-        self.state.layers = leaves(setting.model, setting.batches.prepare(example))
+        with self._gradients.guard.untouched():
+            self.state.layers = leaves(setting.model, setting.batches.prepare(example))
         self.state.regions = self._build_regions()
         self.state.memory = {method.name: method.memory(self.state) for method in self.methods}
 
@@ -260,7 +261,7 @@ class Loop:
         """The share of a class that may change everything; of the quarantine, which never trains, nothing."""
         everything = frozenset() if name == QUARANTINE else self._trainable
         return Share(
-            name=name, code=code, slots=slots, parameters=everything, buffers=frozenset(self._gradients.buffers)
+            name=name, code=code, slots=slots, parameters=everything, buffers=self._gradients.guard.buffer_names
         )
 
     def _passes(self) -> Tensor:
@@ -322,10 +323,8 @@ class Loop:
         """The share's passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they
         are."""
         assert self.state.share is not None
-        buffers = [(buffer, buffer.clone()) for buffer in self._gradients.buffers.values()]
-        self._take_gradients(self.state.share)
-        for buffer, before in buffers:
-            buffer.copy_(before)
+        with self._gradients.guard.keeping_buffers():
+            self._take_gradients(self.state.share)
 
     def _update(self) -> None:
         self.call("before_update")

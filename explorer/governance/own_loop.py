@@ -91,7 +91,7 @@ class Governed:
         self._trainable = frozenset(
             name for name, p in self._gradients.parameters.items() if p.requires_grad and id(p) in stepped
         )
-        self._buffers = frozenset(self._gradients.buffers)  # that may change; in layers that do not train, none
+        self._buffers = self._gradients.guard.buffer_names  # that may change; in layers that do not train, none
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -156,7 +156,7 @@ class Governed:
         """Meet the model's layers, by the loss of one example, and let the methods begin."""
         model, state = self.state.model, self.state
         example = self._readable(numbers)[:1]
-        with torch_stream(_device(model), state.seed, "layers"):
+        with self._gradients.guard.untouched(), torch_stream(_device(model), state.seed, "layers"):
             state.layers = leaves_met(model, lambda: losses(model, example))
         if not state.layers:
             raise TrainingError("the losses called no layer of the model: expected them to come out of model(...)")
