@@ -171,13 +171,33 @@ class FailureRecord:
 
 @record
 class PhaseProfile:
-    """The uncontended time of one step in one phase: median of `windows` interleaved windows, and their quartiles."""
+    """The uncontended time of one step in one phase: median of `windows` interleaved windows, and their quartiles.
+
+    The first numbers of `rounds` of all profiles of one pass were taken in the same round, shortly one after another,
+    and so on: two recipes are compared round by round. `ratios` are processor seconds of the process for each second
+    of the clock: 1 for one thread that nothing disturbs.
+    """
 
     seconds: float
     low: float
     high: float
     windows: int
     split: dict[str, float] = field(default_factory=dict)  # the same step apart: keys of `Timings`, seconds
+    rounds: tuple[float, ...] = ()  # seconds of a step in each window; empty in a file of an older version
+    ratios: tuple[float, ...] = ()  # of each window
+
+
+@record
+class Watch:
+    """What else kept the machine busy while a profile was taken. Shares are of all its cores; None: not known."""
+
+    cores: int
+    load: float | None  # the load average of the last minute for each core: the higher of before and after
+    others: float | None  # processor time that other processes took
+    stolen: float | None  # processor time that a virtual machine's host kept for its other guests
+    repeated: int = 0  # windows that were disturbed and taken again
+    disturbed: int = 0  # windows that were disturbed as often as they were taken
+    reasons: tuple[str, ...] = ()  # why the machine counts as busy; empty: it was quiet
 
 
 @record
@@ -210,6 +230,14 @@ class ProfileRecord:
     evaluation_seconds: float | None = None  # for one evaluation of the whole test set; None: not measured
     checkpoint_seconds: float | None = None  # for one checkpoint; None: not measured
     validation: Validation | None = None  # None: no full run was made beside it
+    profile_pass: str = ""  # names the pass: profiles of one pass were measured in turn; empty in an older file
+    builds: int = 1  # how often the recipe was built for it; the rounds are shared out among them in order
+    watch: Watch | None = None  # None: nobody looked, in a file of an older version
+
+    @property
+    def busy(self) -> bool | None:
+        """Whether it was taken on a busy machine; None: not known."""
+        return None if self.watch is None else bool(self.watch.reasons)
 
     @property
     def key(self) -> str:
@@ -232,6 +260,16 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
             )
         if phase.windows < 1 or any(seconds < 0 for seconds in phase.split.values()):
             raise RunError(f"{where}: phase {name!r:.80}: expected one window at least, and no part below 0 s")
+        if len(phase.rounds) not in (0, phase.windows) or any(seconds <= 0 for seconds in phase.rounds):
+            raise RunError(
+                f"{where}: phase {name!r:.80}: found {len(phase.rounds)} rounds; expected {phase.windows}, each above"
+                " 0 s, or none"
+            )
+        if len(phase.ratios) not in (0, phase.windows) or any(ratio < 0 for ratio in phase.ratios):
+            raise RunError(
+                f"{where}: phase {name!r:.80}: found {len(phase.ratios)} ratios of processor time; expected"
+                f" {phase.windows}, none below 0, or none"
+            )
     besides = {name: getattr(profile, f"{name}_seconds") for name in ("inference", "evaluation", "checkpoint")}
     if profile.validation is not None:
         besides |= {"predicted": profile.validation.predicted, "measured": profile.validation.measured}

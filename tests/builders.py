@@ -8,7 +8,16 @@ from pathlib import Path
 
 from explorer import records, rundir
 from explorer.canonical import digest
-from explorer.records import FailureRecord, Hardware, PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Timings
+from explorer.records import (
+    FailureRecord,
+    Hardware,
+    PhaseProfile,
+    ProfileRecord,
+    ResultRecord,
+    RunRecord,
+    Timings,
+    Watch,
+)
 
 CPU = Hardware(device="cpu", name="AMD EPYC 7B13", threads=1)
 H200 = Hardware(device="cuda", name="NVIDIA H200", threads=8)
@@ -94,9 +103,12 @@ def write_profile(
     split: Mapping[str, float] | None = None,
     quartiles: tuple[float, float] = (0.9, 1.2),
     inference: float = 0.001,
+    rounds: tuple[float, ...] = (),
+    profile_pass: str = "",
+    watch: Watch | None = None,
 ) -> Path:
     """Write the profile of the run's recipe on its hardware: `seconds` a step, of all phases or by phase, spent on the
-    shares in `split`; `quartiles` are shares of the median."""
+    shares in `split`; `quartiles` and `rounds` are shares of the median."""
     times = seconds if isinstance(seconds, Mapping) else {phase: seconds for phase in record.phases}
     shares = split or {"forward": 0.4}
     profile = ProfileRecord(
@@ -109,13 +121,16 @@ def write_profile(
                 seconds=time,
                 low=quartiles[0] * time,
                 high=quartiles[1] * time,
-                windows=5,
+                windows=len(rounds) or 5,
                 split={part: share * time for part, share in shares.items()},
+                rounds=tuple(share * time for share in rounds),
             )
             for phase, time in times.items()
         },
         inference_seconds=inference,
         made_at=AT,
+        profile_pass=profile_pass,
+        watch=watch,
     )
     path = runs / record.sweep / rundir.PROFILES / f"{profile.key}.json"
     records.write(path, profile)

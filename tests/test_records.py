@@ -19,6 +19,7 @@ from explorer.records import (
     RunRecord,
     Timings,
     Validation,
+    Watch,
 )
 
 CPU = Hardware(device="cpu", name="a processor", threads=1)
@@ -65,7 +66,45 @@ PROFILE = ProfileRecord(
     inference_seconds=0.001,
     made_at="2026-11-21T12:00:00Z",
 )
-ALL = (RUN, RESULT, FAILURE, PROFILE)
+ROUNDS = PhaseProfile(seconds=0.2, low=0.1, high=0.3, windows=3, rounds=(0.1, 0.2, 0.3), ratios=(1.0, 0.9, 1.0))
+WATCHED = replace(
+    PROFILE,
+    phases={"all steps": ROUNDS},
+    profile_pass="p1",
+    builds=3,
+    watch=Watch(cores=2, load=1.5, others=None, stolen=0.1, repeated=4, disturbed=1, reasons=("others",)),
+)
+ALL = (RUN, RESULT, FAILURE, PROFILE, WATCHED)
+
+
+def test_a_profile_of_an_older_version_is_read_and_nobody_looked(tmp_path: Path) -> None:
+    old = records.to_json(PROFILE)
+    for key in ("profile_pass", "builds", "watch"):
+        del old[key]
+    for key in ("rounds", "ratios"):
+        del old["phases"]["all steps"][key]
+    found = records.from_json(ProfileRecord, old, where="old.json")
+    assert found == PROFILE and found.busy is None
+
+
+def test_whether_a_machine_was_busy_follows_from_the_reasons() -> None:
+    assert WATCHED.watch is not None and WATCHED.busy is True
+    assert replace(WATCHED, watch=replace(WATCHED.watch, reasons=())).busy is False
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"rounds": (0.1, 0.2)}, "found 2 rounds; expected 3"),
+        ({"rounds": (0.1, 0.0, 0.2)}, "each above 0 s"),
+        ({"ratios": (1.0,)}, "found 1 ratios"),
+        ({"ratios": (1.0, -0.1, 1.0)}, "none below 0"),
+    ],
+)
+def test_rounds_that_are_none_are_refused(changed: dict[str, Any], fault: str) -> None:
+    profile = replace(WATCHED, phases={"all steps": replace(ROUNDS, **changed)})
+    with pytest.raises(RunError, match=fault):
+        records.check_profile(profile, where="x")
 
 
 @pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)

@@ -7,11 +7,12 @@ for all of them; the median of the windows counts.
 
 import contextlib
 import datetime
+import secrets
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -56,7 +57,8 @@ def profile(
             for subject in subjects:
                 subject.measure()
             on_progress(window + 1, WINDOWS)
-        return [subject.record() for subject in subjects]
+        profile_pass = secrets.token_hex(8)
+        return [replace(subject.record(), profile_pass=profile_pass) for subject in subjects]
 
 
 @dataclass(slots=True)
@@ -142,6 +144,7 @@ class _Subject:
             high=high,
             windows=len(phase.seconds),
             split=_median_by_part(phase.splits),
+            rounds=tuple(phase.seconds),
         )
 
 

@@ -10,7 +10,12 @@ _MAPS = {
     "split": pa.map_(pa.string(), pa.float64()),
     "parameters": pa.map_(pa.string(), pa.float64()),
 }
-_LISTS = ("subjects", "layers", "evidence")
+_LISTS = {
+    "subjects": pa.list_(pa.string()),
+    "layers": pa.list_(pa.string()),
+    "evidence": pa.list_(pa.string()),
+    "rounds": pa.list_(pa.float64()),
+}
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]], *, once: str = "") -> None:
@@ -32,4 +37,4 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[A
 def _array(name: str, values: tuple[Any, ...]) -> pa.Array:
     if name in _MAPS:
         return pa.array([list(value.items()) for value in values], type=_MAPS[name])
-    return pa.array(values, type=pa.list_(pa.string()) if name in _LISTS else None)
+    return pa.array(values, type=_LISTS.get(name))

@@ -24,7 +24,7 @@ SELECT sweep, directory, unnest(map_keys(phases)) AS phase, unnest(map_values(ph
 
 CREATE VIEW profile_files AS
 SELECT DISTINCT source, sweep, recipe_digest, effective, inference_seconds, made_at, device, hardware, threads,
-       world_size
+       world_size, profile_pass, busy <> '' AS busy
 FROM profiles;
 
 -- The profile of each run: of the same recipe on the same hardware; its own sweep's if there is one, else the newest.
@@ -49,12 +49,18 @@ QUALIFY row_number() OVER (
 ) = 1;
 
 -- Steps times step time, added up over phases; unknown where a phase was not profiled. Without a time there is no
--- prediction.
+-- prediction. `windows` is the same sum for each round of the profile, in order; null where a phase has other rounds.
 CREATE TABLE run_profiles AS
 SELECT c.directory, c.source, c.predicted, any_value(f.inference_seconds) AS inference_seconds,
        CASE WHEN count(*) = count(p.seconds) THEN sum(s.steps * p.seconds) END AS seconds,
        CASE WHEN count(*) = count(p.seconds) THEN sum(s.steps * p.low) END AS low,
-       CASE WHEN count(*) = count(p.seconds) THEN sum(s.steps * p.high) END AS high
+       CASE WHEN count(*) = count(p.seconds) THEN sum(s.steps * p.high) END AS high,
+       CASE WHEN count(*) = count(p.rounds) AND min(len(p.rounds)) = max(len(p.rounds))
+            THEN list_reduce(
+                list(list_transform(p.rounds, lambda x: x * s.steps) ORDER BY s.phase),
+                lambda a, b: list_transform(list_zip(a, b), lambda z: z[1] + z[2])
+            ) END AS windows,
+       any_value(f.profile_pass) AS profile_pass, any_value(f.busy) AS busy
 FROM (SELECT *, false AS predicted FROM own_profiles UNION ALL SELECT *, true FROM foreign_profiles) c
 JOIN profile_files f USING (source)
 JOIN run_phases s ON s.directory = c.directory AND s.steps > 0
@@ -66,12 +72,12 @@ ORDER BY c.directory, c.predicted, c.source;
 -- The hardware that each finished run is shown on: its own, then that of predictions.
 CREATE VIEW places AS
 SELECT r.directory, false AS predicted, r.device, r.hardware, r.threads, r.world_size, c.source AS profile,
-       c.inference_seconds, c.seconds, c.low, c.high
+       c.inference_seconds, c.seconds, c.low, c.high, c.windows, c.profile_pass, c.busy
 FROM runs r LEFT JOIN run_profiles c ON c.directory = r.directory AND NOT c.predicted
 WHERE r.state = 'finished'
 UNION ALL
 SELECT c.directory, true, f.device, f.hardware, f.threads, f.world_size, c.source, c.inference_seconds,
-       c.seconds, c.low, c.high
+       c.seconds, c.low, c.high, c.windows, c.profile_pass, c.busy
 FROM run_profiles c JOIN profile_files f USING (source)
 WHERE c.predicted;
 
@@ -158,7 +164,9 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        r.baseline, r.is_baseline, r.tuning, r.control, r.control_of, r.contended, m.wall AS wall_seconds,
        r.state_digest, r.directory, r.recipe_digest,
        h.policy, x.chi, CASE WHEN h.root IS NOT NULL THEN m.overhead END AS ledger_overhead,
-       h.size AS ledger_size, h.root AS ledger_root, c.profile
+       h.size AS ledger_size, h.root AS ledger_root, c.profile,
+       c.windows AS train_seconds_windows, CASE WHEN c.seconds IS NOT NULL THEN c.profile_pass END AS profile_pass,
+       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -182,7 +190,8 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.deletion_level, o.deletion_class, o.deletion_seconds, o.deletion_seconds_low, o.deletion_seconds_high,
        o.deletion_seconds / 3600 * u.usd_per_accelerator_hour * o.world_size AS deletion_usd,
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
-       o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root
+       o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
+       o.train_seconds_windows, o.profile_pass, o.busy_profile
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 
 -- The same with each final metric in the place of quality. What a run measured in seconds holds for no other hardware.
@@ -202,7 +211,7 @@ SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, o.devi
        avg(q.value) AS quality,
        median(o.train_seconds) AS train_seconds, median(o.steps) AS steps, median(o.examples) AS examples,
        median(o.inference_seconds) AS inference_seconds, median(o.deletion_seconds) AS deletion_seconds,
-       median(o.chi) AS chi, median(o.ledger_overhead) AS ledger_overhead,
+       median(o.chi) AS chi, median(o.ledger_overhead) AS ledger_overhead, bool_or(o.busy_profile) AS busy_profile,
        count(*) FILTER (o.time_source = 'predicted') AS predicted,
        array_to_string(list_sort(list_distinct(list(o.time_source))), '+') AS time_source
 FROM outcomes o JOIN qualities q USING (sweep, run_id)
@@ -225,6 +234,6 @@ SELECT m.sweep, m.dataset, m.model, m.metric, m.unit, m.higher_is_better, m.devi
        m.train_seconds, m.steps, m.examples, u.usd_per_accelerator_hour * m.world_size AS usd_per_hour,
        m.train_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS cost_usd, m.inference_seconds,
        m.deletion_seconds, m.deletion_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS deletion_usd,
-       m.chi, m.ledger_overhead, m.time_source, m.is_quality
+       m.chi, m.ledger_overhead, m.time_source, m.busy_profile, m.is_quality
 FROM recipe_means m LEFT JOIN rates u USING (hardware);
 """.replace("{drift}", repr(DRIFT)).replace("{apart}", str(APART))

@@ -105,8 +105,12 @@ def _profile(path: str, file: Path) -> Found:
     head = (path, seen, profile.key, profile.recipe_digest, profile.recipe)
     place = (hardware.device, hardware.name, hardware.threads, hardware.world_size, profile.torch)
     end = (profile.inference_seconds, profile.made_at, profile.effective)
+    busy = None if profile.watch is None else "; ".join(profile.watch.reasons)
     rows = [
-        (*head, *place, phase, step.seconds, step.low, step.high, step.windows, step.split, *end)
+        (
+            *(*head, *place, phase, step.seconds, step.low, step.high, step.windows, step.split, *end),
+            *(list(step.rounds) or None, profile.profile_pass or None, busy),
+        )
         for phase, step in profile.phases.items()
     ]
     return Found(source=Source(path=path, kind="profile", version=seen, state="usable"), rows={"profiles": rows})

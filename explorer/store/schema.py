@@ -13,7 +13,7 @@ from dataclasses import fields
 
 from explorer.costing import Price
 
-VERSION = 5
+VERSION = 6
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
@@ -36,7 +36,7 @@ CREATE TABLE profiles (
     path VARCHAR, version VARCHAR, key VARCHAR, recipe_digest VARCHAR, recipe VARCHAR, device VARCHAR,
     hardware VARCHAR, threads BIGINT, world_size BIGINT, torch VARCHAR, phase VARCHAR, seconds DOUBLE, low DOUBLE,
     high DOUBLE, windows BIGINT, split MAP(VARCHAR, DOUBLE), inference_seconds DOUBLE, made_at VARCHAR,
-    effective VARCHAR
+    effective VARCHAR, rounds DOUBLE[], profile_pass VARCHAR, busy VARCHAR
 );
 CREATE TABLE contributions (
     path VARCHAR, version VARCHAR, first_step BIGINT, last_step BIGINT, layer VARCHAR, class VARCHAR, steps BIGINT,
@@ -97,6 +97,7 @@ WHERE s.state = 'finished'
 ORDER BY s.path, t.part;
 
 -- Of no sweep are those that were imported. A profile that does not name the effective recipe says which run it is of.
+-- `busy` says what kept the machine busy; empty: nothing did; null: nobody looked.
 CREATE TABLE profiles AS
 SELECT s.sweep, p.* EXCLUDE (path, version)
        REPLACE (coalesce(nullif(p.effective, ''), r.effective) AS effective),

@@ -41,7 +41,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_means_are_those_of_the_rows(path: Path, metric: str | None) -> None:
     rows, means = frames.results(path, metric=metric), frames.means(path, metric=metric)
     names = [*SETTING, "recipe", "recipe_digest", "methods", "policy", "is_baseline", "baseline", "control", "ssr"]
-    assert list(means.columns) == [*names, "n", "quality", *MEDIANS, "time_source"]
+    assert list(means.columns) == [*names, "n", "quality", *MEDIANS, "time_source", "busy_profile"]
     groups = {key: group for key, group in rows.groupby(names, sort=False, dropna=False)}
     assert len(means) == len(groups) == 6
     for row, (_, group) in zip(means.to_dict("records"), groups.items(), strict=True):  # in the order of `results`

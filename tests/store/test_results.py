@@ -7,7 +7,7 @@ import pytest
 from explorer import costing, records, rundir
 from explorer.costing import default_price, load_prices
 from explorer.errors import PriceError, StoreError
-from explorer.records import ProfileRecord
+from explorer.records import ProfileRecord, Watch
 from explorer.store import frames, publish, queries
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
@@ -24,6 +24,7 @@ COLUMNS = [
     *("deletion_usd", "baseline", "is_baseline", "tuning", "control", "control_of", "contended"),
     *("wall_seconds", "state_digest", "directory", "recipe_digest"),
     *("policy", "chi", "ledger_overhead", "ledger_size", "ledger_root"),
+    *("train_seconds_windows", "profile_pass", "busy_profile"),
 ]
 
 
@@ -99,6 +100,51 @@ def test_profiled_time_is_what_costing_says(tmp_path):
     assert row["train_seconds"] == pytest.approx(expected.seconds) == pytest.approx(1.8)
     assert row["train_seconds_low"] == pytest.approx(expected.low)
     assert row["train_seconds_high"] == pytest.approx(expected.high)
+
+
+def test_the_windows_of_a_time_are_those_of_its_phases_added_up_round_by_round(tmp_path):
+    record = run_record(phases={"small": 30, "large": 10})
+    write_run(tmp_path, record)
+    quiet = Watch(cores=2, load=0.1, others=0.0, stolen=0.0)
+    seconds, rounds = {"small": 0.01, "large": 0.04}, (1.1, 0.9, 1.0)
+    write_profile(tmp_path, record, seconds=seconds, rounds=rounds, profile_pass="p1", watch=quiet)
+    ingest(tmp_path)
+    row = one(tmp_path)
+    assert row["train_seconds_windows"] == pytest.approx([0.7 * share for share in rounds])
+    assert (row["profile_pass"], row["busy_profile"]) == ("p1", False)
+
+
+@pytest.mark.parametrize("rounds", [(), (1.0, 1.1)], ids=["an older file", "another number in one phase"])
+def test_windows_that_do_not_belong_together_are_unknown(tmp_path, rounds):
+    record = run_record(phases={"small": 30, "large": 10})
+    write_run(tmp_path, record)
+    path = write_profile(tmp_path, record, seconds={"small": 0.01, "large": 0.04}, rounds=(1.1, 0.9, 1.0))
+    profile = records.read(ProfileRecord, path)
+    changed = dataclasses.replace(profile.phases["small"], rounds=rounds, windows=len(rounds) or 3)
+    records.write(path, dataclasses.replace(profile, phases=profile.phases | {"small": changed}))
+    ingest(tmp_path)
+    row = one(tmp_path)
+    assert row["train_seconds"] == pytest.approx(0.7)
+    assert (row["train_seconds_windows"], row["profile_pass"], row["busy_profile"]) == (None, None, None)
+
+
+def test_a_time_from_no_profile_has_no_windows_and_no_busy_machine(tmp_path):
+    write_run(tmp_path, run_record(), contended=False)
+    ingest(tmp_path)
+    row = one(tmp_path)
+    assert row["time_source"] == "measured"
+    assert (row["train_seconds_windows"], row["profile_pass"], row["busy_profile"]) == (None, None, None)
+
+
+def test_a_busy_machine_is_known_of_the_run_and_of_its_recipe(tmp_path):
+    record = run_record()
+    write_run(tmp_path, record)
+    busy = Watch(cores=2, load=3.0, others=0.5, stolen=None, reasons=("other processes took 50% of its cores",))
+    write_profile(tmp_path, record, watch=busy)
+    ingest(tmp_path)
+    assert one(tmp_path)["busy_profile"] is True
+    assert frames.means(database(tmp_path))["busy_profile"].tolist() == [True]
+    assert frames.profiles(database(tmp_path))["busy"].tolist() == [busy.reasons[0]]
 
 
 def test_a_phase_that_was_not_profiled_makes_the_time_unknown(tmp_path):

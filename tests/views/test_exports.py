@@ -1,11 +1,13 @@
 """Files of exactly what is shown, and what stands beside them: enough to find out what they rest on."""
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -82,6 +84,15 @@ def test_what_is_read_back_is_what_was_shown(results: pd.DataFrame, chart: Any, 
         pd.testing.assert_series_equal(table[name], rows[name].reset_index(drop=True), check_dtype=False, rtol=0)
     assert table["recipe"].tolist() == [*(f"'{name}" for name in hostile[:5]), *hostile[5:]]
     assert exact["recipe"].tolist() == hostile
+
+
+def test_the_windows_of_a_time_are_numbers_in_csv(results: pd.DataFrame, chart: Any) -> None:
+    """As a list that JSON reads; a row without them has an empty cell."""
+    windows = [np.array([0.1 + 0.2, 1 / 3]), None, np.arange(2000.0)]
+    rows = results.head(3).assign(train_seconds_windows=windows)
+    table = pd.read_csv(io.BytesIO(encode("csv", rows=rows, chart=chart)))
+    read = [None if pd.isna(cell) else json.loads(cell) for cell in table["train_seconds_windows"]]
+    assert read == [None if each is None else each.tolist() for each in windows]
 
 
 def test_the_prices_behind_the_costs_are_named(
