@@ -13,7 +13,7 @@ import numpy as np
 
 from explorer import records, rundir
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
-from explorer.entries.profiles import LayerProfiles
+from explorer.entries.profiles import LayerProfiles, joint_row
 from explorer.entries.run import Genesis, Sources
 from explorer.governance.journal import Journal
 from explorer.note import Algorithm, Signer
@@ -116,11 +116,26 @@ class Sample:
         entropy = 3.1 - (0.4 + 1.1 * done) * depth + 0.25 * np.sin(9 * depth)
         chi = 0.12 + done * (0.1 + 0.6 * depth)
         chance, p_value = np.full_like(depth, 0.1), 0.5 * np.exp(-20 * done * depth)
-        joint = np.stack([entropy, np.exp(entropy), entropy * 0.9, chi, chance, p_value], 1)
-        spectra = np.stack([joint[:, :3] * (0.8 + 0.05 * index) for index in range(4)])
+        spectrum = np.stack([entropy, np.exp(entropy), entropy * 0.9], 1)
+        centred = spectrum + np.array([0.4, 5.0, 0.5])
+        numbers = np.stack([*spectrum.T, chi, chance, p_value], 1)
+        counts = [_taken_for(4 + round(8 * done * each)) for each in depth]
+        rows = zip(numbers, centred, p_value, counts, strict=True)
+        joint = np.stack([joint_row(each, less.tolist(), p, table) for each, less, p, table in rows])
+        spectra = np.stack([np.hstack([spectrum, centred]) * (0.8 + 0.05 * index) for index in range(4)])
         return LayerProfiles(
             step=step, probes="a" * 64, classes=(0, 1, 2, 3), examples=(16, 16, 16, 8), spectra=spectra, joint=joint
         )
+
+
+def _taken_for(right: int) -> np.ndarray:
+    """What a probe takes 16, 16, 16 and 8 examples for: so many of each class for what they are, at most half of the
+    last, and the others for the next class."""
+    counts = np.zeros((4, 4), np.int64)
+    for c, size in enumerate((16, 16, 16, 8)):
+        counts[c, c] = min(right, size) if size == 16 else right // 2
+        counts[c, (c + 1) % 4] = size - counts[c, c]
+    return counts
 
 
 def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | None = None, steps: int = STEPS) -> Path:

@@ -1,10 +1,10 @@
 """The entropy profiles of a run's layers, each time they were measured, from the blobs that their entries name."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from explorer.entries.profiles import Doubles, decode_class, decode_joint
+from explorer.entries.profiles import Doubles, decode_class, decode_joint, shown_class, shown_joint
 from explorer.entries.run import Profile
+from explorer.entries.told_apart import Told
 from explorer.provenance.layers import ADAPTER
 from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.store.spool import ALL
@@ -20,12 +20,27 @@ class DepthProfile:
     layer: str
     class_: str
     examples: int
-    entropy: float  # nats
+    entropy: float  # nats, like the next two of the outputs as they are, not less their mean
     effective_rank: float
     renyi2: float
     chi: float | None  # of all classes together; None for single ones
     chi_null: float | None  # its mean over permutations of the labels: what chance alone gives
-    p_value: float | None
+    p_value: float | None  # of chi
+    entropy_centred: float | None = None  # nats, like the next two of the outputs less their mean
+    effective_rank_centred: float | None = None  # None, like all that follows: a record of earlier versions
+    renyi2_centred: float | None = None
+    told_apart: float | None = None  # balanced accuracy of the linear probe; of one class against the others
+    told_low: float | None = None  # its 95% interval
+    told_high: float | None = None
+    told_chance: float | None = None  # what guessing gives
+    told_p_value: float | None = None  # of all classes together
+
+    @property
+    def told(self) -> Told | None:
+        """How far a linear rule tells the classes apart in this layer; None where it was not measured."""
+        if self.told_apart is None or self.told_low is None or self.told_high is None or self.told_chance is None:
+            return None
+        return Told(accuracy=self.told_apart, low=self.told_low, high=self.told_high, chance=self.told_chance)
 
 
 def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
@@ -33,36 +48,33 @@ def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
     layers = [name for name in run.genesis.layers if ADAPTER not in name]  # adapters are switched off in a profile
     found: list[DepthProfile] = []
     for placed in run.read(run.outline.profiles, Profile):
-        contents = list(_contents(run, placed, len(layers)))
+        contents, joint = _classes(run, placed, len(layers)), _joint(run, placed, len(layers))
         for at, layer in enumerate(layers):
-            for class_, examples, numbers in contents:
-                found.append(_profile(placed.entry.step, layer, class_, examples, numbers[at]))
+            for place, (class_, examples, numbers) in enumerate(contents):
+                # The probe's counts are of the classes that have a profile; where one is erased the places do not fit.
+                whole = joint is not None and len(contents) == len(placed.entry.classes)
+                shown = shown_class(numbers[at], joint[1][at] if joint and whole else None, place)
+                found.append(_profile(placed.entry.step, layer, class_, examples, shown))
+            if joint is not None:
+                found.append(_profile(placed.entry.step, layer, ALL, joint[0], shown_joint(joint[1][at])))
     return tuple(found)
 
 
-def _contents(run: RunLedger, placed: Placed[Profile], layers: int) -> Iterator[tuple[str, int, Doubles]]:
-    """Class, number of its probes, and its numbers, L columns; all classes together come last."""
+def _classes(run: RunLedger, placed: Placed[Profile], layers: int) -> list[tuple[str, int, Doubles]]:
+    """Class, number of its probes, and its numbers, L columns."""
+    found: list[tuple[str, int, Doubles]] = []
     for path in run.genesis.classes:
         content = run.blob(placed, f"numbers/{path}", max_bytes=MAX_BYTES)
         if content is not None:
-            yield path, *decode_class(content, layers=layers)
+            found.append((path, *decode_class(content, layers=layers)))
+    return found
+
+
+def _joint(run: RunLedger, placed: Placed[Profile], layers: int) -> tuple[int, Doubles] | None:
+    """The number of all probes, and the numbers of all classes together; None where they are not here."""
     content = run.blob(placed, "joint", max_bytes=MAX_BYTES)
-    if content is not None:
-        yield ALL, *decode_joint(content, layers=layers)
+    return None if content is None else decode_joint(content, layers=layers)
 
 
-def _profile(step: int, layer: str, class_: str, examples: int, numbers: Doubles) -> DepthProfile:
-    entropy, effective_rank, renyi2, *rest = numbers.tolist()
-    chi, chi_null, p_value = rest or (None, None, None)
-    return DepthProfile(
-        step=step,
-        layer=layer,
-        class_=class_,
-        examples=examples,
-        entropy=entropy,
-        effective_rank=effective_rank,
-        renyi2=renyi2,
-        chi=chi,
-        chi_null=chi_null,
-        p_value=p_value,
-    )
+def _profile(step: int, layer: str, class_: str, examples: int, shown: dict[str, float | None]) -> DepthProfile:
+    return DepthProfile(step=step, layer=layer, class_=class_, examples=examples, **shown)  # pyright: ignore

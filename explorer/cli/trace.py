@@ -154,8 +154,13 @@ def _lines(answer: "Trace", *, verified: bool | None) -> list[str]:
             lines.append(f"  from {some}{', ...' if len(sources) > SHOWN else ''}")
     for each in answer.separable[-1:] if answer.layer else ():
         chi, chance, p_value = (value or 0.0 for value in (each.chi, each.chi_null, each.p_value))
-        told = f"chi {chi:.3g} nats, by chance {chance:.3g}, p = {p_value:.3g}"
-        lines.append(f"classes in {each.layer}, at step {each.step}: {told}; how far its outputs tell them apart")
+        if each.told is not None:
+            p_told = "" if each.told_p_value is None else f", p = {each.told_p_value:.3g}"
+            lines.append(f"classes in {each.layer}, at step {each.step}: told apart: {each.told.words}{p_told}")
+        lines.append(
+            f"directions of the classes in {each.layer}, at step {each.step}: chi {chi:.3g} nats, by chance"
+            f" {chance:.3g}, p = {p_value:.3g}; 0 says that they share directions, not that they cannot be told apart"
+        )
     if answer.parameter:
         lines += _parameter(answer)
     lines.append(f"sums: {answer.check}")

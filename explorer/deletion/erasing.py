@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from explorer import rundir
 from explorer.entries.envelope import read_head
+from explorer.entries.profiles import TOLD
 from explorer.errors import ProvenanceError, RunError
 from explorer.ledger.blobs import blob_path
 from explorer.project import runs_of
@@ -28,7 +29,7 @@ from explorer.recorded.keys import JOINT
 from explorer.recorded.papers import read_tag_rows
 from explorer.recorded.run_ledger import RunLedger
 
-OF_SEVERAL = ("share_num", "share_den", "update_num", "update_sq", "exact_num")  # columns that several classes made
+OF_SEVERAL = ("share_num", "share_den", "update_num", "update_sq", "exact_num", *TOLD)  # columns that several made
 MAX_SPOOL = 2**30  # bytes of one of its files
 
 

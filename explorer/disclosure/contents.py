@@ -64,9 +64,9 @@ class Contents:
                     continue
                 decode = profile_numbers.decode_joint if path == JOINT else profile_numbers.decode_class
                 examples, numbers = decode(content, layers=len(layers))
-                rest = (None,) * (len(profile_numbers.JOINT) - numbers.shape[1])
-                for layer, row in zip(layers, numbers.tolist(), strict=True):
-                    yield (placed.index, placed.entry.step, layer, path, examples, *row, *rest)
+                shown = profile_numbers.shown_joint if path == JOINT else profile_numbers.shown_class
+                for layer, row in zip(layers, numbers, strict=True):
+                    yield (placed.index, placed.entry.step, layer, path, examples, *shown(row).values())
 
     def decisions(self, steps: range) -> Iterator[tuple[Cell, ...]]:
         """Rows of decisions: the evidence as it was committed to."""

@@ -24,7 +24,7 @@ KEYS = ("entry", "step", "layer", "class")
 
 COLUMNS = {
     "step": ("weight", "norm", "share_num", "share_den", "dot", "exact", "update_sq"),
-    "profile": ("examples", *profiles.JOINT),
+    "profile": ("examples", *profiles.SHOWN),
     "decision": ("action", "rule", "evidence"),
 }
 """What it says, by kind of entry. The columns share_* and update_* are those of the spool; evidence is hexadecimal."""

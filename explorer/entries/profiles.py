@@ -4,28 +4,42 @@ A profile is what a committed probe set looks like in every layer at one moment.
 uint32, everything else as IEEE 754 float64, which is what decisions are taken on. The layers stand in the order of the
 genesis; adapters, which come last there, are switched off in a profile and have no numbers.
 
-    content of a class      number of examples; for each layer: entropy, effective rank, Renyi-2 entropy
-    joint content           number of examples; for each layer: the same three over all classes, then
-                            chi, its mean over permutations of the labels, p-value of the permutations
+    content of a class      number of examples; for each layer: entropy, effective rank, Renyi-2 entropy of its rows as
+                            they are, then the same three of its rows less their mean ("centred")
+    joint content           number of examples; for each layer: the first three over all classes; chi, its mean over
+                            permutations of the labels, p-value of the permutations; the three centred; then what the
+                            linear probe found: its p-value, and K x K counts, row by row, of the classes with probes
+                            (entries/told_apart.py)
 
+Earlier versions wrote neither the centred numbers nor the probe: their contents are shorter, and are read as they are.
 Entropies are in nats, and every number is finite. Where only one class has probes there is nothing to tell apart: chi
 and its mean are 0, p is 1. A class's content depends on its own probes alone; the joint content depends on those of all
-classes that have numbers. 4 examples of a class, orthogonal in the one layer there is:
+classes that have numbers. 4 examples of a class, orthogonal in the one layer there is, in the form of earlier versions:
 
     04000000 ef39fafe422ef63f 0000000000001040 ef39fafe422ef63f       4  log 4  4  log 4
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.entries.told_apart import Counts, Told, told_apart, told_of
 from explorer.errors import LedgerError
 
 Doubles = NDArray[np.float64]
 SPECTRUM = ("entropy", "effective_rank", "renyi2")
+CENTRED = ("entropy_centred", "effective_rank_centred", "renyi2_centred")
 JOINT = (*SPECTRUM, "chi", "chi_null", "p_value")
+TOLD = ("told_apart", "told_low", "told_high", "told_chance", "told_p_value")
+SHOWN = (*JOINT, *CENTRED, *TOLD)
+"""What is shown of a class or of all together in a layer: of a class without `chi`, `chi_null` and the p-values."""
+
 _COUNT, _FLOAT = np.dtype("<u4"), np.dtype("<f8")
+_OF_CLASS = (len(SPECTRUM), len(SPECTRUM) + len(CENTRED))
+_BEFORE_COUNTS = len(JOINT) + len(CENTRED) + 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -36,12 +50,14 @@ class LayerProfiles:
     probes: str  # the probe set's root, in hexadecimal
     classes: tuple[int, ...]  # indices into `genesis.classes`, ascending
     examples: tuple[int, ...]  # k: probes of each
-    spectra: Doubles  # k L 3
-    joint: Doubles  # L 6
+    spectra: Doubles  # k L 6; of earlier versions k L 3
+    joint: Doubles  # L (10 + k k); of earlier versions L 6
 
     def __post_init__(self) -> None:
         k, layers = len(self.classes), len(self.joint)
-        if self.joint.shape != (layers, len(JOINT)) or self.spectra.shape != (k, layers, len(SPECTRUM)):
+        whole, earlier = (_OF_CLASS[1], _BEFORE_COUNTS + k * k), (_OF_CLASS[0], len(JOINT))
+        shapes = [(self.spectra.shape, self.joint.shape)]
+        if shapes[0] not in [((k, layers, own), (layers, joint)) for own, joint in (whole, earlier)]:
             raise LedgerError(f"entropy profile: the shapes do not belong to {k} classes and {layers} layers")
         if self.joint.dtype != np.float64 or self.spectra.dtype != np.float64:
             raise LedgerError("entropy profile: expected float64")
@@ -51,6 +67,13 @@ class LayerProfiles:
             raise LedgerError(f"entropy profile: classes {self.classes!r:.80}; expected indices, ascending")
         if len(self.examples) != k or min(self.examples, default=1) < 1:
             raise LedgerError(f"entropy profile: examples {self.examples!r:.80}; expected a number for each class")
+        for row in self.joint:
+            counts = counts_of(row)
+            if counts is not None and counts.sum(1).tolist() != list(self.examples):
+                raise LedgerError(
+                    f"entropy profile: the probe's counts are of {counts.sum(1).tolist()!r:.80} examples; expected"
+                    f" {list(self.examples)!r:.80}"
+                )
 
 
 def encode_class(profiles: LayerProfiles, place: int) -> bytes:
@@ -64,25 +87,80 @@ def encode_joint(profiles: LayerProfiles) -> bytes:
 
 
 def decode_class(content: bytes, *, layers: int) -> tuple[int, Doubles]:
-    """The number of a class's examples and its spectra, L 3. Raises `LedgerError` for what none has."""
-    return _read(content, layers, len(SPECTRUM), "a class")
+    """The number of a class's examples and its spectra, L 6; of earlier versions L 3. Raises `LedgerError` for what
+    none has."""
+    return _read(content, layers, _OF_CLASS, "a class")
 
 
 def decode_joint(content: bytes, *, layers: int) -> tuple[int, Doubles]:
-    """The number of all examples and the joint numbers, L 6. Raises `LedgerError` for what none has."""
-    return _read(content, layers, len(JOINT), "all classes")
+    """The number of all examples and the joint numbers, L (10 + k k); of earlier versions L 6. Raises `LedgerError`
+    for what none has."""
+    columns = max(0, len(content) - _COUNT.itemsize) // (_FLOAT.itemsize * max(1, layers))
+    classes = math.isqrt(max(0, columns - _BEFORE_COUNTS))
+    allowed = (len(JOINT), *((_BEFORE_COUNTS + classes**2,) if classes else ()))
+    count, joint = _read(content, layers, allowed, "all classes")
+    for row in joint:
+        counts = counts_of(row)
+        if counts is not None and counts.sum() != count:
+            raise LedgerError(f"entropy profile of all classes: counts of {counts.sum()} examples; expected {count}")
+    return count, joint
+
+
+def joint_row(numbers: Sequence[float], centred: Sequence[float], p_value: float, counts_KK: Counts) -> Doubles:
+    """A layer's row of the joint numbers. `numbers` are those of `JOINT`."""
+    return np.array([*numbers, *centred, p_value, *counts_KK.ravel().tolist()], np.float64)
+
+
+def counts_of(row: Doubles) -> Counts | None:
+    """What the probe took the examples of each class for, by a row of the joint numbers; None in earlier versions.
+
+    Raises `LedgerError` for what are no counts.
+    """
+    if len(row) == len(JOINT):
+        return None
+    found = row[_BEFORE_COUNTS:]
+    if not ((found >= 0) & (found < 2**32) & (found == np.floor(found))).all():
+        raise LedgerError("entropy profile: the probe's counts are not whole numbers")
+    classes = math.isqrt(len(found))
+    return found.astype(np.int64).reshape(classes, classes)
+
+
+def shown_joint(row: Doubles) -> dict[str, float | None]:
+    """Of all classes together in a layer: the numbers of `SHOWN`, None where they were not measured."""
+    counts = counts_of(row)
+    values: dict[str, float] = dict(zip((*JOINT, *CENTRED), row.tolist(), strict=False))
+    told = None if counts is None else told_apart(counts)
+    values |= {} if told is None else {**_shown_told(told), "told_p_value": float(row[_BEFORE_COUNTS - 1])}
+    return {name: values.get(name) for name in SHOWN}
+
+
+def shown_class(row: Doubles, joint: Doubles | None = None, place: int = 0) -> dict[str, float | None]:
+    """Of one class in a layer: the same. Told apart says the joint row, in which it is at `place`, where it is here."""
+    values: dict[str, float] = dict(zip((*SPECTRUM, *CENTRED), row.tolist(), strict=False))
+    counts = None if joint is None else counts_of(joint)
+    if counts is not None and place >= len(counts):
+        raise LedgerError(f"entropy profile: the probe's counts are of {len(counts)} classes; expected {place + 1}")
+    told = None if counts is None else told_of(counts, place)
+    values |= {} if told is None else _shown_told(told)
+    return {name: values.get(name) for name in SHOWN}
+
+
+def _shown_told(told: Told) -> dict[str, float]:
+    return dict(zip(TOLD, told, strict=False))
 
 
 def _bytes(count: int, numbers: Doubles) -> bytes:
     return np.array(count, _COUNT).tobytes() + np.ascontiguousarray(numbers, _FLOAT).tobytes()
 
 
-def _read(content: bytes, layers: int, columns: int, what: str) -> tuple[int, Doubles]:
-    size = _COUNT.itemsize + layers * columns * _FLOAT.itemsize
-    if len(content) != size:
-        raise LedgerError(f"entropy profile of {what}: found {len(content)} bytes, expected {size}")
+def _read(content: bytes, layers: int, allowed: Sequence[int], what: str) -> tuple[int, Doubles]:
+    """The count and the numbers of content that has one of the allowed numbers of columns."""
+    sizes = [_COUNT.itemsize + layers * columns * _FLOAT.itemsize for columns in allowed]
+    if len(content) not in sizes:
+        expected = " or ".join(str(size) for size in sizes)
+        raise LedgerError(f"entropy profile of {what}: found {len(content)} bytes, expected {expected}")
     count = int(np.frombuffer(content, _COUNT, count=1)[0])
     numbers = np.frombuffer(content, _FLOAT, offset=_COUNT.itemsize).astype(np.float64)
     if not np.isfinite(numbers).all():
         raise LedgerError(f"entropy profile of {what}: a number is not finite")
-    return count, numbers.reshape(layers, columns)
+    return count, numbers.reshape(layers, allowed[sizes.index(len(content))])

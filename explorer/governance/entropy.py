@@ -1,8 +1,10 @@
-"""Entropy profile: how many directions each layer uses for each class, and how far it tells the classes apart.
+"""Entropy profile: how many directions each layer uses for each class, and how far the classes differ in it.
 
 Taken on a committed probe set at moments spread evenly over the run, the untrained model first: what a layer tells
-apart before it has learnt anything is the measure of what it does later. See `explorer.governance.spectrum` for the
-numbers and `explorer.governance.probes` for the examples. It observes: a run with it has the same weights.
+apart before it has learnt anything is the measure of what it does later. `explorer.governance.spectrum` has the
+spectra and chi, which compares the directions that the classes use; `explorer.governance.linear_probe` says which
+classes can be told apart; `explorer.governance.probes` has the examples. Spectra are recorded of the rows as they are
+and of the rows less their mean. It observes: a run with it has the same weights.
 """
 
 from dataclasses import dataclass
@@ -16,10 +18,11 @@ from torch import Tensor
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
-from explorer.entries.profiles import LayerProfiles
-from explorer.governance.probes import Probes, choose_probes, layer_outputs, layers_seen, moments
+from explorer.entries.profiles import Doubles, LayerProfiles, joint_row
+from explorer.governance.linear_probe import probe
+from explorer.governance.probes import Probes, choose_probes, layer_outputs, layers_seen, moments, of_one_width
 from explorer.governance.session import Session
-from explorer.governance.spectrum import project, separation, spectrum
+from explorer.governance.spectrum import centred, project, separation, spectrum
 
 
 def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:
@@ -31,8 +34,8 @@ def take_profile(state: State, probes: Probes, *, step: int, permutations: int) 
     labels = np.repeat(np.arange(len(present)), counts)
     spectra, joint = [], []
     for leaf in layers_seen(state):
-        rows = [outputs[path][leaf.name] for path in present]
-        spectra.append([spectrum(mine) for mine in rows])
+        rows = of_one_width([outputs[path][leaf.name] for path in present])
+        spectra.append([(*spectrum(mine), *spectrum(centred(mine))) for mine in rows])
         joint.append(_joint(torch.cat(rows), labels, state.seed, leaf.name, step, permutations))
     return LayerProfiles(
         step=step,
@@ -44,13 +47,13 @@ def take_profile(state: State, probes: Probes, *, step: int, permutations: int) 
     )
 
 
-def _joint(
-    rows_ND: Tensor, labels: np.ndarray, seed: int, layer: str, step: int, permutations: int
-) -> tuple[float, ...]:
+def _joint(rows_ND: Tensor, labels: np.ndarray, seed: int, layer: str, step: int, permutations: int) -> Doubles:
     """One layer's numbers over all classes; chi is that of the outputs projected to few dimensions."""
     few = project(rows_ND, stream(seed, "projection", layer))
     draws = stream(seed, "permutations", layer, step)
-    return (*spectrum(rows_ND), *separation(few, labels, permutations=permutations, draws=draws))
+    apart = separation(few, labels, permutations=permutations, draws=draws)
+    told = probe(rows_ND, labels, permutations=permutations, draws=stream(seed, "linear probe", layer, step))
+    return joint_row((*spectrum(rows_ND), *apart), spectrum(centred(rows_ND)), told.p_value, told.counts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,11 +62,15 @@ class Entropy(Method):
 
     name: ClassVar[str] = "entropy"
     kind: ClassVar[Kind] = Kind.RECORD
-    summary: ClassVar[str] = "Records how far each layer tells the provenance classes apart."
-    source: ClassVar[str] = "Giraldo et al. 2014, arXiv:1211.2459; Skean et al. 2025, arXiv:2502.02013"
+    summary: ClassVar[str] = "Records which provenance classes each layer tells apart, and how many directions it uses."
+    source: ClassVar[str] = (
+        "Giraldo et al. 2014, arXiv:1211.2459; Skean et al. 2025, arXiv:2502.02013; Alain and Bengio 2016,"
+        " arXiv:1610.01644"
+    )
     formula: ClassVar[str] = (
         "of the outputs Z of a layer for N probes: S = -tr(K log K), K = Z Z^T / tr(Z Z^T), effective rank exp S;"
-        " chi = S(all) - sum of q_c S(class c), and its p-value among `permutations` of the classes"
+        " chi = S(all) - sum of q_c S(class c); balanced accuracy of a linear probe, cross-validated; p-values of both"
+        " among `permutations` of the classes"
     )
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "tagged examples; layers with finite outputs"

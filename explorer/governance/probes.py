@@ -12,7 +12,7 @@ no gradient, no mode of a module, no random draw.
 Shapes: N probes of a class, D numbers of a layer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,13 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
         if not rows.isfinite().all():
             raise TrainingError(f"step {state.step}: layer {name}: outputs for the probes of {path} are not finite")
     return outputs
+
+
+def of_one_width(rows: Sequence[Tensor]) -> list[Tensor]:
+    """A layer's outputs for several classes, each N D with one D: where the layer takes no part for a class, it has one
+    zero for each example, which becomes as many as the others have."""
+    width = max(each.shape[1] for each in rows)
+    return [each if each.shape[1] == width else each.new_zeros(len(each), width) for each in rows]
 
 
 def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:

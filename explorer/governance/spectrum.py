@@ -1,4 +1,4 @@
-"""The entropy of a layer's outputs, and how far it tells classes of examples apart.
+"""The entropy of a layer's outputs, and how far classes of examples use different directions in it.
 
 Every row is an example. Rows are scaled to length 1, so that their Gram matrix over N has trace 1: a density matrix
 rho, with the spectrum lambda that the D by D matrix of second moments has too.
@@ -7,6 +7,15 @@ rho, with the spectrum lambda that the D by D matrix of second moments has too.
     exp S                                    effective rank: how many directions are in use
     S_2  = - log sum lambda^2                Renyi entropy of order 2; exp S_2 is the participation ratio
     chi  = S(all) - sum_c q_c S(class c)     0: the classes share one spectrum; H(q): they use orthogonal subspaces
+
+chi compares directions. It is 0 for classes that use the same ones, also where a linear rule tells them apart at once:
+a row and its opposite have one direction, and so have rows of other lengths. `explorer.governance.linear_probe` sees
+those; chi sees what that one cannot, classes that spread in other directions around one mean.
+
+Rows are not centred here. A mean that all rows share is one direction, and dominates S and exp S where it is long
+against what varies around it: exp S is then near 1 whatever the rows do. `spectrum(centred(rows))` is what varies; it
+is what profiles show first, and both are recorded. chi and the decisions of `entropy_gate` and `governed_freezing` are
+taken on rows as they are, as they always were: centring would hide a class that differs by its mean alone.
 
 Giraldo, Rao and Principe, "Measures of Entropy From Data Using Infinitely Divisible Kernels", 2014, arXiv:1211.2459;
 chi is the Holevo quantity. A row of zeros has no direction and is left out. chi of a sample is biased upwards the more
@@ -60,10 +69,23 @@ def spectrum(rows_ND: Tensor) -> Spectrum:
     )
 
 
-def project(rows_ND: Tensor, draws: np.random.Generator) -> Tensor:
-    """The rows in at most N / 16 dimensions, by random signs (Achlioptas, 2003); as they are if they have no more."""
+def centred(rows_ND: Tensor) -> Tensor:
+    """The rows less their mean, which is one direction that all of them share. Equal rows become 0.
+
+    >>> spectrum(centred(torch.ones(3, 2))).effective_rank
+    1.0
+    """
+    rows_ND = rows_ND.detach().to("cpu", torch.float64)
+    less = rows_ND - rows_ND.mean(0)
+    # What rounding leaves of equal rows has no direction.
+    return torch.where(less.norm(dim=1, keepdim=True) > 1e-12 * rows_ND.norm(dim=1, keepdim=True), less, 0.0)
+
+
+def project(rows_ND: Tensor, draws: np.random.Generator, *, kept: int | None = None) -> Tensor:
+    """The rows in at most `kept` dimensions, N / 16 without it, by random signs (Achlioptas, 2003); as they are if
+    they have no more."""
     examples, dimensions = rows_ND.shape
-    kept = max(1, examples // EXAMPLES_PER_DIMENSION)
+    kept = max(1, examples // EXAMPLES_PER_DIMENSION) if kept is None else kept
     if dimensions <= kept:
         return rows_ND
     signs = torch.from_numpy(draws.integers(0, 2, (dimensions, kept)) * 2.0 - 1.0)

@@ -8,7 +8,8 @@ update, and `exact_num` / `update_sq` its exact part in it: over steps and layer
 written whole or not at all, and executed again the same steps give the same bytes. No signature covers it.
 
 Of a confidential class nothing is here. In a run that has one no column is filled that several classes made: shares,
-projections and parts of an update that are known of all the others give away the one that is left out.
+projections and parts of an update that are known of all the others give away the one that is left out, and how far a
+class is told apart says something about the others.
 """
 
 import io
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from explorer import rundir
 from explorer.entries.numbers import share_terms
-from explorer.entries.profiles import JOINT, SPECTRUM, LayerProfiles
+from explorer.entries.profiles import SHOWN, LayerProfiles, shown_class, shown_joint
 from explorer.entries.run import Genesis
 from explorer.governance.segments import RecordedStep
 
@@ -32,7 +33,7 @@ _KEYS |= {"class": pa.dictionary(pa.int32(), pa.string()), "examples": pa.int32(
 _TERMS = ("weight", "norm", "share_num", "share_den", "update_num", "update_sq", "exact_num")
 _OF_SEVERAL = _TERMS[2:]  # a class's own are weight and norm
 CONTRIBUTIONS = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in _TERMS)])
-ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in JOINT)])
+ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in SHOWN)])
 
 
 class Spool:
@@ -59,16 +60,21 @@ class Spool:
     def write_entropy(self, profiles: LayerProfiles) -> None:
         """A profile. Adapters, which come last among the layers, have none."""
         k, layers = len(profiles.classes), len(profiles.joint)
-        numbers = np.full((layers, k + 1, len(JOINT)), np.nan)
-        numbers[:, :k, : len(SPECTRUM)] = profiles.spectra.transpose(1, 0, 2)
-        numbers[:, k] = profiles.joint
+        found = [
+            shown
+            for at, joint in enumerate(profiles.joint)
+            for shown in (
+                *(shown_class(profiles.spectra[c, at], None if self._hidden else joint, c) for c in range(k)),
+                shown_joint(joint),
+            )
+        ]
         everybody = len(self._genesis.classes)
         columns = {
             "step": np.full(layers * (k + 1), profiles.step),
             "layer": np.repeat(np.arange(layers), k + 1),
             "class": np.tile([*profiles.classes, everybody], layers),
             "examples": np.tile([*profiles.examples, sum(profiles.examples)], layers),
-            **{name: numbers[:, :, column].ravel() for column, name in enumerate(JOINT)},
+            **{name: np.array([each[name] for each in found], np.float64) for name in SHOWN},  # None: NaN
         }
         self._write(self._run / rundir.ENTROPY / f"step-{profiles.step:08d}.parquet", columns, ENTROPY)
 
@@ -107,7 +113,7 @@ class Spool:
             elif field.name in names:
                 index = pa.array(values.astype(np.int32))
                 arrays.append(pa.DictionaryArray.from_arrays(index, pa.array(names[field.name], pa.string())))
-            elif field.name in JOINT:  # every number of a profile is finite
+            elif field.name in SHOWN:  # every number of a profile is finite
                 arrays.append(pa.array(values.astype(np.float32), mask=np.isnan(values)))
             else:
                 arrays.append(pa.array(values).cast(field.type))

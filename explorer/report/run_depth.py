@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from explorer.audit.profiles import DepthProfile
+from explorer.entries.told_apart import Told
 from explorer.store.spool import ALL
 
 
@@ -13,7 +14,10 @@ class Measured:
 
     step: int
     examples: int  # probes
-    entropy: float  # nats
+    entropy: float  # nats, of the outputs as they are
+    entropy_centred: float | None  # of the outputs less their mean; None: a record of earlier versions
+    told: Told | None  # how far a linear probe tells the classes apart; None: likewise
+    told_p_value: float | None  # of that under permuted labels
     chi: float | None
     chi_null: float | None  # what chance alone gives
     p_value: float | None  # of chi under permuted labels
@@ -45,6 +49,9 @@ def _measured(each: DepthProfile) -> Measured:
         step=each.step,
         examples=each.examples,
         entropy=each.entropy,
+        entropy_centred=each.entropy_centred,
+        told=each.told,
+        told_p_value=each.told_p_value,
         chi=each.chi,
         chi_null=each.chi_null,
         p_value=each.p_value,

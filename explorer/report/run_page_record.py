@@ -17,26 +17,36 @@ from explorer.report.page import (
 )
 from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent
+from explorer.report.run_depth import Measured
 from explorer.report.run_page_training import inner
 from explorer.views import ledger_depth, text
 
 DIGEST = 64  # digits
+TOLD_WORDS = (
+    "Told apart: balanced accuracy of a linear probe on probes that it was not fitted to, with a 95% interval; chance "
+    "is what guessing gives. "
+)
 
 
 def entropy(content: RunContent, cite: Citations) -> list[Block]:
-    """Entropy and chi by layer."""
+    """Classes told apart, chi and entropy by layer."""
     cited = (Span("Entropy profile "), cite(content.profiles)) if content.profiles else "Entropy profile"
     found: list[Block] = [Heading(2, cited, "entropy")]
     profiles = content.opened.profiles
     if ledger_depth.is_drawn(profiles):
-        for measure, words in (("entropy", "The entropy"), ("chi", "How far the classes can be told apart")):
+        pictures = {
+            "told_apart": "How far a linear probe tells the classes apart in the outputs",
+            "chi": "How far the directions that the classes use differ in the outputs",
+            "entropy": "The entropy of the outputs",
+        }
+        for measure in (each for each in pictures if ledger_depth.is_drawn(profiles, each)):
             found.append(
                 Picture(
-                    name=measure,
+                    name=measure.replace("_", "-"),
                     draw=lambda width, measure=measure: ledger_depth.depth_profile(
                         profiles, measure=measure, width=inner(width, beside=100)
                     ),
-                    description=f"{words} of each layer, the first and the last time that it was measured.",
+                    description=f"{pictures[measure]} of each layer, the first and the last time that it was measured.",
                 )
             )
         found.append(Paragraph(ledger_depth.CAPTION, "note"))
@@ -123,25 +133,29 @@ def entries(cite: Citations) -> list[Block]:
 
 def _depth(content: RunContent) -> Table:
     """First and last time, over all classes."""
+    centred = all(line.first.entropy_centred is not None for line in content.depth)
+    told = any(line.last.told is not None for line in content.depth)
     columns = (
         Column("Layer"),
-        Column("Entropy, first", number=True),
-        Column("last", number=True),
+        *((Column("Told apart, first", number=True), Column("last", number=True), Column("p", number=True)) * told),
         Column("Chi, first", number=True),
         Column("last", number=True),
         Column("by chance", number=True),
         Column("p", number=True),
+        Column("Entropy, first", number=True),
+        Column("last", number=True),
     )
     rows = [
         Row(
             (
                 line.layer,
-                f"{line.first.entropy:.3f}",
-                f"{line.last.entropy:.3f}",
+                *((_told(line.first), _told(line.last), _chance(line.last.told_p_value)) if told else ()),
                 _number(line.first.chi),
                 _number(line.last.chi),
                 _number(line.last.chi_null),
                 _chance(line.last.p_value),
+                _number(line.first.entropy_centred if centred else line.first.entropy),
+                _number(line.last.entropy_centred if centred else line.last.entropy),
             )
         )
         for line in content.depth
@@ -149,10 +163,17 @@ def _depth(content: RunContent) -> Table:
     first, last = content.depth[0].first, content.depth[0].last
     caption = (
         f"Over all classes, {text.count(last.examples, 'probe')}: first after {first.step:,} steps, last after "
-        f"{last.step:,}. Nats. By chance: the mean over permuted labels; p: how often these come to as much. That "
-        "classes can be told apart is no proof that training on them is why."
+        f"{last.step:,}. {TOLD_WORDS if told else ''}Chi compares the directions that the classes use, in nats; 0 says "
+        "that they are shared, not that the classes cannot be told apart. By chance: the mean over permuted labels; p: "
+        "how often these come to as much. Entropy, in nats, is that of the outputs "
+        f"{'less their mean' if centred else 'as they are, not centred'}. That classes can be told apart is no proof "
+        "that training on them is why."
     )
     return Table(columns, rows, caption=caption)
+
+
+def _told(measured: Measured) -> str:
+    return text.MISSING if measured.told is None else measured.told.words
 
 
 def _chance(value: float | None) -> str:

@@ -44,7 +44,9 @@ CREATE TABLE contributions (
 );
 CREATE TABLE entropy (
     path VARCHAR, version VARCHAR, step BIGINT, layer VARCHAR, class VARCHAR, examples BIGINT, entropy DOUBLE,
-    effective_rank DOUBLE, renyi2 DOUBLE, chi DOUBLE, chi_null DOUBLE, p_value DOUBLE
+    effective_rank DOUBLE, renyi2 DOUBLE, chi DOUBLE, chi_null DOUBLE, p_value DOUBLE,
+    entropy_centred DOUBLE, effective_rank_centred DOUBLE, renyi2_centred DOUBLE, told_apart DOUBLE, told_low DOUBLE,
+    told_high DOUBLE, told_chance DOUBLE, told_p_value DOUBLE
 );
 CREATE TABLE decisions (
     path VARCHAR, version VARCHAR, entry BIGINT, step BIGINT, action VARCHAR, rule VARCHAR,

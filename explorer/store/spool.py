@@ -44,7 +44,16 @@ ENTROPY: Mapping[str, str] = {
     "chi": "DOUBLE",
     "chi_null": "DOUBLE",
     "p_value": "DOUBLE",
+    "entropy_centred": "DOUBLE",
+    "effective_rank_centred": "DOUBLE",
+    "renyi2_centred": "DOUBLE",
+    "told_apart": "DOUBLE",
+    "told_low": "DOUBLE",
+    "told_high": "DOUBLE",
+    "told_chance": "DOUBLE",
+    "told_p_value": "DOUBLE",
 }
+_LATER = frozenset(list(ENTROPY)[10:])  # columns that files of earlier versions lack
 ALL = "*"  # the class of an entropy row that is about all classes together
 
 MAX_FILES = 100_000
@@ -122,12 +131,15 @@ def select(
     if not files:
         return []
     with _connected(directory) as connection:
-        _check(connection, directory, files, columns)
-        names = ", ".join(f"t.{name}::{kind} AS {name}" for name, kind in columns.items())
+        there = _check(connection, directory, files, columns)
+        names = ", ".join(
+            f"{f't.{name}' if name in there else 'NULL'}::{kind} AS {name}" for name, kind in columns.items()
+        )
         connection.execute("SET VARIABLE files = ?", [files])
+        read = f"filename = true, union_by_name = {bool(_LATER & columns.keys())}"
         connection.execute(
             f"CREATE TEMP VIEW spool AS SELECT {names}, t.filename AS file "
-            "FROM read_parquet(getvariable('files'), filename = true) t"
+            f"FROM read_parquet(getvariable('files'), {read}) t"
         )
         return connection.execute(sql, parameters).fetchall()
 
@@ -157,11 +169,18 @@ def _files(directory: Path) -> list[str]:
 
 def _check(
     connection: duckdb.DuckDBPyConnection, directory: Path, files: list[str], columns: Mapping[str, str]
-) -> None:
-    """The number of rows and the names of the columns, as the footers say them."""
+) -> set[str]:
+    """Check the number of rows and the names of the columns, as the footers say them; return these names."""
     (rows,) = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [files]).fetchall()[0]
     if not 0 <= rows <= MAX_ROWS:
         raise StoreError(f"{directory}: {rows} rows; at most {MAX_ROWS} are read")
-    found = [row[0] for row in connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [files]).fetchall()]
-    if set(found) != set(columns):
-        raise StoreError(f"{files[0]}: found columns {', '.join(found):.300}; expected {', '.join(columns)}")
+    described = (
+        "SELECT file_name, list(name) FROM parquet_schema(?) WHERE num_children IS NULL GROUP BY ALL ORDER BY ALL"
+    )
+    # Only a table that has grown since the first version is asked file by file: the others have many.
+    several = files if _LATER & columns.keys() else files[:1]
+    found = {path: set(names) for path, names in connection.execute(described, [several]).fetchall()}
+    for path, names in found.items():
+        if not columns.keys() - _LATER <= names <= columns.keys():
+            raise StoreError(f"{path}: found columns {', '.join(sorted(names)):.300}; expected {', '.join(columns)}")
+    return set[str]().union(*found.values())

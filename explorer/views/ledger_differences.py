@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from explorer.views import text
 from explorer.views.ledger_badge import TITLES, badge_words, simulated_note
-from explorer.views.ledger_depth import MEASURES
+from explorer.views.ledger_depth import MEASURES, P_VALUES
 from explorer.views.ledger_heat import STATES, TRAINED, shown_layers
 from explorer.views.ledger_matrix import DENIED, NOTHING, signed_matrix
 from explorer.views.ledger_pair import Common, Fact, common, facts, profiles_at
@@ -85,11 +85,11 @@ def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Markup:
     layers = common(*(list(dict.fromkeys(each.layer for each in one.profiles)) for one in (first, second)))
     if frame.empty:
         return note(f"No layer of one run has the name of a layer of the other. {_only('layer', layers)}")
-    chi = measure == "chi"
+    p_value = P_VALUES.get(measure)
     columns = [Column(title="Layer"), *(Column(title=each, number=True) for each in ("First", "Second", "Difference"))]
-    columns += [Column(title=each, number=True) for each in ("p, first", "p, second")] if chi else []
+    columns += [Column(title=each, number=True) for each in ("p, first", "p, second")] if p_value else []
     names = [f"{measure}_{which}" for which in ("first", "second", "difference")]
-    names += ["p_value_first", "p_value_second"] if chi else []
+    names += [f"{p_value}_first", f"{p_value}_second"] if p_value else []
     rows = [
         Row(cells=(named(str(row["layer"])), *(_number(row[name], signed=name.endswith("ce")) for name in names)))
         for _, row in frame.iterrows()

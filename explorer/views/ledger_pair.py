@@ -17,7 +17,7 @@ from explorer.entries.run import Genesis, Profile
 from explorer.recorded.papers import POLICY, read_policy
 from explorer.recorded.presence import recorded_plan
 from explorer.views import ledger_heat
-from explorer.views.ledger_depth import profile_frame
+from explorer.views.ledger_depth import MEASURES, profile_frame
 from explorer.views.ledger_runs import OpenRun
 
 NONE = "none"
@@ -68,7 +68,7 @@ def facts(first: OpenRun, second: OpenRun) -> tuple[Fact, ...]:
 
 def profiles_at(first: OpenRun, second: OpenRun) -> tuple[int | None, pd.DataFrame]:
     """The last step at which both were measured, and a row for each layer that both have: layer, and for each measure
-    of the depth profile first, second and difference (`entropy_first`, ...), and `p_value_first`, `p_value_second`.
+    of the depth profile first, second and difference (`entropy_first`, ...), and p-values (`p_value_first`, ...).
 
     None and no rows where they were never measured after the same number of steps.
     """
@@ -81,7 +81,7 @@ def profiles_at(first: OpenRun, second: OpenRun) -> tuple[int | None, pd.DataFra
     at = max(steps)
     one, other = (frame[frame["step"] == at] for frame in frames)
     joined = one.merge(other, on="layer", suffixes=("_first", "_second"))  # in the order of the first
-    for measure in ("entropy", "effective_rank", "chi"):
+    for measure in MEASURES:
         joined[f"{measure}_difference"] = joined[f"{measure}_second"] - joined[f"{measure}_first"]
     return int(at), joined
 

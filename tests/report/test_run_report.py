@@ -200,8 +200,8 @@ def test_it_asks_for_nothing_outside_itself_and_runs_no_script(page: str) -> Non
 def test_names_inside_the_pictures_are_unique_on_the_page(page: str) -> None:
     found = re.findall(r'\bid="([^"]*)"', page)
     assert len(found) == len(set(found)) > 50
-    pictures = re.findall(r'<figure><div id="chart-([a-z]+)" class="x-chart"><svg role="img" aria-label="[^"]+"', page)
-    assert pictures == ["heat", "time", "entropy", "chi"]
+    pictures = re.findall(r'<figure><div id="chart-([a-z-]+)" class="x-chart"><svg role="img" aria-label="[^"]+"', page)
+    assert pictures == ["heat", "time", "told-apart", "chi", "entropy"]
 
 
 def test_simulated_provenance_is_said_before_everything(tmp_path: Path) -> None:

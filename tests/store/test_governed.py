@@ -188,3 +188,18 @@ def test_a_run_in_a_new_version_replaces_its_rows(tmp_path: Path) -> None:
 
 def test_a_spool_without_rows(tmp_path: Path) -> None:
     assert spool.segment_sums(tmp_path) == [] == spool.entropy_rows(tmp_path)
+
+
+def test_profiles_of_earlier_versions_are_read_with_those_of_this_one(tmp_path: Path) -> None:
+    """A file without the probe's columns, beside one that has them; a file without entropy is refused."""
+    run = write_governed_run(tmp_path)
+    first, second = sorted((run / rundir.ENTROPY).iterdir())
+    later = [name for name in pq.read_schema(first).names if name.startswith("told") or name.endswith("centred")]
+    assert len(later) == 8
+    pq.write_table(pq.read_table(first).drop_columns(later), first)
+    rows = spool.entropy_rows(run)
+    assert len(rows) == pq.read_table(first).num_rows + pq.read_table(second).num_rows
+    assert ingest(tmp_path).problems == ()
+    pq.write_table(pq.read_table(second).drop_columns(["entropy"]), second)
+    with pytest.raises(StoreError, match=rf"{second.name}: found columns .* expected step, layer"):
+        spool.entropy_rows(run)

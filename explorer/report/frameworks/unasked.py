@@ -67,8 +67,9 @@ def _entropy(content: RunContent) -> Answer | NotRecorded:
     if not found:
         return NotRecorded(where=f"their blobs, which are {Missing.SEALED}" if content.confidential else "their blobs")
     words = [
-        f"{line.layer}: entropy {line.first.entropy:.3g} to {line.last.entropy:.3g} nats, chi above chance "
-        f"{(line.last.chi or 0) - (line.last.chi_null or 0):.3g} (p {line.last.p_value:.2g})"
+        f"{line.layer}: {f'told apart {line.last.told.words}; ' if line.last.told else ''}chi above chance "
+        f"{(line.last.chi or 0) - (line.last.chi_null or 0):.3g} nats (p {line.last.p_value:.2g}); entropy "
+        f"{line.first.entropy:.3g} to {line.last.entropy:.3g} nats, not centred"
         for line in found[-MOST:]
     ]
     more = f"the last {MOST} of {len(found)} layers: " if len(found) > MOST else ""
