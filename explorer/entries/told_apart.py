@@ -7,8 +7,10 @@
 
 An interval of 95% takes Wilson's for each share and combines them by their distances from the shares (Zou and Donner,
 "Construction of confidence limits about effect measures", 2008). It says how far the figure would move with other
-probes of the same classes. Examples that share a fitted rule are not quite independent, so it covers a little less
-than it says; `benchmarks/probe.md` measures how much. A class with one probe cannot be told apart and does not count.
+probes of the same classes, those that the rule is fitted to included. Probes that share a fitted rule are not
+independent: the variance is taken as 2.25 times that of independent ones, which is the correction of Nadeau and Bengio
+("Inference for the generalization error", 2003) for five folds. `benchmarks/probe.md` measures the coverage. A class
+with one probe cannot be told apart and does not count.
 
 Numbers only, no torch: what was recorded is read here too. Shapes: K classes.
 """
@@ -20,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
+VARIANCE = 2.25  # (1/5 + (1/5) / (4/5)) / (1/5): of accuracies from five folds, against independent examples
 Z = 1.959963984540054  # of a two-sided 95% interval
 
 
@@ -69,7 +72,7 @@ def told_of(counts_KK: Counts, place: int) -> Told | None:
     return _combined(shares, chance=0.5)
 
 
-def wilson(right: int, size: int) -> tuple[float, float]:
+def wilson(right: float, size: float) -> tuple[float, float]:
     """Wilson's interval of a share.
 
     >>> [round(end, 3) for end in wilson(9, 10)]
@@ -86,7 +89,7 @@ def _combined(shares: list[tuple[int, int, float]], *, chance: float) -> Told:
     accuracy = sum(weight * right / size for right, size, weight in shares)
     below = above = 0.0
     for right, size, weight in shares:
-        low, high = wilson(right, size)
+        low, high = wilson(right / VARIANCE, size / VARIANCE)
         below += (weight * (right / size - low)) ** 2
         above += (weight * (high - right / size)) ** 2
     low, high = max(0.0, accuracy - math.sqrt(below)), min(1.0, accuracy + math.sqrt(above))

@@ -164,12 +164,13 @@ def test_rows_and_labels_pair() -> None:
 
 def test_intervals_are_wilsons_and_combine_by_distance() -> None:
     """Wilson's interval of 45 of 50 is 0.786 to 0.957, as tables have it. Of two equal shares the half width is that
-    of one by root 2."""
+    of one by root 2. 2.25 times as many examples make up for the folds."""
     assert wilson(45, 50) == pytest.approx((0.7864, 0.9565), abs=1e-4)
-    both = told_apart(np.array([[45, 5], [5, 45]]))
+    both = told_apart(np.array([[405, 45], [45, 405]]))
     assert both is not None
-    assert both == pytest.approx((0.9, 0.9 - (0.9 - 0.7864) / 2**0.5, 0.9 + (0.9565 - 0.9) / 2**0.5, 0.5), abs=1e-4)
-    assert both.words == "0.90 (0.82 to 0.94), chance 0.50"
+    low, high = wilson(180, 200)
+    assert both == pytest.approx((0.9, 0.9 - (0.9 - low) / 2**0.5, 0.9 + (high - 0.9) / 2**0.5, 0.5), abs=1e-9)
+    assert both.words == "0.90 (0.87 to 0.92), chance 0.50"
 
 
 def test_a_common_mean_hides_what_varies_unless_it_is_taken_off() -> None:
