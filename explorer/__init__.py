@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "govern": "explorer.recipes.govern",
     "Governed": "explorer.recipes.govern",
+    "Metric": "explorer.records",
     "Place": "explorer.recipes.own",
     "train": "explorer.recipes.own",
     "load_model": "explorer.recipes.model_files",
@@ -30,3 +31,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion; nothing is loaded."""
+    return sorted([*_LAZY, "__version__"])

@@ -8,7 +8,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
 
 from explorer import rundir, schema
 from explorer.canonical import digest
@@ -20,13 +22,71 @@ FORMAT = 1
 Record = TypeVar("Record")
 
 
+FRACTION = "fraction"  # the unit of numbers from 0 to 1
+PLAIN = "1"  # the unit of a number that has none
+
+
 @record
 class Metric:
-    """What a number means: the unit it is in and which way is better."""
+    """What a number means and how it is written: its unit, which way is better, and its format.
 
-    name: str
-    unit: str
+    A task of one's own declares its metrics with it; `METRICS` has those that every run may report. The unit `fraction`
+    means a number from 0 to 1, shown as a percentage unless `format` says otherwise; the unit `1` is not shown.
+
+    >>> Metric(name="perplexity", higher_is_better=False).show(23.4567)
+    '23.46'
+    >>> Metric(name="my_f1", unit="fraction", higher_is_better=True, format=".3f").show(0.9123)
+    '0.912'
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@+-]{0,63}$")]
+    unit: Annotated[str, Field(pattern=r"^[A-Za-z0-9%][A-Za-z0-9%/*^._ -]{0,23}$")] = PLAIN
     higher_is_better: bool
+    format: Annotated[str, Field(pattern=r"^(,?\.[0-9][efg%])?$")] = (
+        ""  # as Python writes it: .3f, .1%; empty: the unit's
+    )
+
+    def show(self, value: float) -> str:
+        """A value with its unit: "98.77%", "0.1235 nats"."""
+        return f"{value:{self._style}}{self._suffix}"
+
+    def number(self, value: float, *, sign: str = "") -> str:
+        """A difference of two values without its unit: percentages in points. `sign`: "+" to show it always."""
+        if self.percent:
+            return f"{100 * value:{sign}.{self._style[-2]}f}"
+        return f"{value:{sign}{self.format or '.4f'}}"
+
+    def difference(self, value: float) -> str:
+        """A difference with its sign and unit: "+1.20 points", "-0.5000 bits"."""
+        return f"{self.number(value, sign='+')}{self.of_difference}"
+
+    @property
+    def of_difference(self) -> str:
+        """What comes after the number of a difference, with the space before it; empty where there is no unit."""
+        return " points" if self.percent else self._suffix
+
+    def title(self, *notes: str) -> str:
+        """The name for an axis, with the unit and notes that are not empty: "nll (nats, log scale)"."""
+        behind = [note for note in (self._suffix.strip(), *notes) if note]
+        return f"{self.name} ({', '.join(behind)})" if behind else self.name
+
+    @property
+    def bounded(self) -> bool:
+        """Whether values lie between 0 and 1."""
+        return self.unit == FRACTION
+
+    @property
+    def percent(self) -> bool:
+        """Whether values are shown as percentages, and differences in points."""
+        return self._style.endswith("%")
+
+    @property
+    def _style(self) -> str:
+        return self.format or (".2%" if self.unit == FRACTION else ".4g")
+
+    @property
+    def _suffix(self) -> str:
+        return "" if self.unit in (FRACTION, PLAIN, "") else f" {self.unit}"
 
 
 METRICS: dict[str, Metric] = {
@@ -38,11 +98,21 @@ METRICS: dict[str, Metric] = {
         Metric(name="pixel_accuracy", unit="fraction", higher_is_better=True),
         Metric(name="bits_per_byte", unit="bits", higher_is_better=False),
         Metric(name="train_loss", unit="nats", higher_is_better=False),
-        Metric(name="lr", unit="1", higher_is_better=False),
+        Metric(name="lr", higher_is_better=False),
         Metric(name="ledger_bytes_per_step", unit="bytes", higher_is_better=False),
         Metric(name="ledger_seconds_per_step", unit="seconds", higher_is_better=False),
     )
 }
+
+
+def metric_of(row: Mapping[Any, Any]) -> Metric:
+    """The metric of a row of `results`, or of another table with the columns metric, unit, higher_is_better, format."""
+    return Metric(
+        name=str(row["metric"]),
+        unit=str(row["unit"]),
+        higher_is_better=bool(row["higher_is_better"]),
+        format=str(row.get("format") or ""),
+    )
 
 
 OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
@@ -100,10 +170,16 @@ class RunRecord:
     batch_size: int
     precision: str
     hardware: Hardware
-    quality: str  # the dataset's first metric, a key of METRICS
+    quality: str  # the task's first metric
     phases: dict[str, int]  # steps spent in each phase of different speed; the sum is `steps`
     control: Control | None = None  # None: a recipe in its own right; not part of the identity
     control_of: tuple[str, ...] = ()  # the recipes that it was made to be compared with
+    declared: Annotated[tuple[Metric, ...], Field(max_length=100)] = ()  # by its task, not in METRICS nor the identity
+    functions: dict[str, str] = field(default_factory=dict)  # of a task of one's own: digests of their source, by name
+
+    def metric(self, name: str) -> Metric | None:
+        """What a metric of the run means, as in METRICS or as its task declares it; None: it is declared nowhere."""
+        return METRICS.get(name) or next((metric for metric in self.declared if metric.name == name), None)
 
     @property
     def effective_digest(self) -> str:
@@ -145,7 +221,7 @@ class ResultRecord:
 
     format: Literal[1] = FORMAT
     run_id: str
-    metrics: dict[str, float]  # final quality, by name in METRICS
+    metrics: dict[str, float]  # final values by name; what they mean says `RunRecord.metric`
     steps: int
     examples: int  # in its batches, counted with repetition, whether methods dropped some of them or not
     timings: Timings

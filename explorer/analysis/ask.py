@@ -19,6 +19,7 @@ from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.analysis.limits import Finding, Limits, Standing, findings_of
 from explorer.analysis.reaching import Reached, reached_by
 from explorer.errors import AnalysisError, unknown
+from explorer.records import Metric
 
 RANK = list(Standing)
 
@@ -86,9 +87,7 @@ class Asked:
     the one that takes least first."""
 
     limits: Limits
-    metric: str
-    unit: str
-    higher_is_better: bool
+    kind: Metric
     confidence: float
     least: Literal["time", "cost"]  # what is made as small as possible
     candidates: tuple[Candidate, ...]
@@ -156,12 +155,9 @@ def ask(
         )
     least: Literal["time", "cost"] = "time" if limits.max_usd is None else "cost"
     candidates.sort(key=lambda each: (RANK.index(each.standing), _taken(each, least), _taken(each, "time"), each.label))
-    first = rows.iloc[0]
     return Asked(
         limits=limits,
-        metric=str(first["metric"]),
-        unit=found[0].setting.unit,
-        higher_is_better=bool(first["higher_is_better"]),
+        kind=found[0].setting.kind,
         confidence=confidence,
         least=least,
         candidates=tuple(candidates),
@@ -178,7 +174,7 @@ def _check(
     if len(metrics) > 1:
         raise AnalysisError(f"these runs are judged by {', '.join(metrics)}: choose one metric")
     quality = limits.quality
-    if quality is not None and found[0].setting.unit == "fraction" and not 0 <= quality <= 1:
+    if quality is not None and found[0].setting.kind.bounded and not 0 <= quality <= 1:
         raise AnalysisError(f"quality: found {quality:g}; {metrics[0]} is a fraction from 0 to 1, such as 0.93")
     names = {ladder.recipe for ladder in found}
     if baseline is not None and baseline not in names:

@@ -20,6 +20,7 @@ from explorer.analysis.prediction import log_ratio, measured, predicted
 from explorer.analysis.recipe_runs import RecipeRuns, recipe_runs
 from explorer.analysis.schedules import Schedule
 from explorer.errors import AnalysisError
+from explorer.records import metric_of
 
 PLACE = ["sweep", "device", "hardware", "threads", "world_size"]
 FULL = 1.0  # the budget that is looked at unless another one is chosen
@@ -45,9 +46,7 @@ def composition(
     first = rows.iloc[0]
     found = replace(
         found,
-        metric=str(first["metric"]),
-        unit=str(first["unit"]),
-        higher_is_better=bool(first["higher_is_better"]),
+        kind=metric_of(first.to_dict()),
     )
     bases = [str(digest) for digest in rows.loc[rows["recipe"] == baseline, "recipe_digest"].unique()]
     if len(bases) != 1:

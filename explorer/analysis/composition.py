@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from explorer.analysis.estimate import Estimate
 from explorer.analysis.overlap import Overlap
+from explorer.records import Metric
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,9 +58,7 @@ class Composition:
     """How the methods of one setting compose at one budget. `reason` says why nothing can be said."""
 
     baseline: str
-    metric: str = ""
-    unit: str = ""
-    higher_is_better: bool = True
+    kind: Metric | None = None  # what the qualities mean; None where there is no run
     confidence: float = 0.95
     ssr: float | None = None
     budgets: tuple[float, ...] = ()  # those that could be looked at

@@ -57,7 +57,12 @@ def _interactions(found: Composition) -> list[str]:
         return []
     said = []
     for kind, estimates, better, independent in (
-        ("quality", [pair.quality for pair in pairs], 1 if found.higher_is_better else -1, "add up"),
+        (
+            "quality",
+            [pair.quality for pair in pairs],
+            1 if found.kind is None or found.kind.higher_is_better else -1,
+            "add up",
+        ),
         ("time", [pair.time for pair in pairs], -1, "multiply"),
     ):
         sure = [

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from explorer.analysis.controls import Controlled, Difference, verdict
+from explorer.records import Metric
 
 FULL = 1.0
 
@@ -52,21 +53,20 @@ def control_sentence(found: Controlled) -> str:
     return f"no difference between {found.label} and {_control(found)} is shown ({_by(against, found)})"
 
 
-def by_how_much(found: Gap, unit: str) -> str:
+def by_how_much(found: Gap, kind: Metric) -> str:
     """A difference with its sign.
 
-    >>> by_how_much(Difference(difference=0.012), "fraction"), by_how_much(Difference(difference=-0.5), "bits")
-    ('+1.20 points', '-0.5000 bits')
+    >>> by_how_much(Difference(difference=0.012), Metric(name="f1", higher_is_better=True))
+    '+0.0120'
     """
-    return "-" if found.difference is None else _signed(found.difference, unit)
+    return "-" if found.difference is None else kind.difference(found.difference)
 
 
-def interval(found: Gap, unit: str) -> str:
+def interval(found: Gap, kind: Metric) -> str:
     """The interval of a difference, or why there is none."""
     if found.low is None or found.high is None:
         return found.reason or "none"
-    scale, digits = _scale(unit)
-    return f"{found.low * scale:+.{digits}f} to {_signed(found.high, unit)}"
+    return f"{kind.number(found.low, sign='+')} to {kind.difference(found.high)}"
 
 
 def _but(found: Controlled) -> str:
@@ -84,24 +84,14 @@ def _control(found: Controlled) -> str:
 
 
 def _by(difference: Difference, found: Controlled) -> str:
-    unit = found.setting.unit
-    words = by_how_much(difference, unit)
+    kind = found.setting.kind
+    words = by_how_much(difference, kind)
     if difference.low is None:
         return f"{words}, no interval: {difference.reason}, {_seeds(difference)}"
     of_all = ""
     if verdict(difference, found) == "cannot tell" and not difference.low <= 0 <= (difference.high or 0.0):
         of_all = f"; no difference once all {difference.family} comparisons are taken into account"
-    return f"{words}, {found.confidence:.0%} interval {interval(difference, unit)}, {_seeds(difference)}{of_all}"
-
-
-def _signed(value: float, unit: str) -> str:
-    scale, digits = _scale(unit)
-    return f"{value * scale:+.{digits}f} {'points' if unit == 'fraction' else unit}".rstrip()
-
-
-def _scale(unit: str) -> tuple[int, int]:
-    """Factor and decimals: fractions are shown in percentage points."""
-    return (100, 2) if unit == "fraction" else (1, 4)
+    return f"{words}, {found.confidence:.0%} interval {interval(difference, kind)}, {_seeds(difference)}{of_all}"
 
 
 def _seeds(found: Difference) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from explorer.analysis.grouping import Groups, grids, grouped, medians, texts
 from explorer.errors import AnalysisError, unknown
-from explorer.records import Control
+from explorer.records import Control, Metric
 
 AXES = {
     "train_seconds": "time",
@@ -78,6 +78,12 @@ class Setting:
     hardware: str
     threads: int
     world_size: int
+    format: str = ""
+
+    @property
+    def kind(self) -> Metric:
+        """What the qualities mean, and how they are written."""
+        return Metric(name=self.metric, unit=self.unit, higher_is_better=self.higher_is_better, format=self.format)
 
     @property
     def machine(self) -> Machine:
@@ -114,7 +120,7 @@ class Ladder:
         return 1 if self.setting.higher_is_better else -1
 
 
-SETTING = tuple(field.name for field in fields(Setting))
+SETTING = tuple(field.name for field in fields(Setting) if field.name != "format")  # how numbers are written: no matter
 COLUMNS = (
     *SETTING,
     *(
@@ -187,7 +193,9 @@ def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np
     first = frame.iloc[groups.first_G]
     return [
         Ladder(
-            setting=Setting(**{column: _plain(value) for column, value in zip(SETTING, setting, strict=True)}),
+            setting=Setting(
+                **{column: _plain(value) for column, value in zip(SETTING, setting, strict=True)}, format=style
+            ),
             recipe=recipe,
             recipe_digest=digest,
             label=recipe,
@@ -203,8 +211,9 @@ def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np
             x_BS=grid.values[0],
             quality_BS=grid.values[1],
         )
-        for setting, recipe, digest, is_baseline, baseline, tuning, controlled, ratio, sources, grid in zip(
+        for setting, style, recipe, digest, is_baseline, baseline, tuning, controlled, ratio, sources, grid in zip(
             zip(*(first[column].tolist() for column in SETTING), strict=True),
+            first["format"].tolist() if "format" in first else [""] * len(first),
             *(first[name].tolist() for name in ("recipe", "recipe_digest", "is_baseline", "baseline", "tuning")),
             _controlled(texts(groups, frame["control_of"], where_N=chosen_N)),
             ratios_G,

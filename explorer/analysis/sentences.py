@@ -108,17 +108,18 @@ def _budget_sentence(result: EqualBudget) -> str:
         return f"{result.label}{mine} cannot be compared: {result.reason}"
     better = (result.difference > 0) == result.setting.higher_is_better
     side = "as good as" if result.difference == 0 else "better than" if better else "worse than"
-    by = f" by {_number(abs(result.difference), result)}{_unit(result)}" if result.difference else ""
+    kind = result.setting.kind
+    by = f" by {kind.number(abs(result.difference))}{kind.of_difference}" if result.difference else ""
     found = f"{result.label}{mine} is {side} {_named(result)}{others}{by} {_within(result)}"
     if result.low is None or result.high is None:
         return f"{found} ({_without_interval(result)})"
     how_sure = f"{result.confidence:.0%} interval"
     if result.better is None:
-        interval = f"{_number(result.low, result, '+')} to {_number(result.high, result, '+')}{_unit(result)}"
+        interval = f"{kind.number(result.low, sign='+')} to {kind.difference(result.high)}"
         same = f"no difference to {result.baseline}{others} in {result.setting.metric} {_within(result)}"
         return f"{result.label}{mine}: {same} ({how_sure} {interval}, {_seeds(result)})"
     low, high = sorted((abs(result.low), abs(result.high)))
-    found = f"{found} ({how_sure} {_number(low, result)} to {_number(high, result)}, {_seeds(result)})"
+    found = f"{found} ({how_sure} {kind.number(low)} to {kind.number(high)}, {_seeds(result)})"
     return found if result.significant else f"{found}; {_not_of_all(result)}"
 
 
@@ -135,17 +136,6 @@ def _within(result: EqualBudget) -> str:
 
 _SAME = {"train_seconds": "in the same time", "wall_seconds": "in the same wall time", "steps": "in as many steps"}
 _BEFORE = {"train_seconds": "in", "wall_seconds": "in", "steps": "in", "cost_usd": "for"}
-
-
-def _number(value: float, result: EqualBudget, sign: str = "") -> str:
-    """Fractions are shown in percentage points."""
-    return f"{100 * value:{sign}.2f}" if result.setting.unit == "fraction" else f"{value:{sign}.4f}"
-
-
-def _unit(result: EqualBudget) -> str:
-    """The unit behind a number."""
-    unit = "points" if result.setting.unit == "fraction" else result.setting.unit
-    return f" {unit}" if unit else ""
 
 
 def _machines(result: EqualQuality | EqualBudget) -> tuple[str, str]:

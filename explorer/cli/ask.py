@@ -79,7 +79,7 @@ def ask(
     best = asked.best
     confirmation = None
     if best is not None and not best.is_baseline:
-        confirmation = confirmation_of(with_confirming(where, chosen, metric=asked.metric), best)
+        confirmation = confirmation_of(with_confirming(where, chosen, metric=asked.kind.name), best)
     if json:
         print_json(_as_json(asked, confirmation, runs))
     else:
@@ -163,7 +163,7 @@ def _as_json(asked: "Asked", confirmation: "Confirmation | None", runs: Path) ->
 
     best, second, difference = asked.best, asked.runner_up, asked.difference
     return {
-        "asked": {**dataclasses.asdict(asked.limits), "metric": asked.metric, "least": asked.least},
+        "asked": {**dataclasses.asdict(asked.limits), "metric": asked.kind.name, "least": asked.least},
         "answer": ask_words.headline(asked, confirmation),
         "holds": asked.holds,
         "best": best and best.label,

@@ -57,9 +57,10 @@ def _print(found: Any, hardware: str, *, space: bool) -> None:
         columns = ("recipe", "speedup", "predicted", "of predicted time", "interval")
         print_table(columns, [(visible(name), *rest) for name, _, *rest in told], right=columns[1:4])
     if found.measured_pairs:
-        columns = ("pair", found.metric, "interval", "n", "time", "interval of time")
+        metric = found.kind.name if found.kind else "quality"
+        columns = ("pair", metric, "interval", "n", "time", "interval of time")
         rows = [(visible(name), *rest) for name, *rest, _ in pair_rows(found)]
-        print_table(columns, rows, right=(found.metric, "n", "time"))
+        print_table(columns, rows, right=(metric, "n", "time"))
     names = tuple(f"{name}: " for name, *_ in told)
     for words in composition_sentences(found):
         if not words.startswith(names):  # the table says it

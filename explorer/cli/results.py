@@ -202,7 +202,7 @@ def _tell(done: "Ingested", *, json: bool) -> None:
         print_json(dataclasses.asdict(done))
     else:
         print(f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}")
-        for problem in done.problems:
+        for problem in (*done.problems, *done.undeclared):
             print(f"explorer: {problem.directory}: {problem.reason}", file=sys.stderr)
     if done.problems:
         raise typer.Exit(1)

@@ -87,7 +87,8 @@ def run(
     else:
         print(f"{record.run_id}: {record.steps} steps in {directory}")
         for metric, value in result.metrics.items():
-            print(f"  {metric}  {value:.4f} {records.METRICS[metric].unit}")
+            kind = record.metric(metric)
+            print(f"  {metric}  {kind.show(value) if kind else value}")
         if same is not None:
             print("  bit-identical to the record" if same else "  NOT the same bits as the record")
     if same is False:

@@ -5,6 +5,7 @@ methods, exact, resumable and measured.
 Shapes: B examples.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -13,11 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from explorer import schema
+from explorer.canonical import digest
 from explorer.data.batches import Batch, Batches
 from explorer.data.dataset import Dataset, Modality, Split, TaskName
 from explorer.data.pace import Pace
 from explorer.engine.task import Task
 from explorer.errors import DataError, TrainingError
+from explorer.records import METRICS, Metric
 
 
 class OwnTask(Protocol):
@@ -38,8 +42,52 @@ class OwnTask(Protocol):
 
     def metrics(self, model: nn.Module) -> dict[str, float]:
         """How good the model is, by name; the first is the quality of the run. The model is in evaluation mode, and no
-        gradients are taken."""
+        gradients are taken.
+
+        Names that `records.METRICS` has mean what they mean there. Others are declared in the optional attribute
+        `declared_metrics`: `[Metric(name="my_f1", unit="fraction", higher_is_better=True, format=".3f")]`."""
         ...
+
+
+def declared_metrics(task: OwnTask) -> tuple[Metric, ...]:
+    """The metrics that the task declares in `declared_metrics`, in their order; none without that attribute.
+
+    Raises `TrainingError` for what is no `Metric`, for a field that cannot be, for a name declared twice, and for one
+    that means something else in `records.METRICS`.
+    """
+    found = getattr(task, "declared_metrics", ())
+    if not isinstance(found, list | tuple) or not all(isinstance(each, Metric) for each in found):
+        raise TrainingError(f"declared_metrics: found {found!r:.80}, expected a list of explorer.Metric")
+    checked = tuple(_checked(metric) for metric in found)
+    names = [metric.name for metric in checked]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise TrainingError(f"declared_metrics: found {twice[0]!r} twice, expected each name once")
+    for metric in checked:
+        if metric != (known := METRICS.get(metric.name, metric)):
+            better = "higher" if known.higher_is_better else "lower"
+            raise TrainingError(
+                f"declared_metrics: {metric.name!r} is known already: unit {known.unit}, {better} is better;"
+                " expected another name for another meaning"
+            )
+    return checked
+
+
+def _checked(metric: Metric) -> Metric:
+    where = f"declared_metrics: {metric.name!r:.80}"
+    return schema.from_json(Metric, schema.to_json(metric), where=where, error=TrainingError)
+
+
+def function_digests(task: OwnTask) -> dict[str, str]:
+    """A digest of the source of each of the three functions, by name, without its comments and blank lines. A function
+    whose source is not known has none; what a function calls is not looked at."""
+    found = {}
+    for name in ("batch", "loss", "metrics"):
+        try:
+            lines = [line.strip() for line in inspect.getsource(getattr(task, name)).splitlines()]
+        except (OSError, TypeError):
+            continue
+        found[name] = digest([line for line in lines if line and not line.startswith("#")])
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -117,6 +165,7 @@ class OwnLoss(Task):
     """The other two functions, as the loop asks for them."""
 
     own: OwnTask
+    quality: str | None = None  # the metric that every evaluation has to give; None: any
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The task's loss, checked to be one value an example: methods rank, weigh and drop examples."""
@@ -139,6 +188,11 @@ class OwnLoss(Task):
         found = self.own.metrics(model)
         if not isinstance(found, dict) or not found:
             raise TrainingError(f"metrics: found {type(found).__name__} {found!r:.80}, expected a value by name")
+        if self.quality is not None and self.quality not in found:
+            names = ", ".join(map(repr, found))
+            raise TrainingError(
+                f"metrics: found {names:.200} without {self.quality!r}, which is the quality of the run"
+            )
         return {str(name): _number(value, name) for name, value in found.items()}
 
 

@@ -20,7 +20,7 @@ import contextlib
 import dataclasses
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +38,7 @@ from explorer.engine.clock import Clock
 from explorer.engine.fit import FitOptions, fit, model_digest
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Kind, Method
-from explorer.engine.own_task import OwnBatches, OwnLoss, OwnTask, modality_of
+from explorer.engine.own_task import OwnBatches, OwnLoss, OwnTask, declared_metrics, function_digests, modality_of
 from explorer.errors import RecipeError, unknown
 from explorer.recipes import machine
 from explorer.recipes.choice import check
@@ -55,7 +55,7 @@ from explorer.recipes.plan import (
 )
 from explorer.recipes.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
 from explorer.recipes.training import MODALITIES, Training, check_serving, read_training
-from explorer.records import METRICS, ResultRecord, RunRecord
+from explorer.records import METRICS, Metric, ResultRecord, RunRecord
 
 NAMES = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 ADDRESSES = re.compile(r" at 0x[0-9a-f]+")  # of objects in what a model prints as: another in each process
@@ -107,7 +107,10 @@ def train(
     seed and number of threads give the same bits. Interrupted in a `place`, the same call goes on from the last
     checkpoint; of a run that is finished there it gives the result and leaves the weights alone. What the task does is
     not part of the run's identity, nor is the code of the model's modules, beyond what the model prints as: with other
-    ones give the recipe or sweep another name.
+    ones give the recipe or sweep another name. A run that is finished in the same place and had other source in one of
+    the three functions is refused; what they call is not looked at.
+
+    In a `place` every metric is one of `records.METRICS` or declared by the task (`OwnTask.metrics`).
 
     A parameter that does not require gradients stays as it is. Whatever happens, the model comes back in evaluation
     mode, without gradients, and with `requires_grad` as before.
@@ -158,9 +161,17 @@ def _train(
     _check_kind(training, setting.batches.dataset.train.inputs)
     check_methods(training, NAME, setting.batches.dataset, steps=steps)
     first = setting.task.evaluate(model, setting.batches)  # what is wrong with it shows before the training
-    quality = next(iter(first))
-    record = _record(setting, training, place, quality=quality, budget=amounts.budget, threads=amounts.threads)
+    declared = declared_metrics(task)
+    if place is not None:
+        _check_names(first, declared)
+    setting = dataclasses.replace(setting, task=dataclasses.replace(setting.task, quality=next(iter(first))))
+    record = dataclasses.replace(
+        _record(setting, training, place, budget=amounts.budget, threads=amounts.threads),
+        declared=declared,
+        functions=function_digests(task),
+    )
     with _directory(place, record) as directory:
+        _check_functions(directory, record)
         if (directory / rundir.RESULT).exists():
             return _trained(records.read(ResultRecord, directory / rundir.RESULT), directory, trained=False)
         records.write(directory / rundir.RUN, record)
@@ -176,6 +187,31 @@ def _train(
             records.write(directory / rundir.RESULT, result)
             remove_all(directory / rundir.CHECKPOINT)
         return _trained(result, None if place is None else directory, trained=True)
+
+
+def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:
+    """Check that every metric is known or declared: hours later, nobody could say what its number means."""
+    known = {*METRICS, *(metric.name for metric in declared)}
+    for name in names:
+        if name not in known:
+            raise RecipeError(
+                f"metrics: {unknown('metric', name, known)}. Declare one of your own as an attribute of the task:"
+                f' declared_metrics = [explorer.Metric(name={name!r}, unit="1", higher_is_better=True)]'
+            )
+
+
+def _check_functions(directory: Path, record: RunRecord) -> None:
+    """Check that a run that is finished in the directory had the same functions: its numbers would be taken for theirs.
+    In one that is not finished a mended function goes on from the checkpoint."""
+    if not (directory / rundir.RESULT).exists():
+        return
+    before = records.read(RunRecord, directory / rundir.RUN).functions
+    for name in record.functions:
+        if name in before and before[name] != record.functions[name]:
+            raise RecipeError(
+                f"{NAME}: {directory}: this run was trained with another function `{name}`. Give this one another name,"
+                f" such as Place(recipe='{record.recipe}-2'), or remove that directory to train again in its place"
+            )
 
 
 def _training(train: Mapping[str, Any], methods: Sequence[Any]) -> Training:
@@ -247,12 +283,9 @@ def _outputs(model: nn.Module, batches: OwnBatches, task: OwnTask) -> int:
     return outputs.shape[1] if outputs.ndim > 3 else outputs.shape[-1]
 
 
-def _record(
-    setting: Setting, training: Training, place: Place | None, *, quality: str, budget: float, threads: int
-) -> RunRecord:
+def _record(setting: Setting, training: Training, place: Place | None, *, budget: float, threads: int) -> RunRecord:
     place = place or Place(runs="")
-    if place.runs and quality not in METRICS:
-        raise RecipeError(f"metrics: {unknown('metric', quality, METRICS)}: the first is the quality of the run")
+    assert isinstance(setting.task, OwnLoss) and setting.task.quality is not None
     task = f"{place.sweep}-task"
     frozen = [name for name, parameter in setting.model.named_parameters() if not parameter.requires_grad]
     common: dict[str, Any] = {
@@ -282,7 +315,7 @@ def _record(
         batch_size=training.numbers.batch_size,
         precision=training.numbers.precision,
         hardware=machine.hardware(threads=threads),
-        quality=quality,
+        quality=setting.task.quality,
         phases=count_phases(
             training.methods, setting.batches.dataset, steps=setting.total_steps, pace=setting.batches.pace
         ),

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.audit.integrity import Integrity, check_runs
 from explorer.errors import SweepError
+from explorer.records import Metric, metric_of
 from explorer.report import negative
 from explorer.report.negative import Negative
 from explorer.store import confirming, frames
@@ -45,13 +46,16 @@ class Section:
     """One metric on one hardware."""
 
     hardware: str
-    metric: str
-    unit: str
-    higher_is_better: bool
+    kind: Metric
     answer: Answer
     recipes: tuple[RecipeLine, ...]
     controls: tuple[Controlled, ...]  # recipes beside their controls; empty where no control was run
     confirmations: tuple[Confirmation, ...]  # recipes of this sweep on fresh seeds, in sweeps of their own
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.kind.name
 
     @property
     def where(self) -> str:
@@ -195,9 +199,7 @@ def _section(found: Answer, snapshot: Snapshot) -> Section:
     rows, asked = found.rows, found.question
     return Section(
         hardware=asked.hardware,
-        metric=asked.metric,
-        unit=rows["unit"].iloc[0],
-        higher_is_better=bool(rows["higher_is_better"].iloc[0]),
+        kind=replace(metric_of(rows.iloc[0].to_dict()), name=asked.metric),
         answer=found,
         recipes=_recipes(found),
         controls=tuple(controlled(rows)),

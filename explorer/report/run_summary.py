@@ -96,7 +96,7 @@ def metrics_of(run: RunLedger) -> tuple[dict[str, str], Reference | None]:
         return {}, None
     (end,) = run.read([run.outline.end], End)
     found = {
-        name: text.quality(read_float(value), METRICS[name].unit if name in METRICS else None)
+        name: METRICS[name].show(read_float(value)) if name in METRICS else f"{read_float(value):.4g}"
         for name, value in end.entry.metrics.items()
     }
     return found, refer([end.index])

@@ -127,8 +127,8 @@ def _section(section: Section) -> MetricSection:
     return MetricSection(
         hardware=section.hardware,
         metric=section.metric,
-        unit=section.unit,
-        higher_is_better=section.higher_is_better,
+        unit=section.kind.unit,
+        higher_is_better=section.kind.higher_is_better,
         answer=found.sentence,
         target=found.target,
         price=PricePaid(usd_per_hour=rate_of(section), words=found.price),

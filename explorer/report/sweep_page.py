@@ -103,7 +103,7 @@ def _confirmed(content: SweepContent) -> Iterator[Block]:
 
 
 def _section(section: Section, number: int) -> Iterator[Block]:
-    better = "higher is better" if section.higher_is_better else "lower is better"
+    better = "higher is better" if section.kind.higher_is_better else "lower is better"
     yield Heading(
         2, (Span(section.metric), Span(f" {better} \N{MIDDLE DOT} {section.hardware}", "small")), f"section-{number}"
     )

@@ -8,6 +8,7 @@ from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.reprice import own_price
 from explorer.analysis.sentences import is_winner
+from explorer.records import Metric
 from explorer.report.content import LedgerHead, RecipeLine, Section, rate_of
 from explorer.report.negative import Negative
 from explorer.report.page import Column, Mark, Row, Span, Table, Text, with_note
@@ -132,7 +133,7 @@ def _recipe(line: RecipeLine, section: Section) -> Row:
             line.methods,
             f"{budgets[0]:g}" if len(budgets) == 1 else f"{len(budgets)} from {budgets[0]:g} to {budgets[-1]:g}",
             str(line.seeds),
-            text.quality(line.full_quality, section.unit),
+            text.quality(line.full_quality, section.kind),
             _at_equal_budget(line, section),
             _p_value(line.equal_budget.p_holm if line.equal_budget else None),
         )
@@ -144,19 +145,17 @@ def _at_equal_budget(line: RecipeLine, section: Section) -> Text:
     found = line.equal_budget
     if found is None:
         baseline = line.label == section.answer.question.baseline
-        return text.quality(section.answer.target, section.unit) if baseline else text.MISSING
+        return text.quality(section.answer.target, section.kind) if baseline else text.MISSING
     if found.recipe_quality is None:
         payment = section.answer.question.paid_in
         return f"not tested at {amount(found.budget, payment)}" if found.budget else found.reason or text.MISSING
-    return with_note(text.quality(found.recipe_quality, section.unit), _difference(found, section.unit))
+    return with_note(text.quality(found.recipe_quality, section.kind), _difference(found, section.kind))
 
 
-def _difference(found: EqualBudget, unit: str) -> str:
+def _difference(found: EqualBudget, kind: Metric) -> str:
     if found.low is None or found.high is None:
         return found.reason or ""
-    scale, digits = (100, 2) if unit == "fraction" else (1, 4)
-    points = " points" if unit == "fraction" else ""
-    return f"{found.low * scale:+.{digits}f} to {found.high * scale:+.{digits}f}{points}"
+    return f"{kind.number(found.low, sign='+')} to {kind.difference(found.high)}"
 
 
 def _p_value(value: float | None) -> str:

@@ -48,7 +48,8 @@ def runs(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
 
 
 def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
-    """One row for each finished run and final metric: sweep, run_id, metric, value, unit, higher_is_better."""
+    """One row for each finished run and final metric: sweep, run_id, metric, value, unit, higher_is_better, format.
+    A metric that is declared nowhere has no row."""
     return _frame(database, queries.table_question("qualities", sweep=sweep), sweep=sweep)
 
 

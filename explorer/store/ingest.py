@@ -51,6 +51,7 @@ class Ingested:
     unchanged: int
     removed: int
     problems: tuple[Problem, ...]  # all that there are now, not only the new ones
+    undeclared: tuple[Problem, ...]  # finished runs with metrics that nobody declares: these are kept, and not shown
     database: Path
     published: bool  # False: the snapshot was up to date
 
@@ -82,11 +83,13 @@ def ingest(runs: Path, *, live: bool = False, patience: float = PATIENCE, force:
             for source in _present(work).values()
             if source.state == State.DAMAGED
         )
+        undeclared = tuple(_undeclared(work))
     return Ingested(
         added=added,
         unchanged=len(paths) - added,
         removed=len(removed),
         problems=problems,
+        undeclared=undeclared,
         database=database(runs),
         published=published,
     )
@@ -198,6 +201,21 @@ def _append(work: duckdb.DuckDBPyConnection, batch: Iterable[Found]) -> None:
 
 def _gone(source: Source) -> Found:
     return Found(source=dataclasses.replace(source, state="gone", problem=None))
+
+
+def _undeclared(work: duckdb.DuckDBPyConnection) -> Iterator[Problem]:
+    """The finished runs with metrics of which neither their task nor `records.METRICS` says what they mean."""
+    found = work.execute(
+        "SELECT path, list(metric ORDER BY metric) FROM work.present JOIN work.finals USING (path, version) "
+        "WHERE state = 'finished' AND unit IS NULL GROUP BY path ORDER BY path"
+    ).fetchall()
+    for path, metrics in found:
+        names = ", ".join(f"{name!r:.80}" for name in metrics[:5])
+        yield Problem(
+            directory=path,
+            reason=f"metrics that its task does not declare are kept and not shown: {names}"
+            + (f" and {len(metrics) - 5} more" if len(metrics) > 5 else ""),
+        )
 
 
 def _live_metrics(work: duckdb.DuckDBPyConnection, runs: Path) -> Iterator[LiveMetric]:

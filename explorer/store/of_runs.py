@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from explorer.records import Metric
 from explorer.store import queries
 
 # By sweep: the tables are in the order of sweeps, so that DuckDB reads only the part of one that holds it.
@@ -19,7 +20,8 @@ SELECT run_id, directory, device, hardware, threads, world_size, phases
 FROM runs WHERE sweep = ? AND list_contains(?, directory)
 """
 _FINALS = """
-SELECT run_id, metric, value, unit FROM qualities WHERE sweep = ? AND list_contains(?, run_id) ORDER BY metric
+SELECT run_id, metric, value, unit, higher_is_better, format FROM qualities
+WHERE sweep = ? AND list_contains(?, run_id) ORDER BY metric
 """
 _TIMINGS = "SELECT run_id, part, seconds FROM timings WHERE sweep = ? AND list_contains(?, run_id)"
 _PROFILES = """
@@ -44,9 +46,8 @@ class Machine:
 class Final:
     """A metric as it was at the end."""
 
-    metric: str
+    metric: Metric
     value: float
-    unit: str | None  # None: of a metric that is not known here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +107,9 @@ def _of_sweep(connection: duckdb.DuckDBPyConnection, sweep: str, directories: li
         directory: RunDetails(
             machine=Machine(device=device, hardware=hardware, threads=threads, world_size=world_size),
             finals=tuple(
-                Final(metric=metric, value=value, unit=unit) for of, metric, value, unit in finals if of == name
+                Final(metric=Metric(name=metric, unit=unit, higher_is_better=higher, format=style), value=value)
+                for of, metric, value, unit, higher, style in finals
+                if of == name
             ),
             timings={part: seconds for of, part, seconds in timings if of == name},
             profiles=_profiles(steps, phases[name]),

@@ -15,9 +15,11 @@ from explorer.records import APART
 
 # In the order in which they are made. `source` names the file of a profile, `directory` a run.
 OUTCOMES = """
+-- Numbers that may be compared are written alike, whatever format each run's task declares.
 CREATE VIEW qualities AS
-SELECT f.sweep, f.run_id, f.metric, f.value, k.unit, k.higher_is_better
-FROM finals f LEFT JOIN metric_kinds k USING (metric);
+SELECT sweep, run_id, metric, value, unit, higher_is_better,
+       max(format) OVER (PARTITION BY metric, unit, higher_is_better) AS format
+FROM finals WHERE unit IS NOT NULL;
 
 CREATE VIEW run_phases AS
 SELECT sweep, directory, unnest(map_keys(phases)) AS phase, unnest(map_values(phases)) AS steps FROM runs;
@@ -150,7 +152,7 @@ GROUP BY ALL;
 
 CREATE TABLE outcomes AS
 SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, r.batch_size, r.ssr, r.seed, r.steps,
-       r.examples, r.metric, q.value AS quality, q.unit, q.higher_is_better,
+       r.examples, r.metric, q.value AS quality, q.unit, q.higher_is_better, q.format,
        coalesce(c.seconds, m.training) AS train_seconds, c.low AS train_seconds_low, c.high AS train_seconds_high,
        CASE WHEN c.predicted THEN 'predicted' WHEN c.seconds IS NOT NULL THEN 'profiled'
             WHEN m.training IS NOT NULL THEN 'measured' END AS time_source,
@@ -182,7 +184,7 @@ ORDER BY r.sweep, c.device, c.hardware, c.threads, c.world_size, c.directory;
 -- One row for each hardware that a finished run is shown on.
 CREATE VIEW results AS
 SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, o.batch_size, o.ssr, o.seed, o.steps,
-       o.examples, o.metric, o.quality, o.unit, o.higher_is_better,
+       o.examples, o.metric, o.quality, o.unit, o.higher_is_better, o.format,
        o.train_seconds, o.train_seconds_low, o.train_seconds_high, o.time_source,
        o.inference_seconds, o.inference_ratio, o.device, o.hardware, o.threads, o.world_size,
        u.usd_per_accelerator_hour * o.world_size AS usd_per_hour, u.price_source, u.price_as_of,
@@ -197,7 +199,8 @@ FROM outcomes o LEFT JOIN rates u USING (hardware);
 -- The same with each final metric in the place of quality. What a run measured in seconds holds for no other hardware.
 CREATE VIEW results_by_metric AS
 SELECT r.* REPLACE (
-    q.metric AS metric, q.value AS quality, q.unit AS unit, q.higher_is_better AS higher_is_better
+    q.metric AS metric, q.value AS quality, q.unit AS unit, q.higher_is_better AS higher_is_better,
+    q.format AS format
 )
 FROM results r JOIN qualities q USING (sweep, run_id)
 WHERE r.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds';
@@ -205,7 +208,8 @@ WHERE r.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'sec
 -- What the seeds of each recipe come to at each budget, by each metric: their mean quality, and the medians of what
 -- they took as far as it is known. `is_quality`: runs are judged by the metric.
 CREATE TABLE recipe_means AS
-SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, o.device, o.hardware, o.threads, o.world_size,
+SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, q.format,
+       o.device, o.hardware, o.threads, o.world_size,
        o.recipe, o.recipe_digest, o.methods, o.policy, o.is_baseline, o.baseline, o.control, o.ssr,
        q.metric = o.metric AS is_quality, count(*) AS runs, len(list_distinct(list(o.seed))) AS n,
        avg(q.value) AS quality,
@@ -221,7 +225,7 @@ ORDER BY o.sweep, q.metric;
 
 -- What can be asked for: each setting with each metric, and how many rows there are.
 CREATE TABLE facets AS
-SELECT dataset, model, sweep, device, hardware, threads, world_size, metric, unit, higher_is_better,
+SELECT dataset, model, sweep, device, hardware, threads, world_size, metric, unit, higher_is_better, format,
        bool_or(is_quality) AS is_quality, sum(runs)::BIGINT AS runs, sum(predicted)::BIGINT AS predicted
 FROM recipe_means
 GROUP BY ALL
@@ -229,7 +233,8 @@ ORDER BY ALL;
 
 -- The same with their costs. Hardware has one rate, so the median cost is that of the median time.
 CREATE VIEW means AS
-SELECT m.sweep, m.dataset, m.model, m.metric, m.unit, m.higher_is_better, m.device, m.hardware, m.threads, m.world_size,
+SELECT m.sweep, m.dataset, m.model, m.metric, m.unit, m.higher_is_better, m.format,
+       m.device, m.hardware, m.threads, m.world_size,
        m.recipe, m.recipe_digest, m.methods, m.policy, m.is_baseline, m.baseline, m.control, m.ssr, m.n, m.quality,
        m.train_seconds, m.steps, m.examples, u.usd_per_accelerator_hour * m.world_size AS usd_per_hour,
        m.train_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS cost_usd, m.inference_seconds,

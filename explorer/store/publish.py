@@ -14,7 +14,6 @@ import duckdb
 from explorer.canonical import digest
 from explorer.costing import Price, default_price
 from explorer.errors import StoreError
-from explorer.records import METRICS
 from explorer.store import schema
 from explorer.store.bulk import insert
 from explorer.store.outcomes import OUTCOMES
@@ -71,7 +70,6 @@ def _fill(
 ) -> None:
     work.execute("BEGIN")
     work.execute(schema.SNAPSHOT)
-    insert(work, "metric_kinds", [astuple(metric) for metric in METRICS.values()])
     work.execute(OUTCOMES)
     insert(work, "metrics", [astuple(metric) for metric in live])
     _price(work, prices=prices, mark=mark)

@@ -1,6 +1,7 @@
 """From a run directory or a profile to rows of the working database."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -71,11 +72,19 @@ def _run(path: str, run: Examined) -> Found:
     key = (path, run.version)
     rows = {"runs": [key + _run_columns(run)]}
     if run.result is not None:
-        rows["finals"] = [(*key, name, value) for name, value in run.result.metrics.items()]
+        rows["finals"] = [(*key, *final) for final in _finals(run)]
         rows["metrics"] = [(*key, line.step, line.metric, line.value) for line in run.metrics]
         rows["timings"] = [(*key, part, seconds) for part, seconds in dataclasses.asdict(run.result.timings).items()]
         rows |= governed.governed_rows(run.directory, key)
     return Found(source=source, rows=rows)
+
+
+def _finals(run: Examined) -> Iterator[Row]:
+    """Each final metric: name, value, unit, direction, format; the last three None where nobody declares it."""
+    assert run.record is not None and run.result is not None
+    for name, value in run.result.metrics.items():
+        kind = run.record.metric(name)
+        yield (name, value, *((kind.unit, kind.higher_is_better, kind.format) if kind else (None,) * 3))
 
 
 def _run_columns(run: Examined) -> Row:

@@ -13,7 +13,7 @@ from dataclasses import fields
 
 from explorer.costing import Price
 
-VERSION = 6
+VERSION = 7
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
@@ -29,7 +29,9 @@ CREATE TABLE runs (
     failure_message VARCHAR, attempts BIGINT, control VARCHAR, control_of VARCHAR,
     effective_digest VARCHAR
 );
-CREATE TABLE finals (path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE);
+CREATE TABLE finals (
+    path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE, unit VARCHAR, higher_is_better BOOLEAN, format VARCHAR
+);
 CREATE TABLE metrics (path VARCHAR, version VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
 CREATE TABLE timings (path VARCHAR, version VARCHAR, part VARCHAR, seconds DOUBLE);
 CREATE TABLE profiles (
@@ -80,8 +82,9 @@ FROM work.present s LEFT JOIN work.runs r USING (path, version)
 WHERE s.kind = 'run'
 ORDER BY s.path;
 
+-- Unit, direction and format are unknown of a metric that neither the run's task nor `records.METRICS` declares.
 CREATE TABLE finals AS
-SELECT s.sweep, r.run_id, f.metric, f.value
+SELECT s.sweep, r.run_id, f.metric, f.value, f.unit, f.higher_is_better, f.format
 FROM work.present s JOIN work.runs r USING (path, version) JOIN work.finals f USING (path, version)
 WHERE s.state = 'finished'
 ORDER BY s.path, f.metric;
@@ -152,7 +155,6 @@ ORDER BY s.path;
 CREATE TABLE problems AS
 SELECT path AS directory, problem AS reason FROM work.present WHERE state = 'damaged' ORDER BY path;
 
-CREATE TABLE metric_kinds (metric VARCHAR, unit VARCHAR, higher_is_better BOOLEAN);
 CREATE TABLE prices ({prices});
 CREATE TABLE rates (hardware VARCHAR, usd_per_accelerator_hour DOUBLE, price_source VARCHAR, price_as_of VARCHAR);
 CREATE TABLE schema_version (version INTEGER, content VARCHAR, prices VARCHAR, live BOOLEAN);

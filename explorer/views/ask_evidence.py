@@ -70,7 +70,7 @@ def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
         text.MISSING if reached.reach_rate is None else f"{reached.reach_rate:.0%}",
         text.dollars(candidate.usd) if known.usd_per_hour is not None else "no price",
         text.seconds(known.inference_seconds),
-        "" if tested is None else f"{text.quality(tested.quality, asked.unit)} at budget {tested.ssr:g}",
+        "" if tested is None else f"{text.quality(tested.quality, asked.kind)} at budget {tested.ssr:g}",
         str(reached.n),
         "holds" if candidate.standing is Standing.HOLDS else ask_words.shortfall(asked, candidate),
     )
@@ -91,7 +91,7 @@ def _between(asked: Asked, best: Candidate) -> list[str]:
     if tested is not None and reached.below is not None:
         said.append(
             f"{ask_words.name_of(best)}: interpolated between its budgets {reached.below:g} and {tested.ssr:g};"
-            f" the latter has {text.quality(tested.quality, asked.unit)} in {text.seconds(tested.seconds)}"
+            f" the latter has {text.quality(tested.quality, asked.kind)} in {text.seconds(tested.seconds)}"
             f" ({text.count(tested.n, 'seed')})."
         )
     if reached.left_out:

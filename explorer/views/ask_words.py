@@ -47,10 +47,10 @@ def limits_words(asked: Asked) -> str:
 
     "accuracy at least 93.00%, at most 2 h of training, open/mit deletable at G2"
     """
-    limits, unit = asked.limits, asked.unit
-    most = "at least" if asked.higher_is_better else "at most"
-    whole = f"{asked.metric} {most} {text.quality(limits.quality, unit)}"
-    parts = [whole if limits.quality is not None else f"{asked.metric} as good as the baseline's at its full budget"]
+    limits, kind = asked.limits, asked.kind
+    most = "at least" if kind.higher_is_better else "at most"
+    whole = f"{asked.kind.name} {most} {text.quality(limits.quality, kind)}"
+    parts = [whole if limits.quality is not None else f"{asked.kind.name} as good as the baseline's at its full budget"]
     parts += [f"at most {amount} {of}" for amount, of in _amounts(limits) if amount]
     within = f" within {text.seconds(limits.max_deletion_seconds)}" if limits.max_deletion_seconds else ""
     parts += [f"{text.clipped(name)} deletable at {level}{within}" for name, level in limits.deletable.items()]
@@ -68,7 +68,7 @@ def quality_asked(asked: Asked, candidate: Candidate) -> str:
     """The quality that the candidate is held against, in words."""
     target = candidate.reached.target
     whose = "" if asked.limits.quality is not None else " (the baseline's)"
-    return f"{asked.metric} {text.quality(target, asked.unit)}{whose}"
+    return f"{asked.kind.name} {text.quality(target, asked.kind)}{whose}"
 
 
 def shortfall(asked: Asked, candidate: Candidate) -> str:
@@ -89,8 +89,8 @@ def finding_words(asked: Asked, finding: Finding) -> str:
         return f"{subject} {finding.standing}{f': {finding.reason}' if finding.reason else ''}"
     found, allowed = finding.found, finding.allowed
     if finding.limit is Limit.QUALITY:
-        unit = asked.unit
-        return f"{asked.metric} not reached: best {text.quality(found, unit)}, asked {text.quality(allowed, unit)}"
+        kind = asked.kind
+        return f"{asked.kind.name} not reached: best {text.quality(found, kind)}, asked {text.quality(allowed, kind)}"
     if finding.limit is Limit.TIME:
         return f"takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
     if finding.limit is Limit.COST:

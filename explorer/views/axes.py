@@ -9,6 +9,7 @@ import altair as alt
 import numpy as np
 
 from explorer.analysis.reprice import of_class
+from explorer.records import Metric
 from explorer.views import text
 from explorer.views.text import DAY, HOUR, MINUTE
 
@@ -106,8 +107,7 @@ class Heights:
     98% stands as far below 99% as 96% below 98%. `drawn` finds the place of a quality and the quality of a place.
     """
 
-    unit: str
-    higher_is_better: bool
+    kind: Metric
     log: bool
     low: float  # the ends of the axis, as places
     high: float
@@ -115,7 +115,7 @@ class Heights:
     @property
     def from_above(self) -> bool:
         """Whether places are errors, small ones on top."""
-        return self.log and self.higher_is_better
+        return self.log and self.kind.higher_is_better
 
     def drawn(self, values: Any) -> Any:
         """Qualities as places, or places as qualities: the two directions are the same."""
@@ -126,26 +126,24 @@ class Heights:
         return np.clip(self.drawn(values), self.low, self.high)
 
 
-def heights(values: Sequence[float], *, unit: str, higher_is_better: bool) -> Heights:
+def heights(values: Sequence[float], kind: Metric) -> Heights:
     """Choose the scale for qualities of which there is at least one."""
-    error = higher_is_better and unit == "fraction"
+    error = kind.higher_is_better and kind.bounded
     places = [1 - value for value in values] if error else list(values)
     low, high = min(places), max(places)
-    if (error or not higher_is_better) and low > 0 and high / low > LOG_FROM:
-        return Heights(unit=unit, higher_is_better=higher_is_better, log=True, low=low / 1.15, high=high * 1.15)
+    if (error or not kind.higher_is_better) and low > 0 and high / low > LOG_FROM:
+        return Heights(kind=kind, log=True, low=low / 1.15, high=high * 1.15)
     low, high = min(values), max(values)
     pad = (high - low or abs(high) or 1.0) * 0.06
-    top = min(high + pad, 1.0) if unit == "fraction" else high + pad
-    return Heights(unit=unit, higher_is_better=higher_is_better, log=False, low=low - pad, high=top)
+    top = min(high + pad, 1.0) if kind.bounded else high + pad
+    return Heights(kind=kind, log=False, low=low - pad, high=top)
 
 
-def quality_axis(title: str, place: Heights) -> alt.Y:
+def quality_axis(place: Heights) -> alt.Y:
     """The y channel over the field `y`, which holds places, with its title above the axis."""
-    notes = [] if place.unit in ("fraction", "1") else [place.unit]
-    if place.log:
-        notes.append("log scale of the error" if place.from_above else "log scale")
-    name = f"{title} ({', '.join(notes)})" if notes else title
-    style = ".10~%" if place.unit == "fraction" else ".10~g"
+    scale = "log scale of the error" if place.from_above else "log scale" if place.log else ""
+    name = place.kind.title(scale)
+    style = ".10~%" if place.kind.percent else ".10~g"
     shown = "1 - datum.value" if place.from_above else "datum.value"
     kind = "log" if place.log else "linear"
     ticks = alt.Axis(format=style, tickCount=6)

@@ -25,11 +25,11 @@ def pair_rows(found: Composition) -> list[tuple[str, ...]]:
     return [
         (
             f"{pair.first} with {pair.second}",
-            quality_words(pair.quality.value, found.unit),
-            interval_words(pair.quality, kind="quality", unit=found.unit),
+            quality_words(pair.quality.value, found.kind),
+            interval_words(pair.quality, found.kind),
             str(pair.quality.n),
             time_words(pair.time.value),
-            interval_words(pair.time, kind="time"),
+            interval_words(pair.time),
             _holm(found.confidence, quality=pair.quality.p_holm, time=pair.time.p_holm),
         )
         for pair in found.measured_pairs
@@ -39,6 +39,8 @@ def pair_rows(found: Composition) -> list[tuple[str, ...]]:
 def composition_json(found: Composition) -> dict[str, Any]:
     """The composition for other tools; beside its logarithms the ratios of times that they stand for."""
     document = asdict(found)
+    kind = document.pop("kind") or {"name": "", "unit": "", "higher_is_better": True}
+    document |= {"metric": kind["name"], "unit": kind["unit"], "higher_is_better": kind["higher_is_better"]}
     for written, recipe in zip(document["recipes"], found.recipes, strict=True):
         written |= {"speedup": recipe.speedup, "predicted_speedup": recipe.predicted_speedup}
         for name in ("value", "low", "high"):

@@ -33,8 +33,8 @@ def control_rows(found: Sequence[Controlled]) -> list[tuple[str, ...]]:
             each.name if each.control == "random-subset" else f"{each.name} for as long",
             text.MISSING if each.control_ssr is None else f"{each.control_ssr:g}",
             text.seconds(each.control_seconds),
-            by_how_much(each.against, each.setting.unit),
-            interval(each.against, each.setting.unit),
+            by_how_much(each.against, each.setting.kind),
+            interval(each.against, each.setting.kind),
             str(each.against.n),
             f"{each.verdict}: the gain vanishes" if each.gain_vanishes else each.verdict,
         )

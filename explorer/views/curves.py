@@ -3,6 +3,7 @@
 import altair as alt
 import pandas as pd
 
+from explorer.records import Metric
 from explorer.views import theme
 
 MAX_POINTS = 200  # a line; more cannot be told apart, and altair refuses more than 5,000 rows
@@ -12,15 +13,13 @@ MAX_ROWS = 4800
 def metric_curves(
     frame: pd.DataFrame,
     *,
-    metric: str,
-    unit: str | None = None,
+    metric: Metric,
     baseline: str | None = None,
     width: int | str = "container",
     height: int = 260,
 ) -> alt.LayerChart:
     """Draw `frame`: run_id, recipe, step, value; at least one row."""
     look = theme.look(frame["recipe"], baseline=baseline)
-    title = metric if unit in (None, "1", "fraction") else f"{metric} ({unit})"
     thin = thinned(frame)
     lines = (
         alt.Chart(thin, name="lines")
@@ -29,19 +28,19 @@ def metric_curves(
             x=alt.X(
                 "step:Q", title="Optimiser step", axis=alt.Axis(tickCount=8, format=",~r"), scale=alt.Scale(nice=False)
             ),
-            y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title=metric.title(), scale=alt.Scale(zero=False)),
             color=look.colour("recipe"),
             detail="run_id:N",
             tooltip=[
                 alt.Tooltip("recipe:N", title="Recipe"),
                 alt.Tooltip("run_id:N", title="Run"),
                 alt.Tooltip("step:Q", title="Step"),
-                alt.Tooltip("value:Q", title=metric, format=".4~g"),
+                alt.Tooltip("value:Q", title=metric.name, format=".4~g"),
             ],
         )
     )
     runs = frame["run_id"].nunique()
-    words = f"{metric} over training steps of {runs} {'run' if runs == 1 else 'runs'}."
+    words = f"{metric.name} over training steps of {runs} {'run' if runs == 1 else 'runs'}."
     return theme.styled(
         alt.LayerChart(layer=[lines]).properties(
             width=width, height=height, description=words, padding={"top": 18, "right": 12}

@@ -11,6 +11,7 @@ import pandas as pd
 
 from explorer.analysis.reprice import DELETION
 from explorer.errors import AnalysisError, unknown
+from explorer.records import Metric, metric_of
 from explorer.views import text, theme
 from explorer.views.axes import PAYMENTS, heights, payment_axis, payment_of, quality_axis, round_ticks
 
@@ -39,11 +40,11 @@ def deletability(
     means = _means(_deletions(results, forecasts, class_), paid.column)
     if means.empty:
         raise AnalysisError(f"no run of these was paid in {paid.label.lower()}: its time or its price is not known")
-    first = results.iloc[0]
-    place = heights(means["quality"].tolist(), unit=first["unit"], higher_is_better=bool(first["higher_is_better"]))
+    kind = metric_of(results.iloc[0].to_dict())
+    place = heights(means["quality"].tolist(), kind)
     means = means.assign(y=place.drawn(means["quality"]))
     x = payment_axis(paid, list(means["x"]), log=len(set(means["x"])) > 1)
-    y = quality_axis(str(first["metric"]), place)
+    y = quality_axis(place)
     base = alt.Chart(means)
     lines = base.mark_line(color=theme.TEXT, opacity=0.3, strokeWidth=1.2).encode(x=x, y=y, detail="recipe:N")
     marks = alt.Chart(means[means["seconds"].notna()], name="deletable").mark_point(size=170, filled=True, opacity=1)
@@ -69,18 +70,20 @@ def deletability(
         width=width,
         height=height,
         padding={"top": 18, "left": 2, "right": 12, "bottom": 4},
-        description=describe(means, metric=str(first["metric"]), unit=first["unit"], what=deletion.title),
+        description=describe(means, kind, what=deletion.title),
     )
     return theme.styled(chart)
 
 
-def describe(means: pd.DataFrame, *, metric: str, unit: str, what: str) -> str:
+def describe(means: pd.DataFrame, kind: Metric, *, what: str) -> str:
     """The picture in sentences, for who does not see it."""
     said = []
     for recipe, rows in means.groupby("recipe", sort=False):
         last = rows.sort_values("x").iloc[-1]
         takes = "unknown" if text.missing(last["seconds"]) else f"{text.seconds(last['seconds'])}, {last['way']}"
-        said.append(f"{recipe}: {metric} {text.quality(last['quality'], unit)}; {what[:1].lower()}{what[1:]}: {takes}.")
+        said.append(
+            f"{recipe}: {kind.name} {text.quality(last['quality'], kind)}; {what[:1].lower()}{what[1:]}: {takes}."
+        )
     return " ".join(said)
 
 
@@ -106,11 +109,11 @@ def _means(rows: pd.DataFrame, x: str) -> pd.DataFrame:
         n=("seed", "nunique"),
     ).reset_index()
     last = means.groupby("recipe")["x"].transform("max") if len(means) else means["x"]
-    unit = str(rows["unit"].iloc[0])
+    kind = metric_of(rows.iloc[0].to_dict())
     return means.assign(
         way=means["level"].map(LEVELS),
         last=means["x"] == last,
-        quality_text=[text.quality(value, unit) for value in means["quality"]],
+        quality_text=[text.quality(value, kind) for value in means["quality"]],
         deletion_text=["unknown" if text.missing(value) else text.seconds(value) for value in means["seconds"]],
         budget=[f"{ssr:g} of the full schedule" for ssr in means["ssr"]],
     )

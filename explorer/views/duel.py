@@ -61,18 +61,18 @@ def _at(found: Duel, at: AtBudget, payment: Payment) -> Row:
 
 
 def _reached(found: Duel, side: Reached, payment: Payment) -> Markup:
-    return with_note(text.quality(side.quality, found.setting.unit), f"{amount(side.x, payment)}, n={side.n}")
+    return with_note(text.quality(side.quality, found.setting.kind), f"{amount(side.x, payment)}, n={side.n}")
 
 
 def _equal_x(found: Duel, payment: Payment) -> Row:
-    at, unit = found.equal_x, found.setting.unit
+    at, kind = found.equal_x, found.setting.kind
     title = f"{found.setting.metric} at equal {axis_words(found.x)}"
     difference = Difference(difference=at.difference, low=at.low, high=at.high, n=at.n, reason=at.reason)
     return Row(
         cells=(
             with_note(title, "" if at.budget is None else amount(at.budget, payment)),
-            text.quality(at.baseline_quality, unit),
-            text.quality(at.recipe_quality, unit),
+            text.quality(at.baseline_quality, kind),
+            text.quality(at.recipe_quality, kind),
             _difference(found, difference),
         )
     )
@@ -83,7 +83,7 @@ def _equal_quality(found: Duel, payment: Payment) -> Row:
     title = f"{payment.label} at equal {found.setting.metric}"
     return Row(
         cells=(
-            with_note(title, "" if at.target is None else text.quality(at.target, found.setting.unit)),
+            with_note(title, "" if at.target is None else text.quality(at.target, found.setting.kind)),
             amount(at.baseline_x, payment),
             _needed(found, payment),
             text.MISSING if at.ratio is None else with_note(_ratio(found), _of_ratio(found)),
@@ -116,13 +116,13 @@ def _of_ratio(found: Duel) -> str:
 
 
 def _difference(found: Duel, difference: Difference) -> str | Markup:
-    unit = found.setting.unit
+    kind = found.setting.kind
     if difference.difference is None:
         return with_note(text.MISSING, _clipped(difference.reason or ""))
     low, high = difference.low, difference.high
     unclear = ", no difference shown" if low is not None and high is not None and low <= 0 <= high else ""
     return with_note(
-        by_how_much(difference, unit), f"{_clipped(interval(difference, unit))}, n={difference.n}{unclear}"
+        by_how_much(difference, kind), f"{_clipped(interval(difference, kind))}, n={difference.n}{unclear}"
     )
 
 

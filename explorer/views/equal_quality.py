@@ -102,10 +102,10 @@ def difference(result: EqualBudget | None) -> str | Markup:
     """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
     if result is None or result.difference is None:
         return text.MISSING
-    shown = by_how_much(result, result.setting.unit)
+    shown = by_how_much(result, result.setting.kind)
     if result.low is None or result.high is None:
         return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
-    return with_note(shown, points(result, result.setting.unit))
+    return with_note(shown, points(result, result.setting.kind))
 
 
 def _least_first(result: EqualQuality) -> tuple[bool, float, str]:

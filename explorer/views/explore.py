@@ -234,4 +234,4 @@ def _title(found: Answer) -> str:
     label = found.question.paid_in.label
     if found.target is None or found.scene is None:
         return f"{label} at equal quality"
-    return f"{label} to reach {found.scene.metric} {text.quality(found.target, found.scene.unit)}"
+    return f"{label} to reach {found.scene.metric} {text.quality(found.target, found.scene.kind)}"

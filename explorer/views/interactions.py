@@ -14,6 +14,7 @@ import pandas as pd
 
 from explorer.analysis.composition import Composition, Pair
 from explorer.analysis.estimate import Estimate
+from explorer.records import Metric
 from explorer.views import text, theme
 
 BETTER, WORSE = theme.PALETTE[0], theme.PALETTE[1]
@@ -98,15 +99,13 @@ def describe(found: Composition) -> str:
     return " ".join(said)
 
 
-def quality_words(value: float | None, unit: str) -> str:
-    """An interaction in quality: a fraction in points, everything else in its unit.
+def quality_words(value: float | None, kind: Metric | None) -> str:
+    """An interaction in quality, in the unit of a difference.
 
-    >>> quality_words(0.0123, "fraction"), quality_words(-0.5, "nats"), quality_words(None, "nats")
-    ('+1.23 points', '-0.5 nats', '-')
+    >>> quality_words(-0.5, Metric(name="nll", unit="nats", higher_is_better=False)), quality_words(None, None)
+    ('-0.5000 nats', '-')
     """
-    if value is None or text.missing(value):
-        return text.MISSING
-    return f"{100 * value:+.2f} points" if unit == "fraction" else f"{value:+.3g} {unit}"
+    return text.MISSING if kind is None or value is None or text.missing(value) else kind.difference(value)
 
 
 def time_words(value: float | None) -> str:
@@ -118,13 +117,13 @@ def time_words(value: float | None) -> str:
     return text.MISSING if value is None or text.missing(value) else f"{math.expm1(value):+.1%}"
 
 
-def interval_words(estimate: Estimate, *, kind: str, unit: str = "") -> str:
-    """The interval of an interaction, or why there is none."""
+def interval_words(estimate: Estimate, kind: Metric | None = None) -> str:
+    """The interval of an interaction in the quality of that metric, or in time; or why there is none."""
     if estimate.low is None or estimate.high is None:
         return f"no interval: {estimate.reason}" if estimate.value is not None else str(estimate.reason)
-    if kind == "time":
+    if kind is None:
         return f"{time_words(estimate.low)} to {time_words(estimate.high)}"
-    return f"{quality_words(estimate.low, unit).removesuffix(' points')} to {quality_words(estimate.high, unit)}"
+    return f"{kind.number(estimate.low, sign='+')} to {kind.difference(estimate.high)}"
 
 
 def mark(estimate: Estimate, confidence: float) -> str:
@@ -136,12 +135,18 @@ def mark(estimate: Estimate, confidence: float) -> str:
 
 def _quality(pair: Pair, found: Composition) -> dict[str, Any]:
     value = pair.quality.value
-    short = quality_words(value, found.unit).removesuffix(" points").removesuffix(f" {found.unit}")
+    if value is None or found.kind is None:
+        return {
+            "kind": "quality",
+            "value": float("nan"),
+            "text": "\u00b7",
+            **_said(pair, pair.quality, text.MISSING, found),
+        }
     return {
         "kind": "quality",
-        "value": float("nan") if value is None else value if found.higher_is_better else -value,
-        "text": "\u00b7" if value is None else short,
-        **_said(pair, pair.quality, quality_words(value, found.unit), found, kind="quality"),
+        "value": value if found.kind.higher_is_better else -value,
+        "text": found.kind.number(value, sign="+"),
+        **_said(pair, pair.quality, found.kind.difference(value), found, kind=found.kind),
     }
 
 
@@ -151,18 +156,18 @@ def _time(pair: Pair, found: Composition) -> dict[str, Any]:
         "kind": "time",
         "value": float("nan") if value is None else -value,
         "text": "\u00b7" if value is None else f"{round(math.expm1(value), 2) + 0.0:+.0%}",
-        **_said(pair, pair.time, time_words(value), found, kind="time"),
+        **_said(pair, pair.time, time_words(value), found),
     }
 
 
-def _said(pair: Pair, estimate: Estimate, words: str, found: Composition, *, kind: str) -> dict[str, Any]:
+def _said(pair: Pair, estimate: Estimate, words: str, found: Composition, kind: Metric | None = None) -> dict[str, Any]:
     return {
         "pair": f"{pair.first} with {pair.second}",
         "words": words,
-        "interval": interval_words(estimate, kind=kind, unit=found.unit),
+        "interval": interval_words(estimate, kind),
         "mark": mark(estimate, found.confidence),
-        "n": f"{estimate.n} {'seeds' if kind == 'quality' else 'windows'}" if estimate.n else text.MISSING,
-        "of": found.metric if kind == "quality" else "training time",
+        "n": f"{estimate.n} {'windows' if kind is None else 'seeds'}" if estimate.n else text.MISSING,
+        "of": "training time" if kind is None else kind.name,
     }
 
 
@@ -180,8 +185,8 @@ def _tooltip(found: Composition) -> list[alt.Tooltip]:
 
 def _spoken(pair: Pair, found: Composition) -> Iterator[str]:
     quality, time = pair.quality, pair.time
-    if quality.value is not None:
-        words = interval_words(quality, kind="quality", unit=found.unit)
-        yield f"{found.metric} {quality_words(quality.value, found.unit)} ({words})"
+    if quality.value is not None and found.kind is not None:
+        words = interval_words(quality, found.kind)
+        yield f"{found.kind.name} {quality_words(quality.value, found.kind)} ({words})"
     if time.value is not None:
-        yield f"time {time_words(time.value)} ({interval_words(time, kind='time')})"
+        yield f"time {time_words(time.value)} ({interval_words(time)})"

@@ -41,7 +41,7 @@ def facts(found: Answer) -> list[str]:
     if found.target is not None and found.scene is not None:
         whose = f", what the monotone curve of {found.question.baseline} has at its full budget"
         whose = "" if found.question.target is not None else whose
-        words.append(f"At equal quality: {found.scene.metric} {text.quality(found.target, found.scene.unit)}{whose}.")
+        words.append(f"At equal quality: {found.scene.metric} {text.quality(found.target, found.scene.kind)}{whose}.")
     if any(comparison.ratio_low is not None for comparison in found.comparisons):
         first = found.comparisons[0]
         words.append(

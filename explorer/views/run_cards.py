@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from explorer.analysis import ladders
 from explorer.costing import age_words
+from explorer.records import metric_of
 from explorer.store.of_runs import Machine, RunDetails, run_details
 from explorer.views import run_files, text, theme
 from explorer.views.card_times import times
@@ -71,7 +72,7 @@ def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, l
 def _figures(run: pd.Series) -> Iterator[Markup]:
     """The three that are asked for first."""
     figure = Markup("<li><strong>{}</strong><small>{}</small></li>")
-    yield figure.format(text.quality(run["quality"], run["unit"]), named(run["metric"]))
+    yield figure.format(text.quality(run["quality"], metric_of(run.to_dict())), named(run["metric"]))
     source = text.isolated(run["time_source"]) if isinstance(run["time_source"], str) else "unknown"
     yield figure.format(text.seconds(run["train_seconds"]), f"training time, {source}")
     priced = not text.missing(run["usd_per_hour"])
@@ -79,9 +80,11 @@ def _figures(run: pd.Series) -> Iterator[Markup]:
 
 
 def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, str | Markup]]:
-    others = [each for each in (known.finals if known else ()) if each.metric != run["metric"]]
+    others = [each for each in (known.finals if known else ()) if each.metric.name != run["metric"]]
     if others:
-        parts = [Markup("{} {}").format(named(each.metric), text.quality(each.value, each.unit)) for each in others]
+        parts = [
+            Markup("{} {}").format(named(each.metric.name), text.quality(each.value, each.metric)) for each in others
+        ]
         yield "Other metrics", Markup(", ").join(parts)
     yield "Time", _time(run, known)
     yield "Dollars", _dollars(run)

@@ -87,5 +87,5 @@ def hint(scene: Scene) -> str:
 
 
 def _words(recipe: str, ssr: float, seed: int, scene: Scene, quality: float) -> str:
-    reached = text.quality(quality, scene.unit)
+    reached = text.quality(quality, scene.kind)
     return f"{text.clipped(recipe, 40)} · budget {ssr:g} · seed {seed} · {reached}"

@@ -17,7 +17,7 @@ import vl_convert
 from IPython.display import HTML, Image
 
 from explorer import records, rundir
-from explorer.records import METRICS, ResultRecord, RunRecord
+from explorer.records import METRICS, Metric, ResultRecord, RunRecord
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
@@ -69,7 +69,7 @@ def loss_curve(directory: Path | str) -> Image:
 
 def outcome(result: ResultRecord) -> HTML:
     """What came out: the final metrics and the digest of the trained model; and where the time went."""
-    rows = [(html.escape(name), f"<b>{_metric(name, value)}</b>") for name, value in result.metrics.items()]
+    rows = [(html.escape(name), f"<b>{_value(METRICS.get(name), value)}</b>") for name, value in result.metrics.items()]
     rows += [
         ("examples in the batches", f"{result.examples:,}"),
         ("resumed", _count(result.resumed, "time")),
@@ -88,11 +88,8 @@ def _method(name: str, parameters: dict[str, Any]) -> str:
     return html.escape(f"{name} ({values})" if values else name)
 
 
-def _metric(name: str, value: float) -> str:
-    metric = METRICS[name]
-    if metric.unit == "fraction":
-        return f"{value:.2%}"
-    return f"{value:.4f} {html.escape(metric.unit)}"
+def _value(metric: Metric | None, value: float) -> str:
+    return html.escape(metric.show(value) if metric else f"{value:.4g}")
 
 
 def _times(result: ResultRecord) -> str:

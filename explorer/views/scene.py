@@ -9,6 +9,7 @@ import pandas as pd
 from explorer.analysis import curves, pareto
 from explorer.analysis.curves import Curve
 from explorer.analysis.ladders import Machine
+from explorer.records import Metric
 from explorer.views.axes import Heights, Payment, heights
 from explorer.views.measures import Measure, measure_of
 from explorer.views.series import group_of, run_labels, series_names
@@ -36,9 +37,7 @@ class Scene:
     lines: pd.DataFrame
     front: pd.DataFrame
     payment: Payment
-    metric: str
-    unit: str
-    higher_is_better: bool
+    kind: Metric  # of the qualities
     baseline: str | None  # its group, which is drawn in the colour of the text
     base: str | None  # its label
     target: float | None
@@ -48,9 +47,14 @@ class Scene:
     y_range: tuple[float, float]
 
     @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.kind.name
+
+    @property
     def heights(self) -> Heights:
         """How qualities are placed: after runs and target; a band that goes further is cut off."""
-        return heights(self.y_range, unit=self.unit, higher_is_better=self.higher_is_better)
+        return heights(self.y_range, self.kind)
 
     @property
     def groups(self) -> list[str]:
@@ -114,16 +118,14 @@ def build_scene(
         means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
     targets = () if target is None else (target,)
     y_range = extent([*runs["y"], *means["y"], *targets])
-    place = heights(y_range, unit=setting.unit, higher_is_better=setting.higher_is_better)
+    place = heights(y_range, setting.kind)
     return Scene(
         runs=runs,
         means=means,
         lines=_lines(found, names, groups, straight=log and not place.log),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
         payment=payment,
-        metric=setting.metric,
-        unit=setting.unit,
-        higher_is_better=setting.higher_is_better,
+        kind=setting.kind,
         baseline=baseline if compare == "recipe" else _group_of_baseline(means, baseline),
         base=baseline,
         target=target,

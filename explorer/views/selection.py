@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 from markupsafe import Markup
 
+from explorer.records import metric_of
 from explorer.views import run_files, text, theme
 from explorer.views.tables import Column, Row, swatch, table
 
@@ -49,7 +50,7 @@ def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
             swatch(run["recipe"], look),
             f"{run['ssr']:g}",
             str(run["seed"]),
-            text.quality(run["y"], run["unit"]),
+            text.quality(run["y"], metric_of(run.to_dict())),
             text.seconds(run["train_seconds"]),
             "no price" if text.missing(run["usd_per_hour"]) else text.dollars(run["cost_usd"]),
             run_files.notebook(directory, here=here),

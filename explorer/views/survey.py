@@ -4,11 +4,14 @@ Sweeps have no common baseline, so nothing is compared; what stands out leads to
 points those on the frontier are drawn and, of the rest, one for each place of the chart: nobody could tell more apart.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from explorer.analysis import pareto
+from explorer.records import metric_of
 from explorer.views import text
 from explorer.views.axes import Payment, amount
 from explorer.views.measures import MEASURES
@@ -30,9 +33,9 @@ def survey_scene(
     paid = means[means[payment.column].notna() & means["quality"].notna()]
     if paid.empty:
         return None
-    higher = bool(paid["higher_is_better"].iloc[0])
+    kind = metric_of(paid.iloc[0].to_dict())
     paid = paid.assign(x=paid[payment.column].astype(float), y=paid["quality"].astype(float))
-    front = _front(paid, higher=higher)
+    front = _front(paid, higher=kind.higher_is_better)
     paid = paid.assign(on_front=paid.index.isin(front))
     measure = MEASURES.get(size)
     drawn = _thin(paid, log=log)
@@ -50,9 +53,7 @@ def survey_scene(
         lines=pd.DataFrame(columns=["recipe", "series", "group", "x", "y", "low", "high"]),
         front=corners,
         payment=payment,
-        metric=metric,
-        unit=str(paid["unit"].iloc[0]),
-        higher_is_better=higher,
+        kind=replace(kind, name=metric),
         baseline=None,
         base=None,
         target=None,
@@ -96,7 +97,7 @@ def frontier_table(scene: Scene, look: Look) -> Markup:
                 named(str(row["sweep"])),
                 f"{row['ssr']:g}",
                 amount(float(row["x"]), scene.payment),
-                text.quality(float(row["y"]), scene.unit),
+                text.quality(float(row["y"]), scene.kind),
                 str(row["n"]),
             )
         )

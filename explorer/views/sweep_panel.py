@@ -14,6 +14,7 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.document import read_document
 from explorer.errors import ExplorerError, RunError, StoreError
+from explorer.records import METRICS
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.views import text
@@ -124,7 +125,7 @@ class SweepPanel(widgets.VBox):
         losses = losses[losses["run_id"].isin(latest)]
         if not losses.empty:
             baseline = str(losses["baseline"].iloc[0])
-            self._losses.chart = metric_curves(losses, metric="training loss", unit="nats", baseline=baseline)
+            self._losses.chart = metric_curves(losses, metric=METRICS["train_loss"], baseline=baseline)
         if not results.empty:
             scene = build_scene(
                 results, payment=PAYMENTS["steps"], baseline=str(results["baseline"].iloc[0]), target=None

@@ -6,6 +6,8 @@ A missing number is a dash, never "nan".
 import math
 import re
 
+from explorer.records import Metric
+
 MISSING = "-"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
@@ -38,15 +40,13 @@ def dollars(value: float | None) -> str:
     return f"${value:.{digits}f}".rstrip("0")
 
 
-def quality(value: float | None, unit: str | None) -> str:
-    """A metric with its unit; a fraction is shown as a percentage.
+def quality(value: float | None, kind: Metric) -> str:
+    """A value of a metric, written as the metric is.
 
-    >>> quality(0.98765, "fraction"), quality(0.12345, "nats")
-    ('98.77%', '0.1235 nats')
+    >>> quality(0.12345, Metric(name="nll", unit="nats", higher_is_better=False))
+    '0.1235 nats'
     """
-    if value is None or missing(value):
-        return MISSING
-    return f"{value:.2%}" if unit == "fraction" else f"{value:.4g} {unit or ''}".rstrip()
+    return MISSING if value is None or missing(value) else kind.show(float(value))
 
 
 def ratio(value: float | None) -> str:

@@ -44,7 +44,7 @@ def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None 
     """The layers of the chart, with the colours of `look`: its own unless it is a part of something larger."""
     look = look or look_of(scene)
     x = payment_axis(scene.payment, scene.x_range, log=scene.log)
-    y = quality_axis(scene.metric, scene.heights)
+    y = quality_axis(scene.heights)
     found = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
     found.append(_lines(scene, x, y, look) if len(scene.lines) else None)
     found += _means(scene, x, y, look, brush=None if scene.draws_runs else brush)
@@ -63,7 +63,7 @@ def describe(scene: Scene) -> str:
     """The chart in a sentence or two, for who does not see it."""
     names = scene.recipes
     on_front = set(scene.means.loc[scene.means["on_front"].astype(bool), "recipe"])
-    direction = "higher" if scene.higher_is_better else "lower"
+    direction = "higher" if scene.kind.higher_is_better else "lower"
     parts = [
         f"{scene.metric} ({direction} is better) against {scene.payment.title.lower()} for "
         f"{text.count(len(names), 'recipe')}: {listed(names)}.",
@@ -72,7 +72,7 @@ def describe(scene: Scene) -> str:
     if scene.controls:
         parts.append(f"Controls, dashed: {listed(scene.controls)}.")
     if scene.target is not None:
-        parts.append(f"Target quality: {text.quality(scene.target, scene.unit)}.")
+        parts.append(f"Target quality: {text.quality(scene.target, scene.kind)}.")
     if scene.size is not None:
         parts.append(f"The size of a mark is {scene.size.label.lower()}.")
     return " ".join(parts)
@@ -111,7 +111,7 @@ def _front(scene: Scene, x: alt.X, y: alt.Y) -> alt.Chart | None:
 def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
     if scene.target is None:
         return None
-    label = f"target {text.quality(scene.target, scene.unit)}"
+    label = f"target {text.quality(scene.target, scene.kind)}"
     frame = _placed(pd.DataFrame({"y": [scene.target], "label": [label]}), scene)
     base = alt.Chart(frame)
     rule = base.mark_rule(color=theme.TEXT, opacity=0.5, strokeDash=[5, 4]).encode(y=y)
@@ -285,7 +285,7 @@ def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     """The rows with the texts of their tooltips."""
     words: dict[str, Any] = {
         "recipe_text": frame["series"].map(text.clipped),
-        "quality_text": [text.quality(value, scene.unit) for value in frame["y"]],
+        "quality_text": [text.quality(value, scene.kind) for value in frame["y"]],
         "budget": [f"{ssr:g} of the full schedule" for ssr in frame["ssr"]],
     }
     if "train_seconds" in frame:

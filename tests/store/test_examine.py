@@ -84,11 +84,9 @@ def test_what_a_method_found_out_about_the_whole_run_has_no_measurement(run):
     assert "ledger_bytes_per_step" not in (examine(run).problem or "")
 
 
-def test_a_result_without_its_quality_or_with_unknown_metrics(run):
+def test_a_result_without_its_quality(run):
     change_result(run, metrics={"nll": 0.3})
     assert "has no 'accuracy'" in (examine(run).problem or "")
-    change_result(run, metrics={"accuracy": 0.9, "accuracyy": 0.3})
-    assert "did you mean 'accuracy'" in (examine(run).problem or "")
 
 
 def test_a_result_of_another_run(run):

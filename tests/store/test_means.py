@@ -40,7 +40,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("metric", [None, "nll"])
 def test_means_are_those_of_the_rows(path: Path, metric: str | None) -> None:
     rows, means = frames.results(path, metric=metric), frames.means(path, metric=metric)
-    names = [*SETTING, "recipe", "recipe_digest", "methods", "policy", "is_baseline", "baseline", "control", "ssr"]
+    at = SETTING.index("device")
+    kinds = (*SETTING[:at], "format", *SETTING[at:])
+    names = [*kinds, "recipe", "recipe_digest", "methods", "policy", "is_baseline", "baseline", "control", "ssr"]
     assert list(means.columns) == [*names, "n", "quality", *MEDIANS, "time_source", "busy_profile"]
     groups = {key: group for key, group in rows.groupby(names, sort=False, dropna=False)}
     assert len(means) == len(groups) == 6
@@ -92,7 +94,8 @@ def test_filters_leave_out_something(path: Path) -> None:
 def test_facets_count_the_rows(path: Path) -> None:
     found = frames.facets(path)
     place = ["dataset", "model", "sweep", "device", "hardware", "threads", "world_size"]
-    assert list(found.columns) == [*place, "metric", "unit", "higher_is_better", "is_quality", "runs", "predicted"]
+    kind = ["metric", "unit", "higher_is_better", "format"]
+    assert list(found.columns) == [*place, *kind, "is_quality", "runs", "predicted"]
     counted = pd.concat([frames.results(path, metric=metric) for metric in queries.metrics(path)])
     expected = counted.groupby([*place, "metric"]).size()
     assert found.set_index([*place, "metric"])["runs"].to_dict() == expected.to_dict()

@@ -25,7 +25,7 @@ def test_a_run_has_its_metrics_its_times_and_its_phases(tmp_path: Path) -> None:
     assert list(found) == [name]
     run = found[name]
     assert run.machine == OWN
-    assert [(each.metric, each.value, each.unit) for each in run.finals] == [
+    assert [(each.metric.name, each.value, each.metric.unit) for each in run.finals] == [
         ("accuracy", 0.75, "fraction"),
         ("nll", 0.5, "nats"),
     ]

@@ -16,7 +16,7 @@ from tests.builders import CPU, H200, run_record, write_profile, write_run, writ
 HEADER = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source"
 COLUMNS = [
     *("sweep", "run_id", "recipe", "methods", "dataset", "model", "precision", "batch_size", "ssr", "seed", "steps"),
-    *("examples", "metric", "quality", "unit", "higher_is_better"),
+    *("examples", "metric", "quality", "unit", "higher_is_better", "format"),
     *("train_seconds", "train_seconds_low", "train_seconds_high", "time_source", "inference_seconds"),
     *("inference_ratio", "device", "hardware", "threads", "world_size"),
     *("usd_per_hour", "price_source", "price_as_of", "cost_usd"),

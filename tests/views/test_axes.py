@@ -4,6 +4,7 @@ from typing import Any
 import altair as alt
 import pytest
 
+from explorer.records import METRICS, Metric
 from explorer.views.axes import PAYMENTS, heights, payment_axis, quality_axis, round_ticks
 
 
@@ -52,7 +53,7 @@ def test_a_linear_axis_starts_at_zero_and_a_log_axis_does_not() -> None:
 
 
 def quality(values: list[float], *, unit: str = "fraction", higher: bool = True) -> dict[str, Any]:
-    return plain(quality_axis("quality", heights(values, unit=unit, higher_is_better=higher)))
+    return plain(quality_axis(heights(values, Metric(name="quality", unit=unit, higher_is_better=higher))))
 
 
 def test_a_fraction_is_never_drawn_above_one() -> None:
@@ -87,7 +88,7 @@ def test_what_has_no_error_above_zero_is_drawn_linearly(values: list[float], uni
 
 def test_a_place_is_found_and_found_back() -> None:
     for values in ([0.4, 0.985], [0.94, 0.985]):
-        place = heights(values, unit="fraction", higher_is_better=True)
+        place = heights(values, METRICS["accuracy"])
         assert place.drawn(place.drawn(0.9)) == pytest.approx(0.9)
         assert place.low <= place.drawn(0.95) <= place.high
         assert place.within(2.0) in (place.low, place.high)

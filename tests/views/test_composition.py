@@ -10,6 +10,7 @@ import vl_convert
 
 from explorer.analysis.composition import Composition
 from explorer.errors import AnalysisError
+from explorer.records import METRICS
 from explorer.views.composed import composed
 from explorer.views.composition_rows import composition_tables, pair_rows, recipe_rows
 from explorer.views.explore import Explorer, explore
@@ -66,7 +67,7 @@ def test_from_run_directories_to_a_prediction(found: Composition) -> None:
 
 def test_another_budget_another_metric_and_recipes_that_are_not_chosen(snapshot: Snapshot) -> None:
     half = composed(snapshot, Question(metric="nll", recipes=("fast",)), ssr=0.5)
-    assert (half.ssr, half.metric, half.higher_is_better) == (0.5, "nll", False)
+    assert (half.ssr, half.kind) == (0.5, METRICS["nll"])
     pair = next(pair for pair in half.pairs if {pair.first, pair.second} == {"resize", "average"})
     assert pair.quality.value is not None and pair.quality.value == pytest.approx(-TOGETHER, abs=0.006)
     assert cell(half, "average", "resize")["value"] == pytest.approx(-pair.quality.value)  # less is better
@@ -170,7 +171,7 @@ def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
     panel.budget.value = 0.5
     assert panel.found is not None and panel.found.ssr == 0.5
     explorer._controls.metric.value = "nll"
-    assert panel.found.metric == "nll" and panel.found.ssr == 0.5 and panel.recipe.value == "resize-layout"
+    assert panel.found.kind == METRICS["nll"] and panel.found.ssr == 0.5 and panel.recipe.value == "resize-layout"
 
 
 def test_without_compositions_the_panel_says_how_to_get_them(runs: Path) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from explorer.records import METRICS
 from explorer.views.curves import MAX_POINTS, metric_curves, thinned
 from explorer.views.phases import step_times
 from explorer.views.theme import PALETTE, TEXT
@@ -19,12 +20,12 @@ def curve(recipe: str, steps: int) -> pd.DataFrame:
 
 def test_a_line_for_each_run() -> None:
     frame = pd.concat([curve("baseline", 40), curve("fast", 60)])
-    chart = metric_curves(frame, metric="training loss", unit="nats", baseline="baseline").to_dict()
+    chart = metric_curves(frame, metric=METRICS["train_loss"], baseline="baseline").to_dict()
     assert {row["run_id"] for row in rows(chart)} == {"baseline-0", "fast-0"}
-    assert chart["layer"][0]["encoding"]["y"]["title"] == "training loss (nats)"
+    assert chart["layer"][0]["encoding"]["y"]["title"] == "train_loss (nats)"
     scale = chart["layer"][0]["encoding"]["color"]["scale"]
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"baseline": TEXT, "fast": PALETTE[0]}
-    assert chart["description"] == "training loss over training steps of 2 runs."
+    assert chart["description"] == "train_loss over training steps of 2 runs."
 
 
 def test_long_curves_are_thinned_and_keep_their_last_point() -> None:
@@ -37,7 +38,7 @@ def test_long_curves_are_thinned_and_keep_their_last_point() -> None:
 
 def test_many_runs_stay_within_what_altair_draws() -> None:
     frame = pd.concat([curve(f"r{i}", 300) for i in range(100)])
-    metric_curves(frame, metric="training loss").to_dict()  # altair raises above 5,000 rows
+    metric_curves(frame, metric=METRICS["train_loss"]).to_dict()  # altair raises above 5,000 rows
 
 
 def test_parts_of_a_step_are_stacked_in_order() -> None:

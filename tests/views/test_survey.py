@@ -24,7 +24,8 @@ def means() -> pd.DataFrame:
             "recipe_digest": [f"{i // 5:06d}" for i in at],
             "ssr": [(0.125, 0.25, 0.5, 1.0, 1.5)[i % 5] for i in at],
             "device": "cpu", "hardware": "box", "threads": 1, "world_size": 1, "hardware_label": "box, 1 thread",
-            "methods": "ema", "policy": None, "control": None, "unit": "fraction", "higher_is_better": True,
+            "methods": "ema", "policy": None, "control": None,
+            "metric": "accuracy", "unit": "fraction", "higher_is_better": True, "format": "",
             "n": 3, "quality": draws.uniform(0.5, 0.9, n), "train_seconds": seconds, "time_source": "profiled",
         }
     )  # fmt: skip

@@ -31,7 +31,7 @@ def _mass(content: RunContent) -> Answer | NotRecorded:
     measured = [line for line in content.classes if line.share is not None]
     if not measured:
         return NotRecorded(where=where)
-    words = ", ".join(f"{line.path} {text.quality(line.share, 'fraction')}" for line in measured)
+    words = ", ".join(f"{line.path} {line.share:.2%}" for line in measured)
     return Answer(text=f"shares of the summed gradient: {words}", references=(content.steps,), lacks=where)
 
 
