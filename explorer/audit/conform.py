@@ -1,6 +1,6 @@
 """Conformance: whether a run kept the three conditions of a governed pipeline, found out from its directory alone.
 
-1. every gradient was routable by depth and provenance      routable.py
+1. every gradient was routable by depth and provenance      routable.py, unmoved.py
 2. every example was typed by an authority                  typed.py
 3. every update is ledgered so that it can be reconstructed reconstructible.py
 
@@ -18,6 +18,7 @@ from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
 from explorer.audit.routable import Routable
 from explorer.audit.typed import Typed
+from explorer.audit.unmoved import Unmoved
 from explorer.audit.vouched import Rules, read_basis, read_rules, read_tags
 from explorer.errors import ExplorerError
 from explorer.provenance.attestation import VerifiedTags
@@ -54,11 +55,13 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
         Typed(run, tags, second),
         Reconstructible(run, third),
     )
+    unmoved = Unmoved(run, first)
     for segment in run.segments():
         with third.reading(segment.state.index):
             numbers = read_numbers(run, segment)
             for judge in judges:
                 judge.segment(segment, numbers)
+            unmoved.segment(segment, numbers.steps)
     return Conformance(badge=seal, conditions=(first.close(), second.close(), third.close()))
 
 

@@ -8,9 +8,12 @@ the blobs of the next `state`, which closes a segment of steps:
     joint              the content over the classes of each step, in order                        (numbers.py)
     sketches/<class>   the sketch of the class's weighted gradient, summed over the steps         (numbers.py)
     slots              the row of the tag table in each slot of each step, in order               (slots.py)
+    tensors            the leaf of every tensor of that state, by name                            (recorded/tensors.py)
 
-A blob that would be empty is left out. A layer stands for itself or for an adapter
-of it, in the order of the genesis.
+The genesis names the `tensors` of the state before step 0, so that what moved can be told segment by segment, and
+`owners`: the layer of each tensor whose name begins with another layer's, as a shared one does. Ledgers of earlier
+versions name tensors at the end alone. A blob that would be empty is left out. A layer stands for itself or for an
+adapter of it, in the order of the genesis.
 """
 
 from typing import Annotated, ClassVar, Literal

@@ -79,8 +79,9 @@ class Journal:
             raise ProvenanceError(
                 f"{len(secrets)} secrets for {len(genesis.classes)} classes; expected one for each and the joint one"
             )
-        if 2 * len(genesis.classes) + 2 > MAX_BLOBS:
-            raise LedgerError(f"{len(genesis.classes)} classes; a segment of at most {MAX_BLOBS // 2 - 1} is recorded")
+        most = (MAX_BLOBS - 3) // 2  # two blobs for each class; joint numbers, slots and tensors
+        if len(genesis.classes) > most:
+            raise LedgerError(f"{len(genesis.classes)} classes; a segment of at most {most} is recorded")
         self.genesis = genesis
         self._book, self._leaves, self._spool = book, leaves, spool
         keys = OwnKeys(secrets=secrets, classes=genesis.classes)
@@ -215,11 +216,13 @@ class Journal:
         )
         self._put(entry, step)
 
-    def segment(self, step: int, state: TrainingState) -> None:
-        """Close the segment after so many steps, with the state that they led to; all of it is durable afterwards."""
+    def segment(self, step: int, state: TrainingState, *, tensors: Tensors | None = None) -> None:
+        """Close the segment after so many steps, with the state that they led to and the tensors that it is the state
+        of; all of it is durable afterwards."""
         if self._spool:
             self._spool.write_contributions(self._segment.steps)
-        blobs = self._blobs(self._segment.blobs(), Step, self._segment.first)
+        contents = self._segment.blobs() | ({} if tensors is None else {TENSORS: tensors.content})
+        blobs = self._blobs(contents, Step, self._segment.first)
         self._put(State(step=step, state=state, blobs=blobs), step)
         self._segment = Segment(self.genesis.classes, first=step)
         self._book.commit()

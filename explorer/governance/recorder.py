@@ -9,18 +9,19 @@ out later without training anew what came before.
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from explorer.canonical import canonical
 from explorer.engine.method import Kind, Method, Saving, Unit
 from explorer.engine.state import State, progress
 from explorer.entries.profiles import LayerProfiles
-from explorer.errors import RecipeError
-from explorer.governance.digests import state_of, tensors_of, training_state
+from explorer.errors import RecipeError, TrainingError
+from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.history import ledger_bytes
 from explorer.governance.journal import Journal
 from explorer.governance.layers import GovernedLayer, governed_layers
@@ -28,6 +29,8 @@ from explorer.governance.routing import Router
 from explorer.governance.session import DecisionNote, Notes, Session
 from explorer.provenance.admission import Admission
 from explorer.provenance.taxonomy import QUARANTINE
+from explorer.recorded.tensors import BLOB as TENSORS
+from explorer.recorded.tensors import OWNERS, Tensors, layer_of, moved, parameter_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,12 +42,38 @@ class Recording:
     keep: bool = False  # the checkpoint between this step and the next is to stay
     seconds: float = 0.0
     steps: int = 0
+    tensors: Tensors | None = None  # of the state that the segment began with
+    first: int = 0  # step of the segment
+    moved: set[str] = field(default_factory=set)  # layers that some step of the segment says were updated
 
     @contextmanager
     def timed(self) -> Iterator[None]:
         start = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - start
+
+    def begin(self, tensors: Tensors, *, step: int) -> None:
+        """A segment begins with this state."""
+        self.tensors, self.first, self.moved = tensors, step, set()
+
+    def check(self, tensors: Tensors, *, step: int) -> None:
+        """Raises `TrainingError` if a tensor of a layer moved, and no step of the segment says that the layer did:
+        something wrote to it that is on no record."""
+        if self.tensors is None:
+            return
+        owners = {
+            name: each.layer.name
+            for each in self.layers
+            if each.layer.name not in self.moved
+            for name in (*each.parameters, *each.buffers)
+        }
+        for name in sorted(moved(self.tensors, tensors)):
+            if (layer := owners.get(parameter_of(name))) is not None:
+                raise TrainingError(
+                    f"{name} is another than before, and none of the steps {self.first} to {step - 1} updated {layer}:"
+                    " something writes to it past the gradients, such as .data in a forward pass, a hook, an optimiser"
+                    " that moves what has no gradient, or code between the steps; these steps are not recorded"
+                )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +105,9 @@ class Recorder(Method):
         return {"admitted": torch.zeros(len(session.classes), dtype=torch.bool)}  # to any layer, in any step so far
 
     def before_fit(self, state: State) -> None:
-        _journal(state).begin(state.step, training_state(state, step=state.step))
+        recording, tensors = state.resource(Recording), tensors_of(state)
+        recording.begin(tensors, step=state.step)
+        _journal(state).begin(state.step, state_of(tensors, state, step=state.step))
 
     def before_update(self, state: State) -> None:
         state.resource(Recording).decided = len(state.resource(Session).notes.decisions)
@@ -91,13 +122,14 @@ class Recorder(Method):
             done = state.step + 1
             recording.keep = done < state.total_steps and self._admits_anew(state, notes.admission)
             if recording.keep or done % self.every == 0 or done == state.total_steps:
-                _journal(state).segment(done, training_state(state, step=done))
+                _close(_journal(state), state, recording, step=done)
 
     def after_run(self, state: State) -> None:
-        journal, tensors = _journal(state), tensors_of(state)
-        reached = state_of(tensors, state, step=state.step)
+        journal = _journal(state)
         if not journal.settled:  # a loop of one's own that ends before it had announced to
-            journal.segment(state.step, reached)
+            _close(journal, state, state.resource(Recording), step=state.step)
+        tensors = tensors_of(state)
+        reached = state_of(tensors, state, step=state.step)
         outcome = "finished" if state.step == state.total_steps else "stopped"
         journal.end(state.step, reached, tensors=tensors, metrics=state.metrics, outcome=outcome)
 
@@ -130,9 +162,33 @@ def _admitted(admission: Admission) -> Tensor:
     return torch.from_numpy((admission.weights > 0).any(axis=1))
 
 
+def beginning(state: State) -> dict[str, bytes]:
+    """The blobs that the genesis of a run has in this state: its tensors, and the layers of those whose names begin
+    with another layer's."""
+    tensors, layers = tensors_of(state), state.resource(Recording).layers
+    names = frozenset(each.layer.name for each in layers)
+    found = {
+        name: each.layer.name
+        for each in layers
+        for name in (*each.parameters, *each.buffers)
+        if layer_of(name, names) != each.layer.name
+    }
+    return {TENSORS: tensors.content} | ({OWNERS: canonical(found)} if found else {})
+
+
+def _close(journal: Journal, state: State, recording: Recording, *, step: int) -> None:
+    """Close a segment, once what no step of it says was updated is what it was."""
+    tensors = tensors_of(state)
+    recording.check(tensors, step=step)
+    journal.segment(step, state_of(tensors, state, step=step), tensors=tensors)
+    recording.begin(tensors, step=step)
+
+
 def _record(journal: Journal, state: State, notes: Notes, recording: Recording) -> None:
     """The entries of one step: what was measured and decided before its update, the step, and what was after it."""
     step, decided = state.step, recording.decided
+    flags = updated(state, recording.layers)
+    recording.moved |= {each.layer.name for each, flag in zip(recording.layers, flags, strict=True) if flag}
     counts = notes.examples or {share.name: len(share.slots) for share in state.shares}
     _record_notes(journal, step, [each for each in notes.profiles if each.step == step], notes.decisions[:decided])
     journal.step(
@@ -140,7 +196,7 @@ def _record(journal: Journal, state: State, notes: Notes, recording: Recording) 
         rows=state.examples,
         examples=[counts.get(path, 0) for path in journal.genesis.classes],
         quarantined=counts.get(QUARANTINE, 0),
-        updated=updated(state, recording.layers),
+        updated=flags,
         admission=notes.admission,
         numbers=notes.numbers,
         sketches=notes.sketches,

@@ -22,7 +22,7 @@ from explorer.governance.digests import training_state
 from explorer.governance.documents import keep, read_documents
 from explorer.governance.journal import Journal
 from explorer.governance.own_loop import Governed
-from explorer.governance.recorder import Recorder
+from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.recipes.choice import written
@@ -75,7 +75,7 @@ def govern(
         keep(papers, run)
         keep_environment(run, recorded=True)
         genesis = _genesis(state, run, found, optimizer, everything, examples)
-        return begun(run, genesis=genesis, signer=signer, found=found)
+        return begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(state))
 
     return Governed(
         model,

@@ -8,7 +8,7 @@ begins where it went on from another one, which it names as its parent (recorded
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from explorer.governance.credentials import Credentials, quarantine_json
 from explorer.governance.digests import training_state
 from explorer.governance.documents import Documents
 from explorer.governance.journal import Journal
+from explorer.governance.recorder import beginning
 from explorer.governance.session import Session
 from explorer.ledger.blobs import write_blob
 from explorer.note import Algorithm, Signer
@@ -109,15 +110,18 @@ def recording(
         return
     found = credentials(recipe, documents, data)
     signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
-    with begun(run, genesis=_genesis(loop, record, run, found), signer=signer, found=found) as journal:
+    with begun(
+        run, genesis=_genesis(loop, record, run, found), signer=signer, found=found, contents=beginning(loop.state)
+    ) as journal:
         loop.state.resource(Session).journal = journal
         yield
 
 
-def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials) -> Journal:
-    """Begin the ledger in a run's directory, or go on with it; its first entry names which examples are in quarantine,
-    and why. Raises `LedgerError` for the ledger of another run."""
-    contents = {} if not found.quarantine else {QUARANTINE: canonical(quarantine_json(found.quarantine))}
+def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials, contents: Mapping[str, bytes]) -> Journal:
+    """Begin the ledger in a run's directory, or go on with it; its first entry names these contents as its blobs, and
+    which examples are in quarantine, and why. Raises `LedgerError` for the ledger of another run."""
+    if found.quarantine:
+        contents = {**contents, QUARANTINE: canonical(quarantine_json(found.quarantine))}
     blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
     journal = Journal.open(
         run,

@@ -1,7 +1,7 @@
-"""The tensors that a run ended with, one by one: what the roots in its `end` entry are roots of.
+"""The tensors of a state, one by one: what the roots in an `end` or `state` entry are roots of.
 
-The blob `tensors` of the entry is canonical JSON (RFC 8785), names to leaves in hexadecimal; what a leaf is and how
-the three roots follow, `entries.run.TrainingState` says.
+The blob `tensors` of the entry, and of the genesis for the state before step 0, is canonical JSON (RFC 8785), names to
+leaves in hexadecimal; what a leaf is and how the three roots follow, `entries.run.TrainingState` says.
 
     {"buffers":{"1.running_mean":"5f..."},"optimizer":{"optimizer/shared/0/0.weight/exp_avg":"91..."},
      "parameters":{"0.weight":"e3..."}}
@@ -11,7 +11,7 @@ some of them: the roots of the two models follow from their lists, and the lists
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.canonical import canonical
@@ -25,6 +25,7 @@ from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
 
 BLOB = "tensors"
+OWNERS = "owners"  # the blob of the genesis: tensor -> layer, where the tensor's name does not tell
 MAX_BYTES = 2**27  # a million tensors
 OPTIMIZER = "optimizer"  # the first part of the names of what an optimiser remembers; else it is a method's name
 
@@ -120,6 +121,45 @@ def check_roots(tensors: Tensors, state: TrainingState, *, where: str) -> None:
     for name, expected, found in zip(("parameters", "buffers", "optimizer"), roots, tensors.roots, strict=True):
         if expected != found:
             raise LedgerError(f"{where}: the {name} lead to the root {found}; recorded is {expected}")
+
+
+def parameter_of(name: str) -> str:
+    """The parameter or buffer that a tensor belongs to: itself, or the one that an optimiser remembers it for.
+
+    >>> parameter_of("optimizer/shared/0/body.0.weight/exp_avg"), parameter_of("body.0.weight")
+    ('body.0.weight', 'body.0.weight')
+    """
+    parts = name.split("/")
+    return "/".join(parts[3:-1]) if parts[0] == OPTIMIZER and len(parts) > 4 else name
+
+
+def layer_of(name: str, layers: Collection[str]) -> str | None:
+    """The layer that a tensor is of, by its name: the one with the longest name that it begins with. An adapter
+    `conv@news` of a layer is the module `conv.@news`. None: it is of no layer.
+
+    >>> layer_of("body.0.weight", ["body", "body.0"]), layer_of("token", ["token"])
+    ('body.0', 'token')
+    >>> layer_of("optimizer/news/0/conv.@news.up.weight/step", ["conv", "conv@news"]), layer_of("ema/weight", ["conv"])
+    ('conv@news', None)
+    """
+    place = parameter_of(name)
+    while place:
+        if (found := place.replace(f".{ADAPTER}", ADAPTER)) in layers:
+            return found
+        place = place.rpartition(".")[0]
+    return None
+
+
+def moved(before: Tensors, after: Tensors) -> set[str]:
+    """The names of the tensors that are not the same in two states, or are in one of them alone."""
+    found: set[str] = set()
+    for one, other in (
+        (before.parameters, after.parameters),
+        (before.buffers, after.buffers),
+        (before.optimizer, after.optimizer),
+    ):
+        found |= {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+    return found
 
 
 def owner_of(name: str, regions: Sequence[SealedRegion]) -> str | None:

@@ -5,6 +5,7 @@ half weight, `open/mit` everything. Forty-two rows, two of them tagged as quaran
 follow from the step; whoever wants a liar changes entries and blobs, and signs them again.
 """
 
+import hashlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from explorer.provenance.routing import Routing, bind, confidential
 from explorer.provenance.signed import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Trust, write_trust
+from explorer.recorded.tensors import Tensors
 from tests import tensors_for_tests as models
 from tests.builders import run_record, write_run
 from tests.provenance import people, tables
@@ -183,17 +185,28 @@ def write_governed_run(
     policy: RoutingPolicy = USUAL,
     on: Mapping[str, int] | None = None,
     losses: Mapping[int, Floats] | None = None,
+    moves: Callable[[Sequence[str], int], Tensors] = models.tensors,
 ) -> Path:
     """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on.
-    `losses`: of the examples of `open/mit` in steps that train on the hardest half of them."""
+    `losses`: of the examples of `open/mit` in steps that train on the hardest half of them. `moves`: the tensors of the
+    layers after so many steps."""
     record = run_record(recipe="governed", full_steps=steps)
     run = write_run(runs, record)
     genesis, leaves = write_documents(run, policy)
-    genesis = replace(genesis, layers=layers)
+    begins = moves(layers, 0)
+    first = Blob(sha256=hashlib.sha256(begins.content).hexdigest(), size=len(begins.content))
+    genesis = replace(genesis, layers=layers, initial=begins.roots[0], blobs={"tensors": first})
+
+    def close(step: int) -> None:
+        parameters, buffers, optimizer = moves(layers, step).roots
+        reached = replace(state(step, layers), parameters=parameters, buffers=buffers, optimizer=optimizer)
+        journal.segment(step, reached, tensors=moves(layers, step))
+
     routing = bind(policy, TAXONOMY, where="policy")
     tables_ = Admissions(routing, classes=CLASSES, layers=depths_of(layers))
     sealed = confidential(routing, CLASSES)
     with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves, confidential=sealed) as journal:
+        write_blob(journal.directory, begins.content)
         journal.begin(0, state(0, layers))
         for step in range(steps):
             if step % max(6, steps // 10) == 3:
@@ -218,10 +231,10 @@ def write_governed_run(
                 sketches=sketches_of(numbers),
             )
             if (step + 1) % every == 0:
-                journal.segment(step + 1, state(step + 1, layers))
+                close(step + 1)
         if finished:
             if not journal.settled:
-                journal.segment(steps, state(steps, layers))
+                close(steps)
             journal.end(steps, state(steps, layers), tensors=models.tensors(layers, steps), metrics={"accuracy": 0.5})
             models.write_model(run, layers, steps)
     return run

@@ -21,16 +21,18 @@ from explorer.entries.kinds import decode
 from explorer.entries.run import Decision, End, Profile, State, Step
 from explorer.entries.sequence import check_sequence
 from explorer.entries.slots import slots_root
-from explorer.errors import LedgerError, RecipeError
+from explorer.errors import LedgerError, RecipeError, TrainingError
 from explorer.governance.digests import tensor_leaf, training_state
 from explorer.governance.entropy import Entropy
 from explorer.governance.layers import governed_layers
 from explorer.governance.recorder import Recorder, updated
 from explorer.governance.session import DecisionNote, Session
+from explorer.ledger.blobs import read_blob
 from explorer.methods.ema import EMA
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind
 from explorer.provenance.taxonomy import QUARANTINE
+from explorer.recorded.tensors import BLOB, parse_tensors
 from explorer.records import METRICS
 from tests.governance.recorded import (
     CLASSES,
@@ -267,7 +269,7 @@ def test_a_run_without_policy_and_measurements_is_recorded_too(tmp_path: Path) -
     for entry in of(run, Step):
         assert (entry.numbers, entry.joint, entry.weights) == ((None, None), None, None)
         assert entry.phase == "progress [0, 1]" and set(entry.updated) == {"1"} and sum(entry.examples) == 8
-    assert {name for entry in of(run, State) for name in entry.blobs} == {"slots"}
+    assert {name for entry in of(run, State) for name in entry.blobs} == {"slots", "tensors"}
     assert not (run / rundir.CONTRIBUTIONS).exists() and not (run / rundir.KEPT).exists()
 
 
@@ -367,3 +369,86 @@ def test_the_name_type_and_shape_are_in_a_leaf() -> None:
 def test_every_counts_from_the_start_of_the_run(tmp_path: Path) -> None:
     train(tmp_path / "run", governed(every=4))
     assert [entry.step for entry in of(tmp_path / "run", State)] == [4, 6, 8, 12]
+
+
+# What no step says was updated
+
+
+UPPER = routing(Rule(classes=("licensed/news", "open"), layers=("3", "7"), weight=1.0))
+
+
+def other_parameter(state: TrainingSoFar) -> None:
+    state.model.get_parameter("0.weight").data[0] += 1e-3
+
+
+def other_buffer(state: TrainingSoFar) -> None:
+    state.model.get_buffer("1.running_mean").add_(1)
+
+
+def other_optimizer_state(state: TrainingSoFar) -> None:
+    (optimizer,) = state.regions["shared"].optimizers
+    optimizer.state[state.model.get_parameter("0.bias")]["momentum_buffer"] = torch.ones(8)
+
+
+MEDDLING = {
+    "0.weight": other_parameter,
+    "1.running_mean": other_buffer,
+    "optimizer/shared/0/0.bias/momentum_buffer": other_optimizer_state,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meddler(Method):
+    """Writes to what it should not, in one step, past everything that looks on."""
+
+    name: ClassVar[str] = "meddler"
+    kind: ClassVar[Kind] = Kind.SURGERY
+    summary: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    what: str
+    at: int = 6
+
+    def after_update(self, state: TrainingSoFar) -> None:
+        if state.step == self.at:
+            MEDDLING[self.what](state)
+
+
+def meddled(what: str, policy: Any = UPPER) -> Any:
+    return governed([Meddler(what=what)], norm="batch", session={"routing": policy})
+
+
+@pytest.mark.parametrize("what", MEDDLING)
+def test_what_was_not_updated_and_moved_stops_the_run(what: str, tmp_path: Path) -> None:
+    """At the segment's end, by the digests; what it would have recorded is on no record, and the ledger has no end."""
+    run = tmp_path / "run"
+    with pytest.raises(TrainingError) as found:
+        train(run, meddled(what))
+    layer = "1" if what.startswith("1") else "0"
+    assert str(found.value).startswith(f"{what} is another than before, and none of the steps 5 to 9 updated {layer}:")
+    assert check(run / rundir.LEDGER).ok
+    assert [entry.step for entry in of(run, State)] == [5] and not of(run, End)
+
+
+@pytest.mark.parametrize("what", MEDDLING)
+def test_where_a_layer_is_updated_nobody_can_tell(what: str, tmp_path: Path) -> None:
+    """The control, and the limit: the same writes to layers that train are those of a step."""
+    train(tmp_path / "run", meddled(what, routing(Rule(classes=("licensed/news", "open"), weight=1.0))))
+    assert len(of(tmp_path / "run", End)) == 1
+
+
+def test_a_resumed_segment_is_compared_too(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(InterruptedError):
+        train(run, governed([Interrupted(at=6)], norm="batch", session={"routing": UPPER}))
+    with pytest.raises(TrainingError, match="none of the steps 5 to 9 updated 0"):
+        train(run, meddled("0.weight"))
+
+
+def test_every_state_lists_its_tensors(calm: Path) -> None:
+    """The lists lead to the roots that the entries have."""
+    states = of(calm, State)
+    assert len(states) >= 3
+    for entry in states:
+        content = read_blob(calm / rundir.LEDGER, entry.blobs[BLOB].sha256)
+        reached = entry.state
+        assert parse_tensors(content, where="").roots == (reached.parameters, reached.buffers, reached.optimizer)
