@@ -12,6 +12,7 @@ too: without it neither is compared.
 """
 
 import dataclasses
+import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from explorer.governance.credentials import leaves_of
 from explorer.governance.digests import training_state
 from explorer.governance.history import History
 from explorer.governance.journal import Journal
+from explorer.governance.recorder import beginning
 from explorer.governance.session import Session
 from explorer.governance.spool import ALL
 from explorer.ledger.read import LedgerDirectory
@@ -212,6 +214,9 @@ def _initial(loop: Loop, genesis: Genesis) -> Difference | None:
         "classes": (genesis.classes, session.classes),
         "layers": (genesis.layers, tuple(layer.name for layer in session.layers)),
     }
+    for name, content in beginning(loop.state).items():
+        if name in genesis.blobs:  # ledgers of before have none
+            pairs[f"blobs.{name}"] = genesis.blobs[name].sha256, hashlib.sha256(content).hexdigest()
     for name, (expected, found) in pairs.items():
         if expected != found:
             return Difference(entry=0, kind=genesis.KIND, step=0, field=name, expected=str(expected), found=str(found))

@@ -54,14 +54,14 @@ def reading(run: Path, **granted: object) -> RunLedger:
 
 
 def seen(ledger: RunLedger) -> set[tuple[str, str]]:
-    """What opens: kind and blob name."""
+    """What opens: kind and blob name. Which rows stood where, and the digests of tensors, everybody sees."""
     outline = ledger.outline
     entries = [*ledger.read([index for _, index in outline.states], State), *ledger.read(outline.profiles, Profile)]
     return {
         (placed.entry.KIND, name)
         for placed in entries
         for name in placed.entry.blobs
-        if name != "slots" and not isinstance(ledger.find(placed, name, max_bytes=MOST), Missing)
+        if name not in ("slots", "tensors") and not isinstance(ledger.find(placed, name, max_bytes=MOST), Missing)
     }
 
 
