@@ -1,12 +1,15 @@
 """Small real runs on digits, a second or less each."""
 
-from collections.abc import Sequence
+import itertools
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from explorer import records, rundir
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe, build_recipe
+from explorer.recipes.watch import Reading
 from explorer.records import RunRecord
 
 TASK = {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}
@@ -26,3 +29,15 @@ def write_run(root: Path, run: RunRecord) -> Path:
     directory = root / run.run_id
     records.write(directory / rundir.RUN, run)
     return directory
+
+
+def machine_with(*, others: float = 0.0) -> Callable[[], Reading]:
+    """The clocks of a machine of which other processes take this share: each reading is a second later."""
+    moments = itertools.count()
+
+    def read() -> Reading:
+        moment = float(next(moments))
+        taken = others * (os.cpu_count() or 1) * moment
+        return Reading(wall=moment, own=moment, machine=moment + taken, stolen=0.0, load=0.1)
+
+    return read

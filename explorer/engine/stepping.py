@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -20,17 +21,31 @@ class Place:
     pace: Pace | None = None
 
 
+class Window(NamedTuple):
+    """A step that was timed: seconds of one execution, and the processor time of this process over
+    wall time."""
+
+    seconds: float
+    ratio: float
+
+
 def time_steps(loop: Loop, place: Place, *, count: int) -> float:
     """Mean seconds of `count` executions of that step, the device synchronised around them.
 
     The parameters move, the step number does not: data, sizes and frozen layers are those of that step.
     """
+    return time_window(loop, place, count=count).seconds
+
+
+def time_window(loop: Loop, place: Place, *, count: int) -> Window:
+    """The same, with the processor time of all threads of this process over wall time."""
     _synchronise(loop)
-    start = time.perf_counter()
+    processor, start = time.process_time(), time.perf_counter()
     for _ in range(count):
         _step(loop, place)
     _synchronise(loop)
-    return (time.perf_counter() - start) / count
+    seconds = time.perf_counter() - start
+    return Window(seconds / count, (time.process_time() - processor) / seconds)
 
 
 def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:

@@ -55,6 +55,7 @@ from explorer.recipes.plan import (
 )
 from explorer.recipes.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
 from explorer.recipes.training import MODALITIES, Training, check_serving, read_training
+from explorer.recipes.watch import watched
 from explorer.records import METRICS, Metric, ResultRecord, RunRecord
 
 NAMES = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -181,8 +182,8 @@ def _train(
             options = FitOptions(
                 directory=directory, run_id=record.run_id, evaluations=training.numbers.evaluations, stop=stop
             )
-            fitted = fit(loop, options)
-        result = result_of(directory, record, fitted, examples=pace.position(steps), contended=False)
+            fitted, shared = watched(lambda: fit(loop, options), threads=amounts.threads)
+        result = result_of(directory, record, fitted, examples=pace.position(steps), contended=shared)
         if place is not None:
             records.write(directory / rundir.RESULT, result)
             remove_all(directory / rundir.CHECKPOINT)

@@ -3,6 +3,12 @@
 Runs of a sweep share their machine and slow each other down, so their wall time is no measure of cost. A profile
 takes short windows of every phase of every recipe in turn, round after round, so that a machine that drifts drifts
 for all of them; the median of the windows counts.
+
+Two builds of the same recipe differ in speed: their tensors lie elsewhere in memory. So each round has builds of its
+own, as far as building does not take long, and the spread of the rounds contains what a build adds.
+
+The machine is watched meanwhile (watch.py). A window that lost the processor is taken again, and so is a round in which
+other processes were busy; how often is bounded, and what stays disturbed is recorded and said.
 """
 
 import contextlib
@@ -12,7 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -20,11 +26,12 @@ import torch
 from explorer.engine.checkpoint import Checkpoint, save_checkpoint
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
-from explorer.engine.stepping import Place, split_steps, time_inference, time_steps
+from explorer.engine.stepping import Place, Window, split_steps, time_inference, time_steps, time_window
 from explorer.governance.documents import Documents
 from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.plan import pace_of, phase_of, total_steps
 from explorer.recipes.run import build_loop, recipe_of
+from explorer.recipes.watch import Reading, Watcher, is_disturbed, read_machine
 from explorer.records import PhaseProfile, ProfileRecord, RunRecord
 
 WINDOWS = 7
@@ -32,6 +39,9 @@ WINDOW_SECONDS = 0.06  # a window repeats its step until it lasts about as long
 WARMUP = 2
 INFERENCE_EXAMPLES = 256
 BESIDES_SECONDS = 0.5  # after so long an evaluation, or a checkpoint, is not timed again
+BUILD_SECONDS = 3.0  # to spend on building and warming up one recipe, beyond the first two builds
+WINDOW_REPEATS = 2  # of a window that lost the processor
+ROUND_REPEATS = 4  # in all, of rounds in which other processes were busy
 
 
 def profile(
@@ -40,25 +50,40 @@ def profile(
     data: Path | None,
     documents_of: Callable[[RunRecord], Documents | None] = lambda run: None,
     besides: bool = False,
+    reasons: Sequence[str] = (),
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    read: Callable[[], Reading] = read_machine,
 ) -> list[ProfileRecord]:
     """One profile for each distinct recipe among the runs, in the order of their first runs.
 
     Every phase that any of the runs meets is measured; with `besides` also an evaluation and a checkpoint, which are no
-    steps. The caller makes sure that nothing else keeps the machine busy. `documents_of` gives what governs a run.
-    `on_progress` hears of each of the rounds.
+    steps. The caller makes sure that nothing else keeps the machine busy, or says in `reasons` what does.
+    `documents_of` gives what governs a run. `on_progress` hears of each of the rounds. `read` reads the clocks of the
+    machine.
     """
+    profile_pass = secrets.token_hex(8)
+    watcher = Watcher(threads=max((run.hardware.threads for run in runs), default=1), read=read)
     with contextlib.ExitStack() as stack:
         subjects = [
-            _Subject(group, data=data, documents_of=documents_of, besides=besides, stack=stack)
+            stack.enter_context(_Subject(group, data=data, documents=documents_of(_longest(group)), besides=besides))
             for group in _by_recipe(runs).values()
         ]
-        for window in range(WINDOWS):
+        repeated = 0
+        for round in range(WINDOWS):
             for subject in subjects:
-                subject.measure()
-            on_progress(window + 1, WINDOWS)
-        profile_pass = secrets.token_hex(8)
-        return [replace(subject.record(), profile_pass=profile_pass) for subject in subjects]
+                subject.prepare(round)
+            again = watcher.attend(lambda: _measure(subjects), repeats=ROUND_REPEATS - repeated)
+            repeated += again
+            for subject in subjects:
+                subject.keep(taken_again=again)
+            on_progress(round + 1, WINDOWS)
+        watch = watcher.watch(
+            windows=sum(subject.windows for subject in subjects),
+            disturbed=sum(subject.disturbed for subject in subjects),
+            repeated=sum(subject.repeated for subject in subjects),
+            reasons=reasons,
+        )
+        return [replace(subject.record(), profile_pass=profile_pass, watch=watch) for subject in subjects]
 
 
 @dataclass(slots=True)
@@ -70,39 +95,72 @@ class _Phase:
 
     places: tuple[Place, ...]
     count: int
-    seconds: list[float]
-    splits: list[dict[str, float]]
+    windows: list[Window] = field(default_factory=list)
+    splits: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def best(self) -> float:
+        """The highest ratio of processor time to wall time so far."""
+        return max((window.ratio for window in self.windows), default=0.0)
 
 
 class _Subject:
-    """A recipe under measurement."""
+    """A recipe under measurement, built again and again."""
 
-    def __init__(
-        self,
-        runs: list[RunRecord],
-        *,
-        data: Path | None,
-        documents_of: Callable[[RunRecord], Documents | None],
-        besides: bool,
-        stack: contextlib.ExitStack,
-    ) -> None:
-        """Build the recipe and warm up every phase. What it records goes into a directory that the stack removes."""
-        self._runs, self._besides = runs, besides
-        longest = max(runs, key=lambda run: run.steps)
-        self._loop: Loop = stack.enter_context(rehearsed(longest, data=data, documents=documents_of(longest)))
-        self._phases = {name: self._warm(places) for name, places in _places(runs, self._loop).items()}
-        once = [time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
+    def __init__(self, runs: list[RunRecord], *, data: Path | None, documents: Documents | None, besides: bool) -> None:
+        self._runs, self._data, self._documents, self._besides = runs, data, documents, besides
+        self._stack = contextlib.ExitStack()
+        self._phases: dict[str, _Phase] = {}
+        self._inference_count, self._inference = 0, list[float]()
+        self._latest: tuple[dict[str, tuple[Window, dict[str, float]]], float] | None = None
+        self._builds = self._wanted = 1
+        self.windows = self.repeated = self.disturbed = 0
+
+    def __enter__(self) -> "_Subject":
+        """Build the recipe, warm up every phase, and see how often that can be done."""
+        begun = time.perf_counter()
+        loop = self._build()
+        self._phases = {name: self._warm(places) for name, places in _places(self._runs, loop).items()}
+        once = [time_inference(loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
-        self._inference: list[float] = []
+        took = time.perf_counter() - begun
+        self._wanted = min(WINDOWS, max(2, round(BUILD_SECONDS / took)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def prepare(self, round: int) -> None:
+        """Build the recipe again if this round is to have a build of its own. What it records goes into a directory
+        that is removed."""
+        if round * self._wanted // WINDOWS < self._builds:
+            return
+        self._build()
+        self._builds += 1
+        for phase in self._phases.values():
+            time_steps(self._loop, phase.places[round], count=WARMUP + 1)
+        time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1)
 
     def measure(self) -> None:
-        """One window of each phase and of inference."""
-        for phase in self._phases.values():
-            place = phase.places[len(phase.seconds)]
-            phase.seconds.append(time_steps(self._loop, place, count=phase.count))
-            phase.splits.append(split_steps(self._loop, place, count=-(-phase.count // WINDOWS)))
+        """One window of each phase and of inference, for `keep`."""
+        taken = {name: self._take(phase) for name, phase in self._phases.items()}
         seconds = time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=self._inference_count)
+        self._latest = (taken, seconds)
+
+    def keep(self, *, taken_again: int) -> None:
+        """Count what was measured last; the round was `taken_again` so often."""
+        assert self._latest is not None
+        taken, seconds = self._latest
+        for name, (window, split) in taken.items():
+            phase = self._phases[name]
+            phase.windows.append(window)
+            phase.splits.append(split)
         self._inference.append(seconds)
+        self.windows += len(taken)
+        self.repeated += taken_again * len(taken)
+        self.disturbed = sum(
+            is_disturbed(window.ratio, best=phase.best) for phase in self._phases.values() for window in phase.windows
+        )
 
     def record(self) -> ProfileRecord:
         """What was measured."""
@@ -112,13 +170,31 @@ class _Subject:
             recipe=run.recipe,
             hardware=run.hardware,
             torch=torch.__version__,
-            phases={name: self._profiled(phase) for name, phase in self._phases.items()},
+            phases={name: _profiled(phase) for name, phase in self._phases.items()},
             inference_seconds=statistics.median(self._inference),
             made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             effective=run.effective_digest,
             evaluation_seconds=_median_seconds(self._evaluate) if self._besides else None,
             checkpoint_seconds=_median_seconds(self._save) if self._besides else None,
+            builds=self._builds,
         )
+
+    def _build(self) -> Loop:
+        """A new loop in the place of the last one."""
+        self._stack.close()
+        run = _longest(self._runs)
+        self._loop: Loop = self._stack.enter_context(rehearsed(run, data=self._data, documents=self._documents))
+        return self._loop
+
+    def _take(self, phase: _Phase) -> tuple[Window, dict[str, float]]:
+        """A window of the phase, of the round that is next; the best of a few where it loses the processor."""
+        place = phase.places[len(phase.windows)]
+        taken = [time_window(self._loop, place, count=phase.count)]
+        while is_disturbed(taken[-1].ratio, best=phase.best) and len(taken) <= WINDOW_REPEATS:
+            taken.append(time_window(self._loop, place, count=phase.count))
+            self.repeated += 1
+        window = max(taken, key=lambda each: each.ratio)  # chosen by what disturbed it, never by its time
+        return window, split_steps(self._loop, place, count=-(-phase.count // WINDOWS))
 
     def _evaluate(self) -> None:
         """One evaluation; it ends with numbers on the host, so that the device has done its part."""
@@ -134,18 +210,31 @@ class _Subject:
         middle = places[len(places) // 2]
         time_steps(self._loop, middle, count=WARMUP)
         once = time_steps(self._loop, middle, count=1)
-        return _Phase(places, max(1, round(WINDOW_SECONDS / once)), [], [])
+        return _Phase(places, max(1, round(WINDOW_SECONDS / once)))
 
-    def _profiled(self, phase: _Phase) -> PhaseProfile:
-        low, middle, high = statistics.quantiles(phase.seconds, n=4)
-        return PhaseProfile(
-            seconds=middle,
-            low=low,
-            high=high,
-            windows=len(phase.seconds),
-            split=_median_by_part(phase.splits),
-            rounds=tuple(phase.seconds),
-        )
+
+def _measure(subjects: Sequence[_Subject]) -> None:
+    """A round: a window of everything."""
+    for subject in subjects:
+        subject.measure()
+
+
+def _profiled(phase: _Phase) -> PhaseProfile:
+    seconds = tuple(window.seconds for window in phase.windows)
+    low, middle, high = statistics.quantiles(seconds, n=4)
+    return PhaseProfile(
+        seconds=middle,
+        low=low,
+        high=high,
+        windows=len(seconds),
+        split=_median_by_part(phase.splits),
+        rounds=seconds,
+        ratios=tuple(window.ratio for window in phase.windows),
+    )
+
+
+def _longest(runs: Sequence[RunRecord]) -> RunRecord:
+    return max(runs, key=lambda run: run.steps)
 
 
 def _median_seconds(act: Callable[[], object]) -> float:

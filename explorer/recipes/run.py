@@ -33,6 +33,7 @@ from explorer.recipes.ledger import is_recorded, keep_environment, recording
 from explorer.recipes.plan import pace_of, plan_run, total_steps
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.start import begin_with, initial_tensors, start_in
+from explorer.recipes.watch import watched
 from explorer.records import ResultRecord, RunRecord
 
 WARMUP_STEPS = 3
@@ -110,6 +111,8 @@ def execute(
 ) -> ResultRecord:
     """Train the run that `directory/run.json` describes, or finish it from its checkpoint; return its result.
 
+    `contended`: other runs share the machine. Where another process kept it busy meanwhile, the result says the same.
+
     A run that has its result is left alone. SIGTERM or Ctrl-C leaves a checkpoint after the step, or the result if no
     step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
     """
@@ -123,20 +126,18 @@ def execute(
         keep_environment(directory, recorded=is_recorded(recipe))
         loop = build_loop(record, data=data, documents=documents)
         with recording(loop, record, recipe, directory, documents, data=data), stop_signals() as stop:
-            fitted = fit(
-                loop,
-                FitOptions(
-                    directory=directory,
-                    run_id=record.run_id,
-                    evaluations=recipe.numbers.evaluations,
-                    on_progress=on_progress,
-                    stop=stop,
-                ),
+            options = FitOptions(
+                directory=directory,
+                run_id=record.run_id,
+                evaluations=recipe.numbers.evaluations,
+                on_progress=on_progress,
+                stop=stop,
             )
+            fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads)
             if is_recorded(recipe):
                 write_finished(directory, loop, recipe, record)
             examples = loop.setting.batches.pace.position(record.steps)
-            result = result_of(directory, record, fitted, examples=examples, contended=contended)
+            result = result_of(directory, record, fitted, examples=examples, contended=contended or shared)
             records.write(directory / rundir.RESULT, result)
             _clear(directory)
             if stop():

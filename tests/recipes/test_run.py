@@ -18,11 +18,11 @@ from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.errors import RecipeError, RunError
-from explorer.recipes import machine
+from explorer.recipes import machine, watch
 from explorer.recipes import run as module
 from explorer.recipes.run import build_loop, execute, recipe_of
 from explorer.records import ResultRecord, RunRecord
-from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
+from tests.recipes_for_tests import machine_with, tiny_recipe, tiny_run, write_run
 
 
 @pytest.fixture
@@ -61,6 +61,20 @@ def test_the_same_run_twice_has_the_same_bits(tmp_path: Path) -> None:
     assert results[0].files["metrics.jsonl"] == results[1].files["metrics.jsonl"]
     other = execute(write_run(tmp_path, tiny_run(tiny_recipe(["mixup"]), seed=1)))
     assert other.state_digest != results[0].state_digest
+
+
+@pytest.mark.parametrize(("others", "contended"), [(0.0, False), (0.5, True)])
+def test_a_run_beside_other_work_is_contended(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, others: float, contended: bool
+) -> None:
+    """Whoever started it: a sweep with one worker is not alone on the machine because it says so."""
+    monkeypatch.setattr(watch, "read_machine", machine_with(others=others))
+    assert execute(directory).contended is contended
+
+
+def test_what_the_sweep_says_of_its_own_runs_stays(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "read_machine", machine_with(others=0.0))
+    assert execute(directory, contended=True).contended
 
 
 def test_a_finished_run_is_left_alone(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
