@@ -21,7 +21,9 @@ from explorer.data.dataset import Dataset
 from explorer.data.order import Order
 from explorer.data.pace import Pace
 from explorer.data.streams import stream
+from explorer.errors import DataError
 
+IGNORED = -100  # a label without a loss: the `ignore_index` of torch's cross-entropy
 UNTYPED = 0  # the code of every example where there is no provenance
 
 
@@ -65,10 +67,33 @@ class Typing:
 
 
 def dense(targets: Tensor, *, classes: int) -> Tensor:
-    """Targets as distributions over the classes, one dimension more; dense targets are returned as they are."""
+    """Targets as distributions over the classes, one dimension more; dense targets are returned as they are.
+
+    A label that the loss ignores (`IGNORED`) becomes a row of zeros, of which the soft cross-entropy is zero. Mixed
+    with another target it adds nothing: what the row is short of 1 is the share that the loss ignores.
+    """
     if targets.is_floating_point():
         return targets
-    return F.one_hot(targets, classes).to(torch.float32)
+    known = targets != IGNORED
+    return F.one_hot(targets.where(known, 0).long(), classes).to(torch.float32).mul_(known[..., None])
+
+
+def check_labels(labels: Tensor, numbers: np.ndarray, *, classes: int, method: str) -> None:
+    """Check that labels (B ...) of the examples of these numbers are classes or ignored, where a method makes
+    distributions of them. Labels that are distributions are not looked at.
+
+    Raises `DataError` that names the method, the first example and its label.
+    """
+    if labels.is_floating_point():
+        return
+    wrong = ((labels < 0) | (labels >= classes)) & (labels != IGNORED)
+    if bool(wrong.any()):
+        place = int(wrong.flatten(1).any(1).nonzero()[0] if wrong.ndim > 1 else wrong.nonzero()[0])
+        label = int(labels[place][wrong[place]].flatten()[0])
+        raise DataError(
+            f"{method}: example {int(numbers[place])} has label {label}: expected 0 to {classes - 1}, for the model has"
+            f" {classes} outputs, or {IGNORED} for one that the loss ignores"
+        )
 
 
 class Batches:

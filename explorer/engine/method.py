@@ -104,6 +104,8 @@ class Method(ABC):
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: why they cannot be combined
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text"})  # what it works on
 
+    makes_dense: ClassVar[bool] = False  # turns class numbers into distributions over the classes
+
     def neutral(self) -> Self | None:
         """The same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
         return None

@@ -16,12 +16,14 @@ from torch import Tensor, nn
 
 from explorer import schema
 from explorer.canonical import digest
-from explorer.data.batches import Batch, Batches
+from explorer.data.batches import Batch, Batches, check_labels
 from explorer.data.dataset import Dataset, Modality, Split, TaskName
 from explorer.data.pace import Pace
 from explorer.engine.task import Task
 from explorer.errors import DataError, TrainingError
 from explorer.records import METRICS, Metric
+
+LOOKED_AT = 2048  # examples whose labels are checked before training; the others as they are read
 
 
 class OwnTask(Protocol):
@@ -31,7 +33,7 @@ class OwnTask(Protocol):
         """Inputs and targets of the training examples of these numbers (B, int64, from 0), a row each.
 
         The same numbers give the same rows, whenever they are asked for. Inputs are what the model takes; targets are
-        what `loss` takes: indices (int64) where a method is to smooth or mix them.
+        what `loss` takes: indices (int64) where a method is to smooth or mix them, -100 for what the loss ignores.
         """
         ...
 
@@ -117,6 +119,7 @@ class OwnBatches(Batches):
         pace: Pace,
     ) -> None:
         self._task = task
+        self.labels_for: str | None = None  # a method that makes distributions of class numbers; None: none does
         first, label = self._first()
         # Without content: whoever reads from the dataset and not through the task fails, and does not read nonsense.
         inputs = torch.empty(examples, *first.shape[1:], dtype=first.dtype, device="meta")
@@ -129,8 +132,18 @@ class OwnBatches(Batches):
         super().__init__(dataset, batch_size=batch_size, seed=seed, device=device, pace=pace)
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
-        """What the task gives for these numbers."""
-        return self._rows(examples)
+        """What the task gives for these numbers. Raises `DataError` for a label that `labels_for` cannot work on."""
+        inputs, labels = self._rows(examples)
+        if self.labels_for is not None:
+            check_labels(labels, examples, classes=self.dataset.classes, method=self.labels_for)
+        return inputs, labels
+
+    def look_through(self) -> None:
+        """Read up to `LOOKED_AT` examples, evenly over all: a label that cannot be shows before the training."""
+        count = len(self.dataset.train)
+        numbers = np.unique(np.linspace(0, count - 1, min(count, LOOKED_AT)).round().astype(np.int64))
+        for start in range(0, len(numbers), self.batch_size):
+            self.read(numbers[start : start + self.batch_size])
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
         """The batch on the training device, targets as the task gave them."""

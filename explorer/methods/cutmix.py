@@ -61,7 +61,8 @@ class CutMix(Method):
     source: ClassVar[str] = "Yun et al. 2019, arXiv:1905.04899"
     formula: ClassVar[str] = (
         "x' = x[partner] in a box, x elsewhere; t' = w t + (1 - w) t[partner], w = 1 - (area of the box) / (H W)\n"
-        "box: H sqrt(1 - z) by W sqrt(1 - z), z ~ Beta(alpha, alpha), or length H by length W; clipped at the border"
+        "box: H sqrt(1 - z) by W sqrt(1 - z), z ~ Beta(alpha, alpha), or length H by length W; clipped at the border\n"
+        "t = 0 for a label that the loss ignores (-100)"
     )
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
@@ -69,6 +70,7 @@ class CutMix(Method):
     conflicts_with: ClassVar[dict[str, str]] = {
         "mixup": "each mixes every example with another one; choose one of them"
     }
+    makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 1.0

@@ -15,13 +15,26 @@ from explorer.data.batches import dense
 from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
+from explorer.errors import TrainingError
 
 
-def smooth_labels(targets: Tensor, *, smoothing: float) -> Tensor:
+def smooth_labels(targets: Tensor, *, smoothing: float, classes: int | None = None) -> Tensor:
     """Return `(1 - smoothing) * targets + smoothing / K`, for targets ... K. Zero returns the targets.
 
-    Every row keeps its sum: one, or zero where a loss is to ignore it.
+    Every row keeps its sum: one, or zero where a loss is to ignore it. Class numbers (integers) become distributions
+    over `classes` first; without `classes` they are refused with a `TrainingError`.
+
+    >>> smooth_labels(torch.tensor([0, 3]), smoothing=0.2, classes=4)
+    tensor([[0.8500, 0.0500, 0.0500, 0.0500],
+            [0.0500, 0.0500, 0.0500, 0.8500]])
     """
+    if not targets.is_floating_point():
+        if classes is None:
+            raise TrainingError(
+                f"smooth_labels: found targets of type {targets.dtype}: expected distributions ... K (float), such as"
+                " F.one_hot(labels, K).float(), or class numbers together with classes=K"
+            )
+        targets = dense(targets, classes=classes)
     if smoothing == 0:
         return targets
     return torch.add((1 - smoothing) * targets, targets.sum(-1, keepdim=True), alpha=smoothing / targets.size(-1))
@@ -35,10 +48,13 @@ class LabelSmoothing(Method):
     kind: ClassVar[Kind] = Kind.TARGET
     summary: ClassVar[str] = "Mixes every loss target with the uniform distribution."
     source: ClassVar[str] = "Szegedy et al. 2016, arXiv:1512.00567"
-    formula: ClassVar[str] = "t' = (1 - smoothing) t + smoothing / K, K classes"
+    formula: ClassVar[str] = (
+        "t' = (1 - smoothing) t + smoothing / K, K classes; t = 0 for a label that the loss ignores (-100)"
+    )
     changes: ClassVar[str] = "the targets of the loss; metrics keep the true labels"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
     routing: ClassVar[str] = "Every target is smoothed by itself."
+    makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     smoothing: Annotated[
@@ -48,8 +64,7 @@ class LabelSmoothing(Method):
     def before_loss(self, state: State) -> None:
         assert state.loss_targets is not None
         if self.smoothing:
-            targets = dense(state.loss_targets, classes=state.classes)
-            state.loss_targets = smooth_labels(targets, smoothing=self.smoothing)
+            state.loss_targets = smooth_labels(state.loss_targets, smoothing=self.smoothing, classes=state.classes)
 
     def neutral(self) -> Self:
         return replace(self, smoothing=0.0)

@@ -18,10 +18,16 @@ from explorer.data.partners import draw_partners
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
+from explorer.errors import TrainingError
 
 
 def mix(values: Tensor, *, partners: Tensor, weight: float) -> Tensor:
-    """Return `weight * values + (1 - weight) * values[partners]`, row by row."""
+    """Return `weight * values + (1 - weight) * values[partners]`, row by row. Raises `TrainingError` for integers."""
+    if not values.is_floating_point():
+        raise TrainingError(
+            f"mix: found values of type {values.dtype}: expected floating-point numbers; class numbers become"
+            " distributions by F.one_hot(labels, K).float()"
+        )
     return torch.lerp(values[partners], values, weight)
 
 
@@ -42,11 +48,13 @@ class MixUp(Method):
     summary: ClassVar[str] = "Trains on weighted averages of two examples and of their targets."
     source: ClassVar[str] = "Zhang et al. 2018, arXiv:1710.09412"
     formula: ClassVar[str] = (
-        "x' = w x + (1 - w) x[partner], t' = w t + (1 - w) t[partner]\nw: max(z, 1 - z), z ~ Beta(alpha, alpha)"
+        "x' = w x + (1 - w) x[partner], t' = w t + (1 - w) t[partner]\nw: max(z, 1 - z), z ~ Beta(alpha, alpha)\n"
+        "t = 0 for a label that the loss ignores (-100)"
     )
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
     routing: ClassVar[str] = "Partners are of the same provenance class, and leaving a class out changes no other pair."
+    makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 0.2

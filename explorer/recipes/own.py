@@ -161,6 +161,10 @@ def _train(
     setting = _setting(model, task, training, examples=amounts.examples, seed=amounts.seed, pace=pace, steps=steps)
     _check_kind(training, setting.batches.dataset.train.inputs)
     check_methods(training, NAME, setting.batches.dataset, steps=steps)
+    assert isinstance(setting.batches, OwnBatches)
+    setting.batches.labels_for = next((method.name for method in training.methods if method.makes_dense), None)
+    if setting.batches.labels_for is not None:
+        setting.batches.look_through()
     first = setting.task.evaluate(model, setting.batches)  # what is wrong with it shows before the training
     declared = declared_metrics(task)
     if place is not None:

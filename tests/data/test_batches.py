@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
-from explorer.data.batches import Batch, dense
+from explorer.data.batches import IGNORED, Batch, check_labels, dense
 from explorer.data.streams import stream
+from explorer.errors import DataError
 from tests.data_for_tests import noise, noise_batches
 
 SLOTS = np.arange(8)
@@ -102,3 +104,33 @@ def test_dense_targets() -> None:
     assert found.tolist() == [[0, 0, 1], [1, 0, 0]]
     assert found.dtype == torch.float32
     assert dense(found, classes=3) is found
+
+
+def test_ignored_labels_become_rows_of_zeros_that_have_no_loss() -> None:
+    """For one label an example, for padding of text and for the void class of pixels."""
+    outputs = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 6, 3)).astype(np.float32))
+    for labels in (torch.tensor([0, -100, 2, 1]), torch.tensor([[0, -100, 2, 1, -100, -100]] * 4)):
+        rows = dense(labels, classes=3)
+        assert torch.equal(rows.sum(-1), (labels != IGNORED).float())
+        flat = outputs[:, 0] if labels.ndim == 1 else outputs.flatten(0, 1)
+        found = F.cross_entropy(flat, rows.flatten(0, -2), reduction="none")
+        expected = F.cross_entropy(flat, labels.flatten(), reduction="none")
+        torch.testing.assert_close(found, expected)
+        assert not found[labels.flatten() == IGNORED].any()
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([0, 1, 3], "mixup: example 12 has label 3: expected 0 to 2, for the model has 3 outputs, or -100"),
+        ([0, -1, 1], "mixup: example 11 has label -1"),
+        ([[0, 0], [1, 1], [2, 999]], "mixup: example 12 has label 999"),
+    ],
+)
+def test_labels_that_are_no_class_are_named_with_their_example(labels: list, words: str) -> None:
+    numbers = np.arange(10, 13)
+    with pytest.raises(DataError, match=words):
+        check_labels(torch.tensor(labels), numbers, classes=3, method="mixup")
+    check_labels(torch.tensor(labels).clamp(0, 2), numbers, classes=3, method="mixup")
+    check_labels(torch.tensor([0, -100, 2]), numbers, classes=3, method="mixup")
+    check_labels(torch.rand(3, 3), numbers, classes=3, method="mixup")  # distributions are as they are

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from explorer.data.batches import dense
+from explorer.errors import TrainingError
 from explorer.methods.label_smoothing import LabelSmoothing, smooth_labels
 from tests.loop_for_tests import noise_loop
 from tests.scenes_for_tests import scene_loop
@@ -61,3 +62,19 @@ def test_what_is_ignored_stays_ignored() -> None:
     found = smooth_labels(targets, smoothing=0.4)
     np.testing.assert_allclose(found, [[0] * 4, [0.1, 0.7, 0.1, 0.1], [0.05, 0.35, 0.05, 0.05]], rtol=1e-12)
     assert float(F.cross_entropy(torch.randn(1, 4, dtype=torch.float64), found[:1])) == 0
+
+
+def test_class_numbers_are_refused_or_given_their_classes() -> None:
+    labels = torch.tensor([9, 0, 0, 3])
+    for smoothing in (0.1, 0.0):
+        with pytest.raises(TrainingError, match=r"torch.int64: expected distributions .* F.one_hot.*classes=K"):
+            smooth_labels(labels, smoothing=smoothing)
+        expected = smooth_labels(F.one_hot(labels, 10).float(), smoothing=smoothing)
+        assert torch.equal(smooth_labels(labels, smoothing=smoothing, classes=10), expected)
+
+
+def test_a_smoothed_label_that_is_ignored_has_no_loss() -> None:
+    outputs, labels = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, -100, 2, -100])
+    smooth = smooth_labels(labels, smoothing=0.1, classes=3)
+    found = F.cross_entropy(outputs, smooth, reduction="none")
+    torch.testing.assert_close(found, F.cross_entropy(outputs, labels, reduction="none", label_smoothing=0.1))

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from explorer.data.batches import dense
 from explorer.data.streams import stream
+from explorer.errors import TrainingError
 from explorer.methods.mixup import MixUp, draw_weight, mix
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop
@@ -80,3 +83,17 @@ def test_classes_of_pixels_are_mixed_pixel_by_pixel(shape: tuple[int, ...]) -> N
         expected = weight * onehot[row] + (1 - weight) * onehot[order[place - 1]]
         np.testing.assert_allclose(mixed.targets[row], expected, atol=1e-6)
     loop.step()
+
+
+def test_the_side_that_is_ignored_adds_nothing() -> None:
+    """A loss linear in the target: the share of the other side, of its own loss."""
+    outputs, labels = torch.randn(2, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([-100, 2])
+    mixed = mix(dense(labels, classes=3), partners=torch.tensor([1, 0]), weight=0.7)
+    found = F.cross_entropy(outputs, mixed, reduction="none")
+    alone = F.cross_entropy(outputs, torch.tensor([2, 2]), reduction="none")
+    torch.testing.assert_close(found, alone * torch.tensor([0.3, 0.7]))
+
+
+def test_class_numbers_cannot_be_mixed() -> None:
+    with pytest.raises(TrainingError, match=r"mix: found values of type torch.int64.*F.one_hot\(labels, K\).float\(\)"):
+        mix(torch.tensor([1, 2]), partners=torch.tensor([1, 0]), weight=0.5)

@@ -240,3 +240,73 @@ def test_amounts_are_checked_before_anything_is_asked_of_the_task(amount: dict[s
     (name,) = amount
     with pytest.raises(RecipeError, match=rf"train: {name}: found"):
         trained(rows_net(), task=Wrong(), **amount)
+
+
+class SomeIgnored(Rows):
+    """Every seventh label is one that the loss ignores; `wrong` is the label of one example."""
+
+    def __init__(self, wrong: dict[int, int] | None = None) -> None:
+        super().__init__(shape=(1, 8, 8))
+        self.wrong = wrong or {}
+
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        inputs, labels = super().batch(numbers)
+        labels = torch.where(torch.from_numpy(numbers) % 7 == 0, -100, labels.long())
+        for example, label in self.wrong.items():
+            labels[torch.from_numpy(numbers) == example] = label
+        return inputs, labels
+
+
+@pytest.mark.parametrize("methods", [[], ["label_smoothing"], ["mixup"], ["cutmix"], ["mixup", "label_smoothing"]])
+def test_labels_that_the_loss_ignores_train_with_and_without_methods(methods: list[str]) -> None:
+    assert trained(image_net(), methods, task=SomeIgnored()).metrics["accuracy"] > 0.15
+
+
+@pytest.mark.parametrize("method", ["label_smoothing", "mixup", "cutmix"])
+@pytest.mark.parametrize("label", [999, -1])
+def test_a_label_that_is_no_class_is_refused_before_training(method: str, label: int) -> None:
+    model = image_net()
+    before = [tensor.clone() for tensor in bits(model)]
+    with pytest.raises(DataError, match=f"{method}: example 823 has label {label}: expected 0 to 9"):
+        trained(model, [method], task=SomeIgnored({823: label}))
+    assert all(torch.equal(one, other) for one, other in zip(bits(model), before, strict=True))
+
+
+class PixelNet(nn.Module):
+    """A class for each pixel: whether it is dark, or void."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch_stream(torch.device("cpu"), 0, "pixels"):
+            self.conv = nn.Conv2d(1, 2, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.conv(images)
+
+
+class Pixels(Rows):
+    def __init__(self) -> None:
+        super().__init__(shape=(1, 8, 8))
+
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        images = self.inputs(DATA.train.inputs[numbers])
+        return images, self.classes(images)
+
+    def classes(self, images: Tensor) -> Tensor:
+        classes = (images[:, 0] < -0.5).long()
+        classes[:, 0] = -100
+        return classes
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        dense = targets.movedim(-1, 1) if targets.is_floating_point() else targets
+        return F.cross_entropy(outputs, dense, reduction="none").mean((1, 2))
+
+    def metrics(self, model: nn.Module) -> dict[str, float]:
+        images = self.inputs(DATA.test.inputs)
+        found, expected = model(images).argmax(1), self.classes(images)
+        return {"pixel_accuracy": float((found == expected)[expected != -100].float().mean())}
+
+
+@pytest.mark.parametrize("methods", [[], ["label_smoothing"], ["mixup"], ["cutmix"]])
+def test_the_void_class_of_pixels_is_ignored_by_every_method(methods: list[str]) -> None:
+    assert trained(PixelNet(), methods, task=Pixels()).metrics["pixel_accuracy"] > 0.5
