@@ -3,8 +3,16 @@
 Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024, kellerjordan.github.io/posts/muon; Liu
 et al., "Muon is Scalable for LLM Training", 2025, arXiv:2502.16982. It is for matrices inside the network. The filters
 of a convolution are one of them, `out x (in * height * width)`; of a transposed one, `in x (out * height * width)`.
-Embeddings, the last layer, and everything of one dimension (biases, gains) are left to the recipe's own optimiser,
-which has a peak learning rate of its own.
+Embeddings, the last layer, and vectors (biases, gains, class tokens) are left to the recipe's own optimiser, which has
+a peak learning rate of its own.
+
+A parameter that holds several matrices is stepped matrix by matrix: made orthogonal together, the one with the smallest
+gradient would get the smallest step. A parameter of three dimensions that is no filter is a stack of matrices, as
+experts are. Matrices one below the other are known by name (queries, keys and values of attention, gates of recurrent
+layers), or where the module that holds the parameter, or one above it, says so:
+
+    class Grouped(nn.Module):
+        fused_matrices = {"qkv.weight": (64, 16, 16)}  # rows of each; or a number of equal ones: {"qkv.weight": 3}
 
 Newton-Schulz runs in fp32 on every device, where `torch.optim.Muon` takes bf16: a result should differ between devices
 in its last digits and not in the second. It runs for one matrix after the other: what a matrix becomes depends on no
@@ -16,9 +24,9 @@ Shapes: R rows, C columns of a matrix.
 
 # pyright: reportPrivateImportUsage=false
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -36,7 +44,25 @@ A, B, C = 3.4445, -4.775, 2.0315  # singular values of 0.003 of the norm and mor
 EPSILON = 1e-7
 POSITIONS = ("embed", "position")  # in the names of tables that are no nn.Embedding
 
+FUSED = ("qkv", "c_attn", "in_proj", "wqkv", "to_qkv")  # linear layers of attention: queries, keys and values at once
+GATES = {"LSTM": 4, "LSTMCell": 4, "GRU": 3, "GRUCell": 3}  # matrices in a weight of a recurrent layer
+CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+DECLARED = "fused_matrices"  # the attribute of a module that says what its parameters hold
+
 Scale = Literal["original", "match_rms_adamw"]
+
+
+class Parts(NamedTuple):
+    """The matrices that lie one behind the other in a parameter, along dimension `dim` of each of its matrices."""
+
+    dim: int
+    sizes: tuple[int, ...]
+
+
+Layout = Parts | Literal["matrices", "filters"]
+"""What a parameter holds. "matrices": one, or, of three dimensions, a stack of them; "filters": one, the first
+dimension by all others, as every parameter of four dimensions and more; `Parts`: each matrix of the stack is several
+ones."""
 
 
 def orthogonalise(matrix_RC: Tensor) -> Tensor:
@@ -83,11 +109,12 @@ def step_size(shape: torch.Size, *, scale: Scale) -> float:
 
 def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
     """The names of the parameters that Muon is for: of two dimensions and more, with numbers in them, neither in the
-    head (names of parameters) nor a table of tokens or positions."""
+    head (names of parameters) nor a table of tokens or positions, nor a vector, nor a table that is spread over a
+    batch (1 x places x width)."""
     embeddings = {
         id(p)
         for module in model.modules()
-        if isinstance(module, nn.Embedding)
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag)
         for p in module.parameters(recurse=False)
     }
     return [
@@ -98,16 +125,98 @@ def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
         and name not in head
         and id(parameter) not in embeddings
         and not any(word in name.lower() for word in POSITIONS)
+        and parameter.numel() > max(parameter.shape)
+        and (parameter.ndim == 2 or len(parameter) > 1 or isinstance(_owner(model, name)[0], CONVOLUTIONS))
     ]
 
 
+def matrix_groups(model: nn.Module, names: Collection[str]) -> list[dict[str, Any]]:
+    """The parameters of these names as groups for `MuonOptimizer`, by what they hold.
+
+    Raises `RecipeError` for a module whose `fused_matrices` does not fit its parameter.
+    """
+    groups: dict[Layout, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if name in names:
+            groups.setdefault(_layout(model, name, parameter), []).append(parameter)
+    return [{"params": parameters, "layout": layout} for layout, parameters in groups.items()]
+
+
+def _layout(model: nn.Module, name: str, parameter: nn.Parameter) -> Layout:
+    """What a parameter of the model holds: as declared, else as far as torch's and the usual names say it."""
+    declared = _declared(model, name)
+    if declared is not None:
+        return _parts(declared, parameter, name)
+    owner, last, own = _owner(model, name)
+    if isinstance(owner, CONVOLUTIONS) or parameter.ndim > 3:
+        return "filters"
+    if parameter.ndim == 3:
+        return "matrices"
+    rows, columns = parameter.shape
+    if isinstance(owner, nn.MultiheadAttention) and own == "in_proj_weight":
+        return _parts(3, parameter, name)
+    if type(owner).__name__ in GATES and isinstance(owner, nn.RNNBase | nn.RNNCellBase) and own[:9] in RECURRENT:
+        return _parts(GATES[type(owner).__name__], parameter, name)
+    if last.lower() in FUSED and own == "weight" and rows == 3 * columns:
+        return _parts(3, parameter, name)
+    if last.lower() in FUSED and own == "weight" and columns == 3 * rows:  # a layer that multiplies from the left
+        return Parts(1, (rows,) * 3)
+    return "matrices"
+
+
+RECURRENT = ("weight_ih", "weight_hh")
+
+
+def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str, str]:
+    """The module that a parameter is a weight of, the last part of its name, and the parameter's own name in it.
+    Parametrised parameters (torch.nn.utils.parametrize) are of the module that they were in."""
+    path, parametrised, rest = name.partition("parametrizations.")
+    if parametrised:
+        name = path + rest.partition(".")[0]
+    path, _, own = name.rpartition(".")
+    return model.get_submodule(path), path.rpartition(".")[2], own
+
+
+def _declared(model: nn.Module, name: str) -> object:
+    """What the nearest module above a parameter declares of it; None: nothing."""
+    parts = name.split(".")
+    for depth in range(len(parts) - 1, -1, -1):
+        module = model.get_submodule(".".join(parts[:depth]))
+        found = getattr(module, DECLARED, None) or {}
+        if (below := ".".join(parts[depth:])) in found:
+            return found[below]
+    return None
+
+
+def _parts(declared: object, parameter: Tensor, name: str) -> Parts:
+    """The rows of each matrix, from their number or sizes."""
+    rows = parameter.shape[-2]
+    if type(declared) is int and declared > 0 and rows % declared == 0:
+        return Parts(0, (rows // declared,) * declared)
+    sizes = declared if isinstance(declared, list | tuple) else ()
+    if all(type(size) is int and size > 0 for size in sizes) and sum(sizes) == rows and parameter.ndim <= 3:
+        return Parts(0, tuple(sizes))
+    raise RecipeError(
+        f"muon: {DECLARED}: {name}: found {declared!r:.80}, expected a number that divides its {rows} rows, or the rows"
+        " of each matrix, which add up to them"
+    )
+
+
+def matrices_in(tensor: Tensor, layout: Layout) -> Iterator[Tensor]:
+    """The matrices of a parameter, or of its gradient, as views of two dimensions, or, for filters, of more."""
+    stacked: Sequence[Tensor] = tensor.unbind(0) if tensor.ndim == 3 and layout != "filters" else (tensor,)
+    for matrix in stacked:
+        yield from matrix.split(layout.sizes, layout.dim) if isinstance(layout, Parts) else (matrix,)
+
+
 class MuonOptimizer(Optimizer):
-    """Muon alone: every parameter is taken as a matrix, the first dimension by all others.
+    """Muon alone: every parameter is one matrix, or a stack of them (three dimensions); of more dimensions, the first
+    by all others. `layout` in a group of parameters says what else they hold.
 
     Raises `RecipeError` for one of fewer dimensions. In a loop of one's own, beside another optimiser for the rest:
 
-        hidden = set(hidden_matrices(model, head={"head.weight"}))
-        muon = MuonOptimizer([p for name, p in model.named_parameters() if name in hidden])
+        hidden = hidden_matrices(model, head={"head.weight"})
+        muon = MuonOptimizer(matrix_groups(model, hidden))
     """
 
     def __init__(
@@ -120,10 +229,8 @@ class MuonOptimizer(Optimizer):
         weight_decay: float = 0.1,
         scale: Scale = "original",
     ) -> None:
-        super().__init__(
-            parameters,
-            {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay, "scale": scale},
-        )
+        usual = {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay, "scale": scale}
+        super().__init__(parameters, {**usual, "layout": "matrices"})
         for parameter in (p for group in self.param_groups for p in group["params"]):
             if parameter.ndim < 2:
                 shape = tuple(parameter.shape)
@@ -142,9 +249,11 @@ class MuonOptimizer(Optimizer):
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         for parameter, direction in zip(parameters, ahead, strict=True):
-            matrix_RC = direction.flatten(1).float()
-            update = orthogonalise(matrix_RC).reshape(parameter.shape)
-            parameter.add_(update, alpha=-group["lr"] * step_size(matrix_RC.shape, scale=group["scale"]))
+            pairs = zip(*(matrices_in(each, group["layout"]) for each in (parameter, direction)), strict=True)
+            for moved, along in pairs:
+                matrix_RC = along.flatten(1).float()
+                update = orthogonalise(matrix_RC).reshape(along.shape)
+                moved.add_(update, alpha=-group["lr"] * step_size(matrix_RC.shape, scale=group["scale"]))
 
     def _momentum(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -165,7 +274,9 @@ class Muon(Method):
         "m <- `momentum` m + (1 - `momentum`) g; X = (1 - `momentum`) g + `momentum` m with `nesterov`, else m;"
         " X / |X|, then 5 times X <- 3.4445 X + (-4.775 A + 2.0315 A A) X, A = X X^T;"
         " w <- w (1 - `lr` `weight_decay`) - `lr` r X, r = sqrt(max(1, rows / columns)) for original,"
-        " 0.2 sqrt(max(rows, columns)) for match_rms_adamw; `lr` follows the schedule"
+        " 0.2 sqrt(max(rows, columns)) for match_rms_adamw; `lr` follows the schedule\n"
+        "X, rows and columns: of each matrix by itself where a parameter holds several: queries, keys and values,"
+        " gates, experts, and what a module declares in `fused_matrices`"
     )
     changes: ClassVar[str] = "the update of matrices and filters inside the network"
     needs: ClassVar[str] = "a model with matrices or filters between its embeddings and its last layer"
@@ -191,13 +302,13 @@ class Muon(Method):
         hidden = frozenset(hidden_matrices(state.model, head=state.layers[-1].parameters))
         if not hidden:
             raise RecipeError(f"muon: found nothing to step in {type(state.model).__name__}: expected {self.needs}")
-        mine = [parameter for name, parameter in parameters.items() if name in hidden]
+        mine = matrix_groups(state.model, hidden & parameters.keys())
         rest = [parameter for name, parameter in parameters.items() if name not in hidden]
         return (*([self._optimizer(mine)] if mine else []), *([build_optimizer(spec, rest)] if rest else []))
 
-    def _optimizer(self, matrices: list[nn.Parameter]) -> MuonOptimizer:
+    def _optimizer(self, groups: list[dict[str, Any]]) -> MuonOptimizer:
         return MuonOptimizer(
-            [{"params": matrices, "peak": self.lr}],
+            [{**group, "peak": self.lr} for group in groups],
             lr=self.lr,
             momentum=self.momentum,
             nesterov=self.nesterov,

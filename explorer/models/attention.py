@@ -7,6 +7,7 @@ Shapes: B examples, T places, D width, H heads, d width of a head.
 """
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -84,6 +85,8 @@ class Attention(nn.Module):
 
     `bias`, if there is one, makes of the queries what is added to the scores, with -inf for what lies ahead.
     """
+
+    fused_matrices: ClassVar[dict[str, int]] = {"qkv.weight": 3}  # queries, keys, values
 
     def __init__(self, width: int, *, heads: int, branches: int) -> None:
         super().__init__()

@@ -1,15 +1,27 @@
 """Newton-Schulz in float64, torch's own Muon on matrices, and who steps what."""
 
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
 from explorer.engine.optimizer import AdamWSpec, SGDSpec
 from explorer.engine.schedule import Linear
 from explorer.errors import RecipeError
 from explorer.governance.exact import check_linear
-from explorer.methods.muon import Muon, MuonOptimizer, Scale, hidden_matrices, orthogonalise, step_size
+from explorer.methods.muon import (
+    Muon,
+    MuonOptimizer,
+    Scale,
+    hidden_matrices,
+    matrices_in,
+    matrix_groups,
+    orthogonalise,
+    step_size,
+)
 from explorer.models.gpt import AnySpec
 from explorer.models.resnet import ResNet
 from tests.loop_for_tests import noise_loop, small_net
@@ -198,3 +210,117 @@ def test_its_updates_cannot_be_split_by_class() -> None:
     check_linear(rest)
     with pytest.raises(RecipeError, match="MuonOptimizer is not supported: not linear"):
         check_linear(muon)
+
+
+def moved(parameter: nn.Parameter, gradient: Tensor, **group: Any) -> Tensor:
+    """What a step of length 1 along the gradient adds to a parameter of zeros."""
+    parameter.grad = gradient
+    MuonOptimizer([{"params": [parameter], **group}], lr=1.0, weight_decay=0.0).step()
+    return parameter.detach()
+
+
+def weak_values() -> Tensor:
+    """Queries, keys and values one below the other; the gradient of the values is a twentieth of the others'."""
+    gradient = drawn(96, 32)
+    gradient[64:] *= 0.05
+    return gradient
+
+
+class Fused(nn.Module):
+    """Parameters that hold several matrices, as torch, nanoGPT, GPT-2 and mixtures of experts hold them."""
+
+    fused_matrices: ClassVar[dict[str, Any]] = {"grouped.weight": (32, 16, 16), "gated": 2}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 2)
+        self.c_attn = nn.Linear(32, 96)
+        self.other = nn.ModuleDict({"qkv": nn.Linear(32, 96), "plain": nn.Linear(32, 96)})
+        self.grouped = nn.Linear(32, 64)
+        self.lstm = nn.LSTM(32, 32)
+        self.gru = nn.GRUCell(32, 32)
+        self.left = nn.ModuleDict({"c_attn": FromTheLeft()})
+        self.experts = nn.Parameter(torch.zeros(4, 32, 32))
+        self.gated = nn.Parameter(torch.zeros(4, 64, 32))
+        self.audio = nn.Conv1d(32, 32, 3)
+        self.normed = parametrizations.weight_norm(nn.Conv1d(32, 32, 3))
+        self.cls = nn.Parameter(torch.zeros(1, 1, 32))
+        self.places = nn.Parameter(torch.zeros(1, 7, 32))
+        self.vector = nn.Linear(32, 1)
+
+
+class FromTheLeft(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(32, 96))
+
+
+def layouts(model: nn.Module) -> dict[str, list[tuple[int, ...]]]:
+    """The shapes that are made orthogonal, by the name of the parameter."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {
+        names[id(parameter)]: [tuple(part.flatten(1).shape) for part in matrices_in(parameter, group["layout"])]
+        for group in matrix_groups(model, hidden_matrices(model, head=()))
+        for parameter in group["params"]
+    }
+
+
+def test_what_a_parameter_holds_is_known_by_module_name_and_declaration() -> None:
+    square = (32, 32)
+    assert layouts(Fused()) == {
+        "attention.in_proj_weight": [square] * 3,
+        "attention.out_proj.weight": [square],
+        "c_attn.weight": [square] * 3,
+        "other.qkv.weight": [square] * 3,
+        "other.plain.weight": [(96, 32)],
+        "grouped.weight": [square, (16, 32), (16, 32)],
+        "lstm.weight_ih_l0": [square] * 4,
+        "lstm.weight_hh_l0": [square] * 4,
+        "gru.weight_ih": [square] * 3,
+        "gru.weight_hh": [square] * 3,
+        "left.c_attn.weight": [square] * 3,
+        "experts": [square] * 4,
+        "gated": [square] * 8,
+        "audio.weight": [(32, 96)],
+        "normed.parametrizations.weight.original1": [(32, 96)],
+    }
+
+
+def test_each_of_fused_matrices_gets_an_update_as_long_as_alone() -> None:
+    gradient = weak_values()
+    alone = [float(orthogonalise(part).norm()) for part in gradient.chunk(3)]
+    groups = matrix_groups(Fused(), ["c_attn.weight"])
+    layout = groups[0]["layout"]
+    apart = [float(x.norm()) for x in moved(nn.Parameter(torch.zeros(96, 32)), gradient, layout=layout).chunk(3)]
+    assert apart == pytest.approx(alone) and min(apart) > 4.8
+    whole = [float(part.norm()) for part in moved(nn.Parameter(torch.zeros(96, 32)), gradient).chunk(3)]
+    assert whole[2] < whole[0] / 10, "the control: as one matrix, the values hardly move"
+
+
+def test_experts_are_matrices_of_their_own() -> None:
+    gradient = drawn(4, 32, 32)
+    update = moved(nn.Parameter(torch.zeros(4, 32, 32)), gradient)
+    for expert, alone in zip(update, gradient, strict=True):
+        np.testing.assert_allclose(-expert, orthogonalise(alone), atol=1e-5)
+        values = torch.linalg.svdvals(expert)
+        assert values.median() > 0.6 and values.max() < 1.22
+    wide = moved(nn.Parameter(torch.zeros(4, 32, 32)), gradient, layout="filters")
+    assert torch.linalg.svdvals(wide[0]).min() < 0.05, "the control: as one wide matrix they share their directions"
+
+
+@pytest.mark.parametrize("declared", [5, 0, -1, (32, 32), "three", (96.0,), True])
+def test_a_declaration_that_does_not_fit_is_refused(declared: Any) -> None:
+    class Wrong(nn.Module):
+        fused_matrices: ClassVar[dict[str, Any]] = {"qkv.weight": declared}
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(32, 96)
+
+    with pytest.raises(RecipeError, match=r"fused_matrices: qkv.weight: found .* divides its 96 rows"):
+        matrix_groups(Wrong(), ["qkv.weight"])
+
+
+def test_queries_keys_and_values_of_the_models_here_are_apart() -> None:
+    gpt = AnySpec(depth=1, width=8, heads=2).build(example_shape=(4,), classes=256)
+    assert layouts(gpt)["blocks.0.attention.qkv.weight"] == [(8, 8)] * 3
