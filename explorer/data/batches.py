@@ -2,15 +2,15 @@
 
 The examples form one endless sequence (order.py), cut into batches of exactly B (pace.py): nothing is left over at the
 end of an epoch and the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The
-slots of one provenance class are read together and apart from all others, so that no operation sees two classes at
-once.
+slots of one provenance class go to the device together and apart from all others, so that no arithmetic sees two
+classes at once.
 
 Shapes: B examples, K classes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -98,6 +98,8 @@ def check_labels(labels: Tensor, numbers: np.ndarray, *, classes: int, method: s
 
 class Batches:
     """The batches of one run, by step."""
+
+    rows_apart: ClassVar[bool] = True  # what is read and varied of an example does not depend on who is read with it
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ class Gradients:
     def __init__(self, model: nn.Module) -> None:
         self.guard = Guard(model)
         self.parameters = self.guard.parameters
+        self._summed: set[str] = set()  # whose `.grad` is a tensor of its own, and no share's
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -31,6 +32,7 @@ class Gradients:
         """Forget the step before."""
         for parameter in self.parameters.values():
             parameter.grad = None
+        self._summed.clear()
 
     def admit(self, share: Share) -> dict[str, nn.Parameter]:
         """Let autograd see the share's parameters only; return them."""
@@ -60,10 +62,22 @@ class Gradients:
 
     def add(self, share: Share, gradients: dict[str, Tensor]) -> None:
         """Add a share's gradients, weighted, to those of the shares before it; the first one assigns."""
+        sums: list[Tensor] = []
+        terms: list[Tensor] = []
         for name, gradient in gradients.items():
             parameter, weight = self.parameters[name], share.weights.get(name, 1.0)
             weighted = gradient if weight == 1.0 else gradient * weight
-            parameter.grad = weighted if parameter.grad is None else parameter.grad + weighted
+            before = parameter.grad
+            if before is None:
+                parameter.grad = weighted
+            elif name in self._summed:
+                sums.append(before)
+                terms.append(weighted)
+            else:  # the first share's own tensor is left as it is
+                parameter.grad = before + weighted
+                self._summed.add(name)
+        if sums:
+            torch._foreach_add_(sums, terms)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:

@@ -24,8 +24,8 @@
     after_evaluation
     after_run
 
-`change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. A share is
-read and varied before `change_examples` and on the device before `change_batch`; the model runs between
+`change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. Shares are
+read and varied before `change_examples`, each is on the device before `change_batch`; the model runs between
 `before_forward` and `after_forward`, the loss is taken between `before_loss` and `after_loss`, the gradients between
 `before_backward` and `after_backward`, and the optimisers step between `before_update` and `after_update`. A share
 that may change nothing is not read at all. A method may ask for the share's microbatches once more in
@@ -197,14 +197,28 @@ class Loop:
 
     def read_share(self, share: Share) -> None:
         """Make this the current share: read its rows and let the methods change them."""
-        state, batches, clock = self.state, self.setting.batches, self.clock
-        state.share = share
-        inputs, labels = batches.read(state.examples[share.slots])
-        clock.lap("read")
-        state.raw = batches.augment(inputs, state.step, share.slots)
+        self._begin(share, *self._read([share])[0])
+
+    def _read(self, shares: Sequence[Share]) -> list[tuple[Tensor, Tensor]]:
+        """The raw rows of each of these shares, varied at random: inputs and labels. They are read together: many small
+        reads take far longer than a large one."""
+        state, batches = self.state, self.setting.batches
+        slots = np.concatenate([share.slots for share in shares])
+        inputs, labels = batches.read(state.examples[slots])
+        self.clock.lap("read")
+        inputs = batches.augment(inputs, state.step, slots)
+        self.clock.lap("preprocess")
+        sizes = [len(share.slots) for share in shares]
+        return list(zip(inputs.split(sizes), labels.split(sizes), strict=True))
+
+    def _begin(self, share: Share, raw: Tensor, labels: Tensor) -> None:
+        """Make this the current share and let the methods change its rows."""
+        state, clock = self.state, self.clock
+        state.share, state.raw = share, raw
         self.call("change_examples")
         clock.lap("preprocess")
-        state.batch = batches.transfer(state.raw, labels, slots=share.slots, code=share.code)
+        # To the device by itself: what a model gets is a tensor of its own, wherever its rows were in the batch.
+        state.batch = self.setting.batches.transfer(state.raw, labels, slots=share.slots, code=share.code)
         clock.lap("transfer")
         self.call("change_batch")
         clock.lap("other")
@@ -268,14 +282,17 @@ class Loop:
         """All shares of the step: their gradients, weighted, summed in order into `.grad`; the first one assigns."""
         self._gradients.clear()
         total: Tensor | None = None
-        for share in self.state.shares:
-            if not share.parameters:
-                continue  # nobody may learn from these rows: they are not even read
-            self.read_share(share)
-            loss = self._take_gradients(share)
-            self.call("change_gradients")
-            self._gradients.add(share, self.state.gradients)
-            total = loss if total is None else total + loss
+        shares = [
+            share for share in self.state.shares if share.parameters
+        ]  # nobody may learn from the others: not read
+        for part in [shares] if shares and self.setting.batches.rows_apart else [[share] for share in shares]:
+            for share, rows in zip(part, self._read(part), strict=True):
+                self._begin(share, *rows)
+                loss = self._take_gradients(share)
+                self.call("change_gradients")
+                self._gradients.add(share, self.state.gradients)
+                self.clock.lap("backward")
+                total = loss if total is None else total + loss
         return torch.zeros((), device=self.setting.batches.device) if total is None else total
 
     def _take_gradients(self, share: Share) -> Tensor:

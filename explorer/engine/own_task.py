@@ -108,6 +108,8 @@ class OwnExamples(Dataset):
 class OwnBatches(Batches):
     """The batches of a task of one's own: the same order as ever, the content from `batch`."""
 
+    rows_apart: ClassVar[bool] = False  # `batch` may pad its rows to the longest of them
+
     def __init__(
         self,
         task: OwnTask,

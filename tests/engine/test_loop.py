@@ -2,22 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from explorer.data.batches import Typing
+from explorer.data.batches import Batches, Typing
 from explorer.engine.initialise import initialise
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
+from explorer.engine.own_task import OwnBatches
 from explorer.engine.schedule import Linear
 from explorer.engine.state import Share, State
 from explorer.errors import CheckpointError
-from tests.data_for_tests import typed
+from tests.data_for_tests import CPU, noise, typed
 from tests.loop_for_tests import noise_loop, small_net
 
 
@@ -88,6 +89,124 @@ def test_shares_are_summed_in_order_and_the_classes_of_a_step_add_up() -> None:
     whole = noise_loop(model=small_net("group"))
     assert float(split.step()) == pytest.approx(float(whole.step()), rel=1e-5)
     assert distance(gradients(split), gradients(whole)) < 1e-5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen(Method):
+    """Keeps what each share's batch and gradients were: the objects, and copies of their values."""
+
+    name: ClassVar[str] = "seen"
+    kind: ClassVar[Kind] = Kind.RECORD
+
+    batches: list[Tensor]
+    gradients: list[dict[str, Tensor]]
+    values: list[dict[str, Tensor]]
+
+    def change_batch(self, state: State) -> None:
+        assert state.batch is not None
+        self.batches.append(state.batch.inputs.clone())
+
+    def change_gradients(self, state: State) -> None:
+        self.gradients.append(dict(state.gradients))
+        self.values.append({name: tensor.clone() for name, tensor in state.gradients.items()})
+
+
+def seen() -> Seen:
+    return Seen(batches=[], gradients=[], values=[])
+
+
+THIRDS = tuple(np.array(slots) for slots in ([0, 3, 7], [1, 2], [4, 5, 6]))
+
+
+def in_thirds(share: Share, *, denied: int | None = None) -> tuple[Share, ...]:
+    nothing = frozenset[str]()
+    return tuple(
+        replace(share, code=code, slots=slots, parameters=nothing if code == denied else share.parameters)
+        for code, slots in enumerate(THIRDS)
+    )
+
+
+class Counting(Batches):
+    """Notes which examples were asked for together, and varies a row by how many are read with it where `rows_apart`
+    would be wrong."""
+
+    def __init__(self, *args: Any, mixes: bool = False, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.asked: list[np.ndarray] = []
+        self.mixes = mixes
+
+    def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
+        self.asked.append(examples)
+        return super().read(examples)
+
+    def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:
+        varied = super().augment(inputs, step, slots)
+        return varied + len(slots) if self.mixes else varied
+
+
+class OneByOne(Counting):
+    rows_apart: ClassVar[bool] = False
+
+
+def read_in_thirds(kind: type[Counting], *, mixes: bool = False, denied: int | None = None) -> tuple[Counting, bool]:
+    """One step of three shares; whether each got the rows that it gets when it is read by itself."""
+    dataset = replace(noise(), crop=1, flip=True)
+    made = [kind(dataset, batch_size=8, seed=0, device=CPU, mixes=mixes) for _ in range(2)]
+    notes, alone = seen(), seen()
+    plan = Planned(plan=lambda share: in_thirds(share, denied=denied))
+    loop, reference = (
+        noise_loop([plan, each], model=small_net("group"), batches=batches)
+        for each, batches in zip((notes, alone), made, strict=True)
+    )
+    loop.step()
+    reference.prepare_step()
+    for share in reference.state.shares:
+        if share.parameters:
+            reference.read_share(share)
+    same = all(torch.equal(one, other) for one, other in zip(notes.batches, alone.batches, strict=True))
+    return made[0], same
+
+
+@pytest.mark.parametrize("denied", [None, 0, 1, 2])
+def test_shares_are_read_together_and_get_the_rows_that_they_get_alone(denied: int | None) -> None:
+    """With random crops and mirrors; and of a share that may change nothing no row is read."""
+    batches, same = read_in_thirds(Counting, denied=denied)
+    assert same
+    admitted = [slots for code, slots in enumerate(THIRDS) if code != denied]
+    (asked,) = batches.asked
+    assert (asked == batches.indices(0)[np.concatenate(admitted)]).all()
+
+
+def test_batches_that_do_not_keep_rows_apart_are_read_share_by_share() -> None:
+    """The control: read together, these rows are others."""
+    assert not read_in_thirds(Counting, mixes=True)[1]
+    batches, same = read_in_thirds(OneByOne, mixes=True)
+    assert same
+    assert [len(asked) for asked in batches.asked] == [3, 2, 3]
+    assert not OwnBatches.rows_apart
+
+
+def test_a_step_in_which_nothing_trains_reads_nothing() -> None:
+    batches = Counting(noise(), batch_size=8, seed=0, device=CPU)
+    loop = planned(lambda share: (replace(share, parameters=frozenset()),), batches=batches)
+    assert float(loop.step()) == 0.0
+    assert batches.asked == []
+
+
+@pytest.mark.parametrize("weights", [{}, {"0.weight": 0.25}])
+def test_the_sum_over_shares_leaves_their_gradients_as_they_were(weights: dict[str, float]) -> None:
+    """What a method has of a share's gradients is the same after the others were added; and the sum is, to the bit,
+    that of adding one after the other."""
+    notes = seen()
+    plan = Planned(plan=lambda share: tuple(replace(each, weights=weights) for each in in_thirds(share)))
+    loop = noise_loop([plan, notes], model=small_net("group"))
+    loop.step()
+    assert len(notes.gradients) == 3
+    for held, copies in zip(notes.gradients, notes.values, strict=True):
+        assert all(torch.equal(held[name], copies[name]) for name in copies)
+    for name, found in gradients(loop).items():
+        first, second, third = (each[name] * weights.get(name, 1.0) for each in notes.values)
+        assert torch.equal(found, first + second + third), name
 
 
 def test_weights_multiply_the_gradient_of_a_share() -> None:
