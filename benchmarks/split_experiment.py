@@ -36,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from explorer.data.dataset import Split
 from explorer.data.digits import Digits
 from explorer.data.streams import stream
 from explorer.engine.initialise import initialise
@@ -145,16 +146,16 @@ def train(data: Images, rules: tuple[Rule, ...], *, seed: int, steps: int = STEP
         model,
         optimizer,
         session=session,
+        examples=Split(inputs=data.pixels.repeat(2, 1), labels=torch.arange(2).repeat_interleave(count)),
         codes=np.concatenate([np.where(low, 3, 2), np.where(low, 1, 0)]),
         methods=[Routing(policy="split")],
         steps=steps,
         seed=seed,
     )
 
-    def losses(network: nn.Module, rows: np.ndarray) -> Tensor:
+    def losses(network: nn.Module, pixels: Tensor, penalised: Tensor) -> Tensor:
         """Of examples below `count` the error, of those above it the penalty; twice, for the batch has both."""
-        pixels = data.pixels[torch.from_numpy(rows % count)]
-        if rows[0] < count:
+        if not penalised[0]:
             return 2 * (network(pixels) - pixels).abs().mean(1)
         return 2 * L1 * torch.cat(model.code(pixels), 1).abs().sum(1)
 

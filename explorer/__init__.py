@@ -7,7 +7,8 @@ Data flows one way through the package:
 The run directory is the seam. Left of it stands torch and never a database; right of it stands DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
 (`from explorer.methods.mixup import mix`); importing the package alone loads nothing heavy. `explorer.train` trains a
-model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy;
+model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
+with tensors that `explorer.tag` has tagged as a `Split`;
 `explorer.load_model` gives back a model that a recorded run has left, once its attestation is believed.
 """
 
@@ -21,6 +22,8 @@ _LAZY = {
     "Governed": "explorer.recipes.govern",
     "Metric": "explorer.records",
     "Place": "explorer.recipes.own",
+    "Split": "explorer.data.dataset",
+    "tag": "explorer.recipes.tagging",
     "train": "explorer.recipes.own",
     "load_model": "explorer.recipes.model_files",
 }

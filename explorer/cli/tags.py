@@ -1,7 +1,6 @@
 """`explorer tags`: what class every example has, and who vouches for it."""
 
 import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,21 +75,9 @@ def dataset_(
 
 
 def _make(out: Path, salts: Path, records: "Iterable[Record]", json: bool) -> None:
-    """Write a table and its salts, both or none, neither over a file that is there."""
-    from explorer.provenance.salts import Salts, write_salts
-    from explorer.provenance.tag_records import tag_records
-    from explorer.provenance.tags_parquet import write_table
+    from explorer.provenance.tag_records import write_tagged
 
-    for path in (out, salts):
-        if os.path.lexists(path):  # a link into the void too
-            raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
-    made = bytearray()
-    number = write_table(out, tag_records(records, made))
-    try:
-        write_salts(salts, Salts(content=bytes(made)))
-    except BaseException:
-        out.unlink()  # without its salts the table commits to nothing that anybody could show
-        raise
+    number = write_tagged(out, salts, records)
     if json:
         print_json({"table": str(out), "salts": str(salts), "records": number})
         return

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor, device
+
+from explorer.errors import DataError
 
 Modality = Literal["image", "text", "volume"]
 TaskName = Literal["classification", "language", "segmentation"]
+
+
+NO_BYTES = (torch.bfloat16,)  # types that numpy does not have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +31,18 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def check(self) -> None:
+        """Raises `DataError` unless there are as many inputs as labels, on the CPU, in a type that has bytes there."""
+        for what, tensor in (("inputs", self.inputs), ("labels", self.labels)):
+            found = f"{type(tensor).__name__}"
+            if isinstance(tensor, Tensor):
+                found = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+                if tensor.device.type == "cpu" and tensor.ndim and tensor.dtype not in NO_BYTES:
+                    continue
+            raise DataError(f"{what}: found {found}, expected examples in a tensor on the CPU, of a type of numpy's")
+        if len(self.inputs) != len(self.labels):
+            raise DataError(f"found {len(self.inputs)} inputs and {len(self.labels)} labels, expected a label for each")
 
     def content(self, index: int) -> bytes:
         """The bytes of one example, input and then label: what its tag commits to."""

@@ -28,6 +28,10 @@ _OURS = ("torch.", "explorer.")  # packages whose modules keep nothing outside o
 _PLAIN = (Tensor, int, float, type(None))  # attributes that are put back
 
 
+class Written(TrainingError):
+    """A parameter changed that may not. What to go on with, nobody can say: the run is over."""
+
+
 class Open(NamedTuple):
     """What a pass may change, by full name."""
 
@@ -142,13 +146,13 @@ class Guard:
         finally:
             for slot in self._slots:
                 if slot.module._parameters.get(slot.key) is not slot.parameter:
-                    raise TrainingError(_replaced(slot, when()))
+                    raise Written(_replaced(slot, when()))
             for slot, version, pointer in before:
                 if slot.parameter._version != version or slot.parameter.data_ptr() != pointer:
-                    raise TrainingError(_written(slot, when()))
+                    raise Written(_written(slot, when()))
             for slot, copy in copies:
                 if not same_bits(slot.parameter.detach(), copy):
-                    raise TrainingError(_written(slot, when()))
+                    raise Written(_written(slot, when()))
 
     def _closed(self, may: Open) -> _Closed:
         """What a pass may not change that may change so much."""

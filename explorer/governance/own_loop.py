@@ -7,13 +7,17 @@
         documents="governance", policy="half-depth", ledger="runs/mine", steps=1000,
     ) as governed:
         for rows in loader:                                   # numbers of training examples
-            governed.step(rows, lambda model, rows: F.cross_entropy(model(x[rows]), y[rows], reduction="none"))
+            governed.step(rows, lambda model, x, y: F.cross_entropy(model(x), y, reduction="none"))
 
 A step takes the numbers of the examples in its batch, which are the rows of the signed tag table, and a function that
-gives the loss of each of them. It is called once for each class of provenance, with that class's rows alone, so nothing
-in the model mixes two classes; what a class may not change is not computed. What trains is what the optimiser has and
-what requires a gradient; a layer without such parameters keeps its buffers too. Schedules, data and evaluation remain
-the caller's, and so do `model.train()` and checkpoints.
+gives the loss of each of them. The function gets inputs and labels of the examples whose tags were checked, on the
+model's device, and is called once for each class of provenance with that class's rows alone: nothing in the model mixes
+two classes, and what a class may not change is not computed. Augmentation and collation belong into that function.
+
+What trains is what the optimiser has and what requires a gradient; a layer without such parameters keeps its buffers
+too. Every sealed region has an optimiser of its own, with the settings of the caller's (own_optimizer.py). Schedules,
+sampling and evaluation remain the caller's, and so do `model.train()` and checkpoints. Gradients are clipped by a
+method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
 """
 
 import inspect
@@ -26,20 +30,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from explorer.data.dataset import Split
 from explorer.data.streams import torch_stream
 from explorer.engine.gradients import Gradients
+from explorer.engine.guard import Written
 from explorer.engine.method import Method, used_hooks
 from explorer.engine.order import acting, ordered
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.surgery import leaves_met
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.journal import Journal
+from explorer.governance.own_optimizer import Regions, check_apart, of_regions
 from explorer.governance.session import Session
 from explorer.provenance.routing import admits
 from explorer.provenance.taxonomy import QUARANTINE
 
-Losses = Callable[[nn.Module, np.ndarray], Tensor]
-"""The loss of each example, B, from the model and the examples' numbers (B, int64)."""
+Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""The loss of each example, B, from the model and the examples' inputs and labels, as they were tagged."""
 
 OWN = ("change_batch", "before_loss", "after_loss", "before_evaluation", "after_evaluation")
 """The hooks of what a loop of one's own does itself."""
@@ -54,6 +61,7 @@ class Governed:
         optimizer: Optimizer,
         *,
         session: Session,
+        examples: Split,
         codes: np.ndarray,
         methods: Sequence[Method],
         steps: int,
@@ -63,17 +71,19 @@ class Governed:
         """`codes`: N, the class of each training example; the journal is opened once the model's layers are known.
 
         Raises `RecipeError` for methods that act on what the caller does itself, and for an optimiser of something else
-        than this model or one that asks for the loss itself.
+        than this model, one that asks for the loss itself, or one that moves a tensor by the gradients of others.
         """
         _check_optimizer(optimizer, model)
+        check_apart(optimizer)
         self._methods = ordered(methods)
         for method in self._methods:
             if own := [hook for hook in used_hooks(type(method)) if hook in OWN]:
                 raise RecipeError(f"{method.name} acts in {own[0]}, which is the caller's in a loop of one's own")
-        self._optimizer, self._codes = optimizer, codes
+        self._examples, self._codes = examples, codes
+        self._versions = _versions(examples)
         self._names = {code: path for path, code in session.codes.items()}
         self._open_journal = open_journal
-        self._started = False
+        self._started = self._over = False
         self.state = State(
             seed=seed,
             total_steps=steps,
@@ -83,11 +93,15 @@ class Governed:
             recompute=_refuse_recompute,
             resources={Session: session},
         )
-        before = {id(parameter) for parameter in model.parameters()}
         self._call("change_model")
-        self._add_sealed(model, before=before)
+        self._optimizers = self._divided(model, optimizer)
         self._gradients = Gradients(model)
-        stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        stepped = {
+            id(parameter)
+            for each in self._optimizers.by_region.values()
+            for group in each.param_groups
+            for parameter in group["params"]
+        }
         self._trainable = frozenset(
             name for name, p in self._gradients.parameters.items() if p.requires_grad and id(p) in stepped
         )
@@ -98,37 +112,55 @@ class Governed:
         """What the caller wants the last entry of the ledger to say, by name: fill it before the end."""
         return self.state.metrics
 
+    @property
+    def optimizers(self) -> dict[str, Optimizer]:
+        """The optimiser of each region by name: the caller's of what is shared, and its copies."""
+        return dict(self._optimizers.by_region)
+
     def step(self, examples: Sequence[int] | np.ndarray | Tensor, losses: Losses) -> Tensor:
         """One optimiser step on these training examples, by number; returns the loss, summed over the examples that
         took part and divided by the number of all.
 
-        Raises `TrainingError` for numbers that are not those of examples and for losses that are not one an example.
+        Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, and
+        for a model that changes what a class may not change: then the run is over.
         """
         state, numbers = self.state, self._numbers(examples)
+        if self._over:
+            raise TrainingError(f"the run stopped in step {state.step + 1} and cannot go on: begin another one")
         if state.step >= state.total_steps:
             raise TrainingError(f"step {state.step + 1} of {state.total_steps}: the run was announced with fewer")
-        if not self._started:
-            self._start(numbers, losses)
-        state.examples, state.batch_size = numbers, len(numbers)
-        state.admission, state.scales = {}, {}
-        self._call("before_step")
-        codes = self._codes[numbers]
-        state.shares = tuple(self._share(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes))
-        self._call("change_plan")
-        self._gradients.clear()
         try:
-            taken = [self._take(share, losses) for share in state.shares if share.parameters]
-        finally:
-            self._gradients.allow(self._trainable)
+            if not self._started:
+                self._start(numbers, losses)
+            state.examples, state.batch_size = numbers, len(numbers)
+            state.admission, state.scales = {}, {}
+            self._call("before_step")
+            codes = self._codes[numbers]
+            state.shares = tuple(self._share(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes))
+            self._call("change_plan")
+            self._gradients.clear()
+            try:
+                taken = [self._take(share, losses) for share in state.shares if share.parameters]
+            finally:
+                self._gradients.allow(self._trainable)
+        except Written:
+            self._over = True
+            raise
+        self._over = True  # until the step is on record: half an update is no state to go on with
         self._call("before_update")
-        self._optimizer.step()
+        self._update()
         self._call("after_update")
         self._call("after_step")
         state.step += 1
+        self._over = False
         return sum(taken, torch.zeros(()))
 
     def finish(self) -> None:
-        """The run is done: its last entries are written, and the ledger is closed."""
+        """The run is done: its last entries are written, and the ledger is closed. Raises `TrainingError` for a run
+        that stopped in the middle of a step, whose ledger has no end."""
+        if self._over:
+            self.close()
+            raise TrainingError(f"the run stopped in step {self.state.step + 1}: its ledger has no end")
         if self._started:
             self._call("after_fit")
             self._call("after_run")
@@ -157,7 +189,7 @@ class Governed:
         model, state = self.state.model, self.state
         example = self._readable(numbers)[:1]
         with self._gradients.guard.untouched(), torch_stream(_device(model), state.seed, "layers"):
-            state.layers = leaves_met(model, lambda: losses(model, example))
+            state.layers = leaves_met(model, lambda: losses(model, *self._rows(example)))
         if not state.layers:
             raise TrainingError("the losses called no layer of the model: expected them to come out of model(...)")
         frozen = [leaf for leaf in state.layers if self._trainable.isdisjoint(leaf.parameters)]
@@ -183,18 +215,28 @@ class Governed:
             )
         return found
 
-    def _add_sealed(self, model: nn.Module, *, before: set[int]) -> None:
-        """Regions and, for parameters that sealing has added, groups of the optimiser. `before`: those it had."""
+    def _divided(self, model: nn.Module, optimizer: Optimizer) -> Regions:
+        """Regions, and an optimiser for each."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
         for name, parameter in model.named_parameters():
             members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
-        for parameters in members.values():
-            if new := [parameter for parameter in parameters.values() if id(parameter) not in before]:
-                self._optimizer.add_param_group({"params": new})
+        optimizers = of_regions(optimizer, members, own=SHARED)
         self.state.regions = {
-            name: Region(name=name, parameters=parameters, optimizers=(self._optimizer,))
+            name: Region(name=name, parameters=parameters, optimizers=(optimizers.by_region[name],))
             for name, parameters in sorted(members.items())
         }
+        return optimizers
+
+    def _update(self) -> None:
+        """Step every region's optimiser, which moves what has a gradient and is its own, and nothing else."""
+        self._optimizers.follow()
+        everything = self._gradients.parameters
+        for region in self.state.regions.values():
+            moves = {name for name, parameter in region.parameters.items() if parameter.grad is not None}
+            with self._gradients.guard.watching(everything.keys() - moves, lambda: "by the optimiser or a hook of it"):
+                for optimizer in region.optimizers:
+                    optimizer.step()
+        self._optimizers.settle()
 
     def _share(self, code: int, slots: np.ndarray) -> Share:
         name = self._names[code]
@@ -209,7 +251,7 @@ class Governed:
         self._call("before_forward")
         with self._gradients.guarding(share):
             with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
-                found = losses(model, state.examples[share.slots])
+                found = losses(model, *self._rows(state.examples[share.slots]))
             _check_losses(found, share)
             self._call("after_forward")
             loss = found.float().sum() / state.batch_size
@@ -219,6 +261,14 @@ class Governed:
         self._call("change_gradients")
         self._gradients.add(share, state.gradients)
         return loss.detach().cpu()
+
+    def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of these examples, copied to the model's device. Raises `TrainingError` if the examples
+        were written to since their tags were checked."""
+        if _versions(self._examples) != self._versions:
+            raise TrainingError("the training examples were written to after their tags were checked: expected copies")
+        rows, device = torch.from_numpy(numbers), _device(self.state.model)
+        return self._examples.inputs[rows].to(device), self._examples.labels[rows].to(device)
 
     def _numbers(self, examples: Sequence[int] | np.ndarray | Tensor) -> np.ndarray:
         if isinstance(examples, Tensor):
@@ -270,6 +320,11 @@ def _check_losses(found: object, share: Share) -> None:
         )
     if not found.requires_grad:
         raise TrainingError(f"{of} depend on no parameter that the class may train now: expected model(...) with grad")
+
+
+def _versions(examples: Split) -> tuple[int, int]:
+    """Torch's counters of writes to the examples."""
+    return examples.inputs._version, examples.labels._version
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.commitments import check_commitment, commit, new_salt
-from explorer.provenance.salts import Salts
+from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.tags import Tags
-from explorer.provenance.tags_parquet import Row
+from explorer.provenance.tags_parquet import Row, write_table
 from explorer.schema import parse_json
 
 MAX_LINE = 16 * 2**20
@@ -61,6 +61,22 @@ def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
         salt = new_salt()
         salts += salt
         yield Row(commit(salt, record.content), record.class_path, record.source, record.authority)
+
+
+def write_tagged(table: Path, salts: Path, records: Iterable[Record]) -> int:
+    """Write the table of these records and its salts, both or none, and return how many there are. Nobody believes it
+    before it is signed. Raises `ProvenanceError` where there is one of them already."""
+    for path in (table, salts):
+        if os.path.lexists(path):  # a link into the void too
+            raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
+    made = bytearray()
+    number = write_table(table, tag_records(records, made))
+    try:
+        write_salts(salts, Salts(content=bytes(made)))
+    except BaseException:
+        table.unlink()  # without its salts the table commits to nothing that anybody could show
+        raise
+    return number
 
 
 def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes: dict[str, int]) -> Checked:

@@ -28,10 +28,8 @@ from explorer.provenance.keys import new_key, public_text, write_key
 from explorer.provenance.policy import RoutingPolicy, read_policy
 from explorer.provenance.roles import Role
 from explorer.provenance.routing import policy_for
-from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.signed import sign_document
-from explorer.provenance.tag_records import tag_records
-from explorer.provenance.tags_parquet import write_table
+from explorer.provenance.tag_records import write_tagged
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, read_taxonomy
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import AuthorityKey, Trust, write_trust
@@ -95,6 +93,13 @@ def demonstrate(
     return whole
 
 
+def authorities(directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int) -> Path:
+    """The documents of a new directory without tags: for examples that somebody tags himself (`explorer.tag`)."""
+    (directory / POLICIES).mkdir(parents=True, mode=0o700)
+    _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
+    return directory
+
+
 def _write(
     directory: Path,
     source: DataSource,
@@ -104,20 +109,8 @@ def _write(
     policies: Sequence[RoutingPolicy],
     now: int,
 ) -> None:
-    keys = {name: new_key() for name in ROLES}
-    trust = _trust(keys, taxonomy, policies, now)
-    for name, key in keys.items():
-        write_key(directory / KEYS[name], key, None)
-    write_trust(directory / TRUST, trust)
-    signed = sign_document(taxonomy, TAXONOMY, [keys[GOVERNANCE]], trust=trust, now=now, where=taxonomy.name)
-    write_envelope(directory / TAXONOMY_FILE, signed)
-    for policy in policies:
-        kind = policy_for(taxonomy)
-        signed = sign_document(policy, kind, [keys[RISK]], trust=trust, now=now, where=policy.name)
-        write_envelope(directory / POLICIES / f"{policy.name}.json", signed)
-    salts = bytearray()
-    write_table(directory / TABLE, tag_records(records_of(source, data=data, authority=GOVERNANCE), salts))
-    write_salts(directory / SALTS, Salts(content=bytes(salts)))
+    keys, trust = _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
+    write_tagged(directory / TABLE, directory / SALTS, records_of(source, data=data, authority=GOVERNANCE))
     attested = attest(
         directory / TABLE,
         taxonomy=taxonomy,
@@ -129,7 +122,25 @@ def _write(
         now=now,
     )
     write_envelope(directory / ATTESTATION, attested)
+
+
+def _authorities(
+    directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int
+) -> tuple[dict[str, Ed25519PrivateKey], Trust]:
+    """Keys, trust file, taxonomy and policies: everything but tags."""
+    keys = {name: new_key() for name in ROLES}
+    trust = _trust(keys, taxonomy, policies, now)
+    for name, key in keys.items():
+        write_key(directory / KEYS[name], key, None)
+    write_trust(directory / TRUST, trust)
+    signed = sign_document(taxonomy, TAXONOMY, [keys[GOVERNANCE]], trust=trust, now=now, where=taxonomy.name)
+    write_envelope(directory / TAXONOMY_FILE, signed)
+    for policy in policies:
+        kind = policy_for(taxonomy)
+        signed = sign_document(policy, kind, [keys[RISK]], trust=trust, now=now, where=policy.name)
+        write_envelope(directory / POLICIES / f"{policy.name}.json", signed)
     rundir.write_bytes(directory / "README", f"{WARNING}\n".encode())
+    return keys, trust
 
 
 def _trust(

@@ -47,13 +47,17 @@ def govern(
 ) -> Governed:
     """Put a model and its optimiser under a signed policy, and everything they do into a ledger.
 
-    `examples` are the training examples that were tagged; `documents` is the directory with trust, taxonomy, tags and
-    policies (governance/documents.py), `policy` the name of one of these; `ledger` becomes the run's directory, with
-    the ledger in it; `steps` is how many there will be, since policies speak of shares of training; every so many of
-    them the whole state goes on record. Further `methods` act as well, gradient clipping for example.
+    `examples` are the training examples that were tagged (`explorer.tag`); `documents` is the directory with trust,
+    taxonomy, tags and policies (governance/documents.py), `policy` the name of one of these; `ledger` becomes the run's
+    directory, with the ledger in it; `steps` is how many there will be, since policies speak of shares of training;
+    every so many of them the whole state goes on record. Further `methods` act as well. Gradients are clipped by one of
+    them, since a norm over everything would carry one class's gradients into the steps of others:
 
-    Raises `ProvenanceError` for documents, tags or a key that are not to be believed, `RecipeError` for what cannot be
-    governed, and `LedgerError` for a ledger that is there already.
+        methods=[GradientClipping(threshold=1.0)]        (explorer.methods.gradient_clipping)
+
+    Raises `ProvenanceError` for documents, tags or a key that are not to be believed, `DataError` for examples that no
+    tag can be about, `RecipeError` for what cannot be governed, an optimiser that moves tensors by the gradients of
+    others among them, and for a ledger that is there already.
     """
     run = Path(ledger)
     if not NAME.fullmatch(run.name):
@@ -65,6 +69,7 @@ def govern(
             raise RecipeError(f"{what}: found {count}, expected 1 or more")
     if (run / rundir.LEDGER).exists():
         raise RecipeError(f"ledger: {run}: there is one already; a loop of one's own begins a new one each time")
+    examples.check()
     papers = read_documents(Path(documents), policy=policy, now=int(time.time()))
     found = check(papers, examples)
     everything = (Routing(policy=policy), Contributions(), Recorder(every=every), *methods)
@@ -81,6 +86,7 @@ def govern(
         model,
         optimizer,
         session=session_of(found),
+        examples=examples,
         codes=found.codes,
         methods=everything,
         steps=steps,

@@ -1,14 +1,23 @@
-"""The records of a dataset's training side, as its maker knows them: what a tag table of it is made from."""
+"""What a tag table is made from: the records of a dataset as its maker knows them, or tensors of one's own.
 
-from collections.abc import Iterator
+    examples = explorer.Split(inputs=x, labels=y)
+    explorer.tag(examples, classes, authority="example.com/data-governance", documents="governed")
+    # explorer tags sign governed/tags.parquet --description dataset.yaml --taxonomy governed/taxonomy.json \\
+    #     --key dg.pem --trust governed/trust.json --out governed/tags.json
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from explorer.data.dataset import DataSource
+from explorer.data.dataset import DataSource, Split
 from explorer.data.sources import DATASETS, load
 from explorer.document import read_document
-from explorer.errors import DataError, RecipeError
-from explorer.provenance.tag_records import Record
+from explorer.errors import DataError, ProvenanceError, RecipeError
+from explorer.governance.documents import SALTS, TABLE
+from explorer.provenance.branches import PATTERN
+from explorer.provenance.tag_records import Record, write_tagged
 from explorer.recipes.choice import choose
 
 FILES = (".yaml", ".yml")
@@ -41,3 +50,39 @@ def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iter
         Record(dataset.train.content(slot), path, origin, authority)
         for slot, (path, origin) in enumerate(zip(paths, found.sources, strict=True))
     )
+
+
+def tag(
+    examples: Split,
+    classes: Sequence[str],
+    *,
+    authority: str,
+    documents: str | Path,
+    source: str | Sequence[str] = "tensors of one's own",
+) -> Path:
+    """Write the tag table of these examples, and its salts, into a directory of documents; return the table's path.
+
+    `classes` has the class path of each example, in order; `authority` is the name of who vouches for them; `source`
+    says where all of them, or each, come from. What is tagged is `Split.content`: the bytes of the input and of the
+    label. Nobody believes the table before `explorer tags sign` has signed it.
+
+    Raises `ProvenanceError` for classes that are none, for another number of them than of examples, for tensors that
+    have no bytes here, and where there is a table or a salt file already.
+    """
+    examples.check()
+    sources = [source] * len(examples) if isinstance(source, str) else list(source)
+    for what, given in (("classes", classes), ("source", sources)):
+        if isinstance(given, str) or len(given) != len(examples):
+            found = f"{given!r:.100}" if isinstance(given, str) else f"{len(given)}"
+            raise ProvenanceError(f"{what}: found {found}, expected one for each of {len(examples)} examples")
+        for slot, each in enumerate(given):
+            if not isinstance(each, str):
+                raise ProvenanceError(f"{what}: example {slot}: found {each!r:.100}, expected text")
+    for slot, path in enumerate(classes):
+        if not re.fullmatch(PATTERN, path):
+            raise ProvenanceError(f"classes: example {slot}: found {path!r:.100}, expected a path such as open/mit")
+    directory = Path(documents)
+    directory.mkdir(parents=True, exist_ok=True)
+    content = (Record(examples.content(slot), path, sources[slot], authority) for slot, path in enumerate(classes))
+    write_tagged(directory / TABLE, directory / SALTS, content)
+    return directory / TABLE

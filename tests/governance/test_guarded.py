@@ -1,6 +1,7 @@
 """What a class may not change does not change, whatever the model does in its forward pass: in both loops."""
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ OPEN = routing(ADMIT_ALL)
 DATA = noise(train=EXAMPLES)
 
 
-def losses(model: nn.Module, rows: np.ndarray) -> Tensor:
-    return F.cross_entropy(model(DATA.train.inputs[rows] / 255), DATA.train.labels[rows], reduction="none")
+def losses(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(inputs / 255), labels, reduction="none")
 
 
 def rows_of(path: str) -> np.ndarray:
@@ -41,6 +42,7 @@ def own(model: nn.Module, policy: object = DENIED) -> Callable[[], object]:
         model.train(),
         torch.optim.SGD([each for each in model.parameters() if each.requires_grad], lr=0.1),
         session=session(policy),  # pyright: ignore[reportArgumentType]
+        examples=DATA.train,
         codes=typing().codes,
         methods=[Routing(policy="drawn")],
         steps=1000,
@@ -121,13 +123,12 @@ def test_state_that_no_layer_owns_holds_or_is_refused(name: str, loop: Callable[
 
 def test_without_the_guard_each_of_them_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: the same models and policy, with passes that nobody guards."""
-    from contextlib import nullcontext
-
     monkeypatch.setattr(Gradients, "guarding", lambda self, share: nullcontext())
     for name, made in (STOPPED | PUT_BACK).items():
         model = made()
         before, step = remembered(model), own(model)
-        step()
+        with suppress(TrainingError):  # of the update: a parameter that was replaced is seen there too
+            step()
         assert remembered(model) != before, name
 
 

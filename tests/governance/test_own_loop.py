@@ -27,6 +27,8 @@ from tests.loop_for_tests import small_net
 from tests.provenance.drafts_for_tests import routing
 
 STEPS = 6
+DATA = noise(train=EXAMPLES)
+PREPARE = DATA.preparation(torch.device("cpu"))
 
 
 def governed(policy: Policy = HALF_DEPTH, *methods: Method, spec: OptimizerSpec | None = None) -> Governed:
@@ -43,6 +45,7 @@ def a_loop(
         model.train(),
         optimizer,
         session=session(policy),
+        examples=DATA.train,
         codes=typing().codes,
         methods=[Routing(policy="drawn"), *methods],
         steps=10,
@@ -50,10 +53,13 @@ def a_loop(
     )
 
 
-def losses(model: nn.Module, rows: np.ndarray) -> Tensor:
-    data = noise(train=EXAMPLES)
-    inputs = data.preparation(torch.device("cpu"))(data.train.inputs[rows])
-    return F.cross_entropy(model(inputs), data.train.labels[rows], reduction="none")
+def losses(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(PREPARE(inputs)), labels, reduction="none")
+
+
+def number_of(inputs: Tensor) -> list[int]:
+    """Which examples these are, by their content."""
+    return [int((DATA.train.inputs == each).flatten(1).all(1).nonzero()) for each in inputs]
 
 
 @pytest.mark.parametrize("spec", [SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)])
@@ -88,7 +94,7 @@ def test_what_is_denied_stays_and_what_is_admitted_moves() -> None:
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a mean": (
-        lambda: (np.arange(12), lambda model, rows: losses(model, rows).mean()),
+        lambda: (np.arange(12), lambda *given: losses(*given).mean()),
         r"found shape \(\), expected one",
     ),
     "no such example": (lambda: (np.array([3, 48]), losses), "found 3 to 48, expected 0 to 47"),
@@ -151,9 +157,9 @@ def test_a_class_denied_everywhere_is_not_even_read_to_meet_the_layers() -> None
     shadowed = Rule(classes=("open-data",), depth=(0.0, 1.0), weight=1.0)
     own, seen = governed(routing(denied, shadowed, LOWER, ADMIT_ALL)), list[int]()
 
-    def watched(model: nn.Module, rows: np.ndarray) -> Tensor:
-        seen.extend(rows.tolist())
-        return losses(model, rows)
+    def watched(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        seen.extend(number_of(inputs))
+        return losses(model, inputs, labels)
 
     types = typing()
     first = int(np.flatnonzero(types.codes == own.state.resource(Session).codes["open-data"])[0])
@@ -170,15 +176,15 @@ def test_buffers_are_put_back_when_a_loss_fails() -> None:
     own.step(alone, losses)
     before = {name: buffer.clone() for name, buffer in own.state.model.named_buffers()}
     with pytest.raises(TrainingError, match="without a mean"):
-        own.step(alone, lambda model, rows: losses(model, rows).mean())
+        own.step(alone, lambda *given: losses(*given).mean())
     assert all(torch.equal(buffer, before[name]) for name, buffer in own.state.model.named_buffers())
 
 
 def test_losses_that_lead_nowhere_are_refused() -> None:
     for function, message in (
-        (lambda model, rows: losses(model, rows).detach(), "depend on no parameter that the class may train"),
-        (lambda model, rows: losses(model, rows).long(), r"found torch\.int64, expected a tensor of floating"),
-        (lambda model, rows: torch.ones(len(rows)), "called no layer of the model"),
+        (lambda *given: losses(*given).detach(), "depend on no parameter that the class may train"),
+        (lambda *given: losses(*given).long(), r"found torch\.int64, expected a tensor of floating"),
+        (lambda model, inputs, labels: torch.ones(len(inputs)), "called no layer of the model"),
     ):
         with pytest.raises(TrainingError, match=message):
             governed().step(np.arange(12), function)  # pyright: ignore

@@ -30,9 +30,9 @@ def gpt2() -> nn.Module:
     return transformers.GPT2LMHeadModel(config)
 
 
-def losses(model: nn.Module, rows: np.ndarray) -> Tensor:
-    logits = model(input_ids=TEXT.inputs[rows].long()).logits
-    return F.cross_entropy(logits.transpose(1, 2), TEXT.labels[rows].long(), reduction="none").mean(1)
+def losses(model: nn.Module, tokens: Tensor, following: Tensor) -> Tensor:
+    logits = model(input_ids=tokens.long()).logits
+    return F.cross_entropy(logits.transpose(1, 2), following.long(), reduction="none").mean(1)
 
 
 def trained(papers: Path, run: Path) -> dict[str, Tensor]:

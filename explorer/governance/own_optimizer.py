@@ -1,0 +1,265 @@
+"""The optimiser of a loop of one's own, one for each region: its copies step sealed regions, itself the shared one.
+
+Two things make an optimiser a channel between classes. One instance for all regions may remember something about all
+of them; so each sealed region gets a copy with state of its own, which follows the settings of the caller's: a schedule
+or a hand that changes `param_groups` changes all of them. And an update rule may take one length for all tensors, as
+D-Adaptation, Prodigy and normalised descent do: then a class that may train one layer sets the step of another that it
+is denied. No division into regions mends that, so such an optimiser is refused, by trying it out on small copies.
+"""
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from explorer.engine.guard import same_bits
+from explorer.errors import RecipeError
+
+STEPS = 6  # of a trial: what adapts a length does so within a few
+MOST = 12  # parameters in a trial
+SIDE = 4  # of their dimensions, at most
+_LEFT_OUT = ("state", "step", "param_groups")  # of an optimiser's attributes; and its hooks, which are the caller's
+
+Change = Callable[[int, list[Tensor | None]], None]  # of the gradients of a step of a trial, in place
+
+
+def of_regions(optimizer: Optimizer, members: Mapping[str, Mapping[str, nn.Parameter]], *, own: str) -> "Regions":
+    """Give each region but `own` an optimiser with its parameters, by name, and take them from the caller's.
+
+    An adapter has the settings of the group that its layer is in. Raises `RecipeError` for an optimiser that cannot be
+    copied.
+    """
+    groups = {id(p): index for index, group in enumerate(optimizer.param_groups) for p in group["params"]}
+    names = {name: p for parameters in members.values() for name, p in parameters.items()}
+    made: dict[str, Optimizer] = {}
+    for region, parameters in members.items():
+        if region == own:
+            continue
+        places: dict[int, list[nn.Parameter]] = {}
+        for name, parameter in parameters.items():
+            place = groups.get(id(parameter))
+            if place is None and "@" in name:
+                place = _beside(name, names, groups)
+            if place is not None:
+                places.setdefault(place, []).append(parameter)
+        made[region] = _copy(optimizer, {}, places)
+        for parameter in parameters.values():
+            if parameter in optimizer.state:
+                made[region].state[parameter] = optimizer.state.pop(parameter)
+    gone = {id(p) for region in made for p in members[region].values()}
+    for group in optimizer.param_groups:
+        group["params"] = [p for p in group["params"] if id(p) not in gone]
+    return Regions(optimizer, made, own=own)
+
+
+class Regions:
+    """The optimisers of all regions, in step."""
+
+    def __init__(self, optimizer: Optimizer, copies: Mapping[str, Optimizer], *, own: str) -> None:
+        """Use `of_regions`."""
+        self.by_region = {own: optimizer, **copies}
+        self._optimizer, self._copies = optimizer, tuple(copies.values())
+        self._settings = [_settings(group) for group in optimizer.param_groups]
+
+    def follow(self) -> None:
+        """Before a step: give the copies every setting that the caller, or a schedule, has changed since the last."""
+        for place, before in enumerate(self._settings):
+            now = _settings(self._optimizer.param_groups[place])
+            changed = {key: now[key] for key in now if key not in before or _differ(now[key], before[key])}
+            for other in self._copies if changed else ():
+                for theirs in (each for each in other.param_groups if each[_PLACE] == place):
+                    theirs.update(changed)
+
+    def settle(self) -> None:
+        """After it: what the optimiser has changed in its own groups by itself is not the copies' business."""
+        self._settings = [_settings(group) for group in self._optimizer.param_groups]
+
+
+_PLACE = "follows"  # in the groups of a copy: which of the caller's groups it follows
+
+
+def check_apart(optimizer: Optimizer) -> None:
+    """Raises `RecipeError` unless the update of each parameter, and its state, follow from its own gradients alone, and
+    what has no gradient stays as it is.
+
+    The optimiser and its parameters are left as they are: small copies of some of them are stepped, twice from the same
+    start, with other gradients of one of them.
+    """
+    chosen = _chosen(optimizer)
+    if not chosen:
+        return
+    try:
+        _compare(optimizer, chosen, side=SIDE)
+    except _FailedError:  # it remembers tensors of the parameters' sizes by itself
+        _compare(optimizer, chosen, side=None)
+
+
+class _FailedError(RecipeError):
+    """A trial came to no end."""
+
+
+def _compare(optimizer: Optimizer, chosen: Sequence[nn.Parameter], *, side: int | None) -> None:
+    usual = list(_trial(optimizer, chosen, side))
+    for victim in {0, len(chosen) - 1}:
+        for what, change in (("the gradients of others", _louder(victim)), ("whether others have one", _none(victim))):
+            for step, (one, other) in enumerate(zip(usual, _trial(optimizer, chosen, side, change), strict=True)):
+                for index, (before, after) in enumerate(zip(one, other, strict=True)):
+                    if index != victim and not _equal(before, after):
+                        raise RecipeError(_coupled(optimizer, what, step))
+    silent = list(_trial(optimizer, chosen, side, _none(0)))
+    if not _equal(silent[STEPS // 2][0], silent[STEPS // 2 - 1][0]):
+        raise RecipeError(
+            f"optimizer: {type(optimizer).__name__} moves a parameter, or its state, that has no gradient (.grad is"
+            " None): what a class is denied would move all the same; expected one that leaves it alone, as torch's do"
+        )
+
+
+class _Seen(NamedTuple):
+    """A parameter of a trial and what the optimiser remembers for it, after a step."""
+
+    value: Tensor
+    state: dict[str, Any]
+
+
+def _trial(
+    optimizer: Optimizer, chosen: Sequence[nn.Parameter], side: int | None, change: Change | None = None
+) -> Iterator[list[_Seen]]:
+    """Some steps of a copy of the optimiser on parameters with sides of at most `side` (None: as they are), always the
+    same but for `change`. Raises `_FailedError` if it fails."""
+    draws = torch.Generator().manual_seed(0)
+    like = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+    small: dict[int, nn.Parameter] = {}
+    for key, parameter in like.items():
+        shape = [size if side is None else min(size, side) for size in parameter.shape]
+        values = torch.randn(shape, generator=draws).to(parameter.device, parameter.dtype)
+        small[key] = nn.Parameter(values, requires_grad=parameter.requires_grad)
+        vars(small[key]).update(vars(parameter))  # what some optimisers choose a rule by
+    tried = [small[id(parameter)] for parameter in chosen]
+    known = {id(each) for each in tried}
+    places = {
+        index: [small[id(p)] for p in group["params"] if id(small[id(p)]) in known]
+        for index, group in enumerate(optimizer.param_groups)
+    }
+    made = _copy(optimizer, small, {index: each for index, each in places.items() if each})
+    steady = [torch.randn(each.shape, generator=draws) for each in tried]
+    devices = sorted({each.device.index for each in tried if each.device.type == "cuda"})
+    for step in range(STEPS):
+        noise = [torch.randn(each.shape, generator=draws) for each in tried]
+        gradients: list[Tensor | None] = [a + 0.1 * b for a, b in zip(steady, noise, strict=True)]
+        if change is not None:
+            change(step, gradients)
+        for each, gradient in zip(tried, gradients, strict=True):
+            each.grad = None if gradient is None else gradient.to(each.device, each.dtype)
+        with torch.random.fork_rng(devices=devices):  # what adds noise adds the same in each trial
+            torch.manual_seed(step)
+            try:
+                made.step()
+            except Exception as error:
+                raise _FailedError(
+                    f"optimizer: {type(optimizer).__name__} cannot be tried out on copies of its parameters:"
+                    f" {type(error).__name__}: {error}; expected one that steps with the gradients it is given"
+                ) from error
+        yield [_seen(each, made.state.get(each, {})) for each in tried]
+
+
+def _copy(
+    optimizer: Optimizer, exchange: Mapping[int, nn.Parameter], places: Mapping[int, list[nn.Parameter]]
+) -> Optimizer:
+    """An optimiser of the same class and settings without state: for these parameters, by the place of the group whose
+    settings they take. `exchange`: what stands for a parameter wherever the optimiser itself keeps it, by id."""
+    memo: dict[int, Any] = {id(p): exchange.get(id(p), p) for group in optimizer.param_groups for p in group["params"]}
+    kept = {
+        name: value
+        for name, value in vars(optimizer).items()
+        if name not in _LEFT_OUT and not name.endswith("_hooks") and not name.startswith("_opt_called")
+    }
+    made = object.__new__(type(optimizer))
+    try:
+        groups = copy.deepcopy(optimizer.param_groups, memo)
+        made.__dict__.update(copy.deepcopy(kept, memo))
+    except Exception as error:
+        raise RecipeError(
+            f"optimizer: {type(optimizer).__name__} cannot be copied, and every region needs one of its own:"
+            f" {type(error).__name__}: {error}"
+        ) from error
+    for name in vars(optimizer):
+        if name.endswith("_hooks"):
+            setattr(made, name, type(getattr(optimizer, name))())
+    made.state = defaultdict(dict)
+    for place, parameters in places.items():
+        groups[place] |= {"params": parameters, _PLACE: place}
+        if isinstance(rate := optimizer.param_groups[place].get("lr"), Tensor):
+            groups[place]["lr"] = rate  # one tensor for all: schedules write into it
+    groups[:] = [groups[place] for place in sorted(places)]  # in place: what wraps another optimiser shares the list
+    made.param_groups = groups
+    return made
+
+
+def _beside(name: str, names: Mapping[str, nn.Parameter], groups: Mapping[int, int]) -> int:
+    """The group of the layer that an adapter is beside; the first one, if the optimiser has none of its parameters."""
+    layer = name.partition(".@")[0]
+    own = (groups.get(id(p)) for other, p in names.items() if other.rpartition(".")[0] == layer)
+    return next((each for each in own if each is not None), 0)
+
+
+def _chosen(optimizer: Optimizer) -> list[nn.Parameter]:
+    """Some parameters of every group, of every number of dimensions; none, if there are not two in all."""
+    found: dict[tuple[int, int], list[nn.Parameter]] = {}
+    for index, group in enumerate(optimizer.param_groups):
+        for parameter in group["params"]:
+            found.setdefault((index, parameter.ndim), []).append(parameter)
+    each = max(2, MOST // max(1, len(found)))
+    chosen = [p for parameters in found.values() for p in sorted(parameters, key=Tensor.numel)[:each]]
+    return chosen if len(chosen) > 1 else []
+
+
+def _louder(victim: int) -> Change:
+    def change(_: int, gradients: list[Tensor | None]) -> None:
+        gradient = gradients[victim]
+        assert gradient is not None
+        gradients[victim] = -64 * gradient + 1
+
+    return change
+
+
+def _none(victim: int) -> Change:
+    def change(step: int, gradients: list[Tensor | None]) -> None:
+        if step == STEPS // 2:
+            gradients[victim] = None
+
+    return change
+
+
+def _seen(parameter: nn.Parameter, state: Mapping[str, Any]) -> _Seen:
+    values = {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in state.items()}
+    return _Seen(parameter.detach().clone(), values)
+
+
+def _equal(one: _Seen, other: _Seen) -> bool:
+    if not same_bits(one.value, other.value) or one.state.keys() != other.state.keys():
+        return False
+    return not any(_differ(value, other.state[key]) for key, value in one.state.items())
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return not same_bits(one, other)
+    return one is not other and repr(one) != repr(other)
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be changed in a group: all but its parameters."""
+    return {key: copy.copy(value) for key, value in group.items() if key != "params"}
+
+
+def _coupled(optimizer: Optimizer, by: str, step: int) -> str:
+    return (
+        f"optimizer: {type(optimizer).__name__} moves a parameter by {by} (in step {step + 1} of a trial on small"
+        " copies): a class that may train one layer would change the steps of layers that it is denied; expected an"
+        " optimiser whose update of a tensor follows from the tensor's own gradients, as SGD, AdamW or Adafactor, and"
+        " not one with a common length, as D-Adaptation, Prodigy or normalised descent"
+    )
