@@ -153,7 +153,7 @@ def _affine(images: Tensor, across: Row, down: Row) -> Tensor:
 
 Operation = Callable[[Tensor, Tensor], Tensor]
 
-OPERATIONS: Mapping[str, Operation] = {
+TORCHVISION: Mapping[str, Operation] = {
     "autocontrast": lambda images, level: autocontrast(images),
     "equalize": lambda images, level: equalize(images),
     "posterize": lambda images, level: posterize(images, 8 - 4 * level.abs()),
@@ -168,8 +168,29 @@ OPERATIONS: Mapping[str, Operation] = {
     "brightness": lambda images, level: brightness(images, 1 + 0.9 * level),
     "sharpness": lambda images, level: sharpness(images, 1 + 0.9 * level),
 }
-"""The operations by strength: level 0 does nothing (but for the first two, which have no strength), 1 is the strongest,
-and its sign says which way where there are two."""
+"""The operations as torchvision sets their strengths: level 0 does nothing (but for the first two, which have no
+strength), 1 is the strongest, and its sign says which way where there are two."""
+
+
+def _factor(level: Tensor) -> Tensor:
+    """The paper's factor of colour, contrast, brightness and sharpness: 0.1 to 1.9, and 1 at half the level."""
+    return 0.1 + 1.8 * level.abs()
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    **TORCHVISION,
+    "posterize": lambda images, level: posterize(images, 4 - (4 * level.abs()).floor()),
+    "color": lambda images, level: color(images, _factor(level)),
+    "contrast": lambda images, level: contrast(images, _factor(level)),
+    "brightness": lambda images, level: brightness(images, _factor(level)),
+    "sharpness": lambda images, level: sharpness(images, _factor(level)),
+}
+"""The operations at the strengths of the papers' own code (github.com/google-research/augmix): posterise leaves
+4 - 4 level bits, and enhancers blend by 0.1 + 1.8 level, so that a low level is a strong change. The others are
+torchvision's."""
+
+Strengths = Literal["paper", "torchvision"]
+STRENGTHS: Mapping[Strengths, Mapping[str, Operation]] = {"paper": OPERATIONS, "torchvision": TORCHVISION}
 
 Choice = Literal["all", "safe"]
 
@@ -194,11 +215,18 @@ def draw_levels(draws: np.random.Generator, *, severity: float, shape: tuple[int
     return draws.uniform(0.1, severity, shape) / 10 * draws.choice((-1.0, 1.0), shape)
 
 
-def operate(images: Tensor, names: tuple[str, ...], *, choices: np.ndarray, levels: np.ndarray) -> Tensor:
+def operate(
+    images: Tensor,
+    names: tuple[str, ...],
+    *,
+    choices: np.ndarray,
+    levels: np.ndarray,
+    strengths: Strengths = "paper",
+) -> Tensor:
     """Each image by the operation `names[choice]` at its level; below 0 is none. Choices and levels are N."""
     changed = images.clone()
     for number, name in enumerate(names):
         rows = np.flatnonzero(choices == number)
         if len(rows):
-            changed[rows] = OPERATIONS[name](images[rows], torch.from_numpy(levels[rows]))
+            changed[rows] = STRENGTHS[strengths][name](images[rows], torch.from_numpy(levels[rows]))
     return changed

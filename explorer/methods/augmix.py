@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.dataset import Modality
-from explorer.data.image_operations import SETS, Choice, draw_levels, operate, refuse_unfit
+from explorer.data.image_operations import SETS, Choice, Strengths, draw_levels, operate, refuse_unfit
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
@@ -50,7 +50,9 @@ def draw_chains(
     return Chains(choices, levels, np.hstack([own, (1 - own) * draws.dirichlet([alpha] * width, count)]))
 
 
-def augment_and_mix(images: Tensor, chains: Chains, *, operations: Choice = "all") -> Tensor:
+def augment_and_mix(
+    images: Tensor, chains: Chains, *, operations: Choice = "all", strengths: Strengths = "paper"
+) -> Tensor:
     """The images mixed with what their chains make of them, rounded to the nearest level."""
     width, depth = chains.choices.shape[1:]
     weights = torch.from_numpy(chains.weights.astype(np.float32))[..., None, None, None]
@@ -58,7 +60,8 @@ def augment_and_mix(images: Tensor, chains: Chains, *, operations: Choice = "all
     changed = images.repeat(width, 1, 1, 1)  # chain by chain: an operation meets all images that it is for at once
     choices, levels = (drawn.swapaxes(0, 1).reshape(-1, depth) for drawn in (chains.choices, chains.levels))
     for place in range(depth):
-        changed = operate(changed, SETS[operations], choices=choices[:, place], levels=levels[:, place])
+        drawn = {"choices": choices[:, place], "levels": levels[:, place]}
+        changed = operate(changed, SETS[operations], **drawn, strengths=strengths)
     for chain, result in enumerate(changed.chunk(width)):
         mixed.addcmul_(result, weights[:, 1 + chain])
     return mixed.add_(0.5).to(torch.uint8)
@@ -74,7 +77,9 @@ class AugMix(Method):
     source: ClassVar[str] = "Hendrycks et al. 2020, arXiv:1912.02781 (AugmentAndMix; without its Jensen-Shannon loss)"
     formula: ClassVar[str] = (
         "x' = m x + (1 - m) sum_k v_k chain_k(x), k = 1..width; m ~ Beta(alpha, alpha), v ~ Dirichlet(alpha)\n"
-        "chain: depth operations drawn at random, each at level U(0.1, severity) of 10"
+        "chain: depth operations drawn at random, each at level U(0.1, severity) of 10\n"
+        "paper: posterise keeps 4 - 4 l bits, enhancers blend by 0.1 + 1.8 l; torchvision: 8 - 4 l bits, 1 +- 0.9 l;"
+        " l = level / 10"
     )
     changes: ClassVar[str] = "the images, one by one, before they are normalised"
     needs: ClassVar[str] = "images of one or three channels with one label each; any model"
@@ -90,6 +95,10 @@ class AugMix(Method):
     width: Annotated[int, Field(ge=1, le=10, description="chains of an image"), Unit("chains")] = 3
     alpha: Annotated[float, Field(gt=0, le=100, description="of the Beta and the Dirichlet distribution")] = 1.0
     operations: Annotated[Choice, Field(description='"all" 13, or the 9 "safe" ones, without those that blend')] = "all"
+
+    strengths: Annotated[
+        Strengths, Field(description='"paper": strong already at low levels; "torchvision": none at level 0')
+    ] = "paper"
 
     def check(self, planned: Planned) -> None:
         refuse_unfit(task=planned.task, example_shape=planned.example_shape)
@@ -107,7 +116,9 @@ class AugMix(Method):
             width=self.width,
             alpha=self.alpha,
         )
-        state.raw = augment_and_mix(state.raw, chains.at(state.share.slots), operations=self.operations)
+        state.raw = augment_and_mix(
+            state.raw, chains.at(state.share.slots), operations=self.operations, strengths=self.strengths
+        )
 
     def neutral(self) -> Self:
         return replace(self, depth=0)

@@ -7,6 +7,9 @@ adaptive  a factor for each output unit, by the norm of its own weights: a gradi
           Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021, arXiv:2102.06171.
           The classifier is left out, as there.
 
+An infinite gradient becomes the threshold under `value`. It leaves a norm without a direction: under the other two it
+becomes NaN, as in torch, and training stops at the next loss. NaN stays NaN under all three.
+
 The one norm is taken over parameters that the same classes may change, inside one sealed region: the length of nobody's
 gradient shortens a step that he has no part in. Without routing that is the norm of all parameters. The other two look
 at one tensor at a time, and so at what the same classes may change.
@@ -39,8 +42,14 @@ def clip_factor(gradients: Sequence[Tensor], *, max_norm: float) -> Tensor:
     return torch.clamp(max_norm / (torch.nn.utils.get_total_norm(gradients) + EPSILON), max=1.0)
 
 
+def clip_values(gradient: Tensor, *, max_value: float) -> Tensor:
+    """Each number brought into the range from -max_value to max_value, infinite ones too."""
+    return gradient.clamp(-max_value, max_value)
+
+
 def value_factor(gradient: Tensor, *, max_value: float) -> Tensor:
-    """The factor on each number, at most 1, that brings it down to `max_value` in size."""
+    """The factor on each number, at most 1, that brings it down to `max_value` in size: 0 for an infinite one, which no
+    factor brings down; `clip_values` does."""
     return torch.clamp(max_value / gradient.abs(), max=1.0)  # of 0: infinity, and so 1
 
 
@@ -96,15 +105,21 @@ class GradientClipping(Method):
         for group in groups(state):
             for name, factor in self._factors(group, state.layers).items():
                 parameter, gradient = group[name]
-                parameter.grad = gradient * factor  # not in place: it may be one class's own, which is measured later
+                by_value = self.clipping == "value"
+                # Not in place: it may be one class's own, which is measured later.
+                parameter.grad = clip_values(gradient, max_value=self._threshold) if by_value else gradient * factor
                 state.scales[name] = factor
 
     def neutral(self) -> Self:
         return replace(self, clipping="off")
 
+    @property
+    def _threshold(self) -> float:
+        return USUAL[self.clipping] if self.threshold is None else self.threshold
+
     def _factors(self, group: Group, layers: Sequence[Leaf]) -> dict[str, Tensor]:
         """The factor on each gradient of the group that is clipped."""
-        threshold = USUAL[self.clipping] if self.threshold is None else self.threshold
+        threshold = self._threshold
         if self.clipping == "norm":
             factor = clip_factor([gradient for _, gradient in group.values()], max_norm=threshold)
             return dict.fromkeys(group, factor)

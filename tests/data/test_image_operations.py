@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from explorer.data import image_operations as operations
-from explorer.data.image_operations import OPERATIONS, SETS, draw_levels, operate, refuse_unfit
+from explorer.data.image_operations import OPERATIONS, SETS, TORCHVISION, draw_levels, operate, refuse_unfit
 from explorer.errors import RecipeError
 
 BILINEAR = Image.Resampling.BILINEAR
@@ -118,8 +118,8 @@ def test_a_uniform_image_has_no_contrast_to_stretch() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_level_zero_does_nothing_to_any_level(channels: int) -> None:
     every = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16).expand(1, channels, 16, 16)
-    for name in set(OPERATIONS) - {"equalize"}:  # autocontrast: they fill the range already
-        assert torch.equal(OPERATIONS[name](every, torch.zeros(1, dtype=torch.float64)), every), name
+    for name in set(TORCHVISION) - {"equalize"}:  # autocontrast: they fill the range already
+        assert torch.equal(TORCHVISION[name](every, torch.zeros(1, dtype=torch.float64)), every), name
 
 
 FULL: dict[str, tuple[float, float]] = {  # the values at level 1 and -1
@@ -140,13 +140,13 @@ FULL: dict[str, tuple[float, float]] = {  # the values at level 1 and -1
 @pytest.mark.parametrize("name", FULL)
 def test_the_strongest_level(name: str) -> None:
     given = images(2, 3)
-    found = OPERATIONS[name](given, torch.tensor([1.0, -1.0], dtype=torch.float64))
+    found = TORCHVISION[name](given, torch.tensor([1.0, -1.0], dtype=torch.float64))
     np.testing.assert_array_equal(found, change(name, given, np.array(FULL[name], float)))
 
 
 def test_half_a_level_is_rounded_to_whole_bits_and_pixels() -> None:
     given, level = images(1, 1), torch.tensor([0.4], dtype=torch.float64)
-    np.testing.assert_array_equal(OPERATIONS["posterize"](given, level), change("posterize", given, np.array([6.0])))
+    np.testing.assert_array_equal(TORCHVISION["posterize"](given, level), change("posterize", given, np.array([6.0])))
     np.testing.assert_array_equal(
         OPERATIONS["translate_x"](given, level), change("translate_x", given, np.array([2.0]))
     )
@@ -190,3 +190,41 @@ def test_what_they_cannot_serve_is_refused() -> None:
         refuse_unfit(task="classification", example_shape=(2, 8, 8))
     for channels in (1, 3):
         refuse_unfit(task="classification", example_shape=(channels, 8, 8))
+
+
+def authors(name: str, level: float) -> Pillow:
+    """The authors' code (augmentations.py): `int_parameter` and `float_parameter` of a level of 10."""
+    of_ten = 10 * abs(level)
+    if name == "posterize":
+        return lambda image, _: ImageOps.posterize(image, 4 - int(of_ten * 4 / 10))
+    enhancer = {"color": ImageEnhance.Color, "contrast": ImageEnhance.Contrast, "brightness": ImageEnhance.Brightness}
+    kind = enhancer.get(name, ImageEnhance.Sharpness)
+    return lambda image, _: kind(image).enhance(of_ten * 1.8 / 10 + 0.1)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.3, -0.3, 0.74, 0.99])
+@pytest.mark.parametrize("name", ["posterize", "color", "contrast", "brightness", "sharpness"])
+def test_the_papers_strengths_are_those_of_the_authors_code(name: str, level: float) -> None:
+    given = images(1, 3)
+    found = OPERATIONS[name](given, torch.tensor([level], dtype=torch.float64)).numpy().astype(int)
+    expected = by_pillow(lambda image: authors(name, level)(image, 0), given[0])
+    assert (found[0] - expected).min() >= 0 and (found[0] - expected).max() <= 1
+
+
+def smooth_image() -> Tensor:
+    """A random image without edges: 8 x 8 colours, spread over 64 x 64."""
+    coarse = torch.from_numpy(np.random.default_rng(0).uniform(0, 255, (1, 3, 8, 8)))
+    return torch.nn.functional.interpolate(coarse, size=64, mode="bicubic").clamp(0, 255).to(torch.uint8)
+
+
+def test_low_levels_are_strong_in_the_paper_and_weak_in_torchvision() -> None:
+    """At severity 3, in levels of 255."""
+    given = smooth_image().expand(60, -1, -1, -1)
+    levels = np.linspace(0.01, 0.3, 60)
+    for name in ("posterize", "color", "contrast", "brightness"):
+        drawn = {"choices": np.zeros(60, int), "levels": levels}
+        paper, torchvision = (
+            (operate(given, (name,), **drawn, strengths=strengths).float() - given.float()).abs().mean()
+            for strengths in ("paper", "torchvision")
+        )
+        assert paper > 2.5 * torchvision and paper > 5

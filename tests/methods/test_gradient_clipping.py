@@ -1,17 +1,21 @@
 """Gradient clipping: each of the three against another's or in float64, and its groups."""
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import SGDSpec
 from explorer.engine.state import SHARED, Region, State
 from explorer.engine.surgery import leaves
-from explorer.methods.gradient_clipping import GradientClipping, adaptive_factor, classifier, value_factor
+from explorer.errors import TrainingError
+from explorer.methods.gradient_clipping import GradientClipping, adaptive_factor, classifier, clip_values, value_factor
 from tests.loop_for_tests import noise_loop, small_net
 
 
@@ -78,7 +82,7 @@ def test_values_are_those_of_torch(threshold: float) -> None:
     torch.nn.utils.clip_grad_value_(theirs.setting.model.parameters(), threshold)
     for name, parameter in theirs.setting.model.named_parameters():
         assert parameter.grad is not None
-        torch.testing.assert_close(ours[name][1], parameter.grad, rtol=1e-6, atol=0)
+        assert torch.equal(ours[name][1], parameter.grad)
 
 
 def test_a_value_of_zero_stays_zero() -> None:
@@ -192,3 +196,54 @@ def test_a_gradient_that_somebody_else_holds_stays(clipping: Any) -> None:
     gradient = of_norm(3.0)
     GradientClipping(clipping=clipping).before_update(state_of({SHARED: {"a": gradient}}))
     assert torch.equal(gradient, of_norm(3.0))
+
+
+INFINITE = torch.tensor([math.inf, -math.inf, 3.0, 0.5])
+
+
+def test_an_infinite_value_becomes_the_threshold_and_nan_stays() -> None:
+    state = state_of({SHARED: {"a": INFINITE.clone(), "b": torch.tensor([math.nan, 2.0])}})
+    GradientClipping(clipping="value", threshold=1.0).before_update(state)
+    parameters = state.regions[SHARED].parameters
+    assert parameters["a"].grad is not None and parameters["a"].grad.tolist() == [1.0, -1.0, 1.0, 0.5]
+    assert parameters["b"].grad is not None and parameters["b"].grad.isnan().tolist() == [True, False]
+    assert torch.equal(clip_values(INFINITE, max_value=1.0), torch.tensor([1.0, -1.0, 1.0, 0.5]))
+
+
+@pytest.mark.parametrize("clipping", ["norm", "adaptive"])
+def test_an_infinite_norm_has_no_direction_as_in_torch(clipping: Any) -> None:
+    """What is infinite becomes NaN, so that the run ends at the next loss; nothing else moves."""
+    state = state_of({SHARED: {"a": INFINITE.clone()}})
+    GradientClipping(clipping=clipping).before_update(state)
+    found = state.regions[SHARED].parameters["a"].grad
+    theirs = nn.Parameter(torch.zeros(4))
+    theirs.grad = INFINITE.clone()
+    torch.nn.utils.clip_grad_norm_([theirs], 1.0)
+    assert found is not None and theirs.grad is not None
+    assert torch.equal(found.isnan(), theirs.grad.isnan()) and found[2:].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("clipping", "goes_on"), [("value", True), ("norm", False)])
+def test_a_run_meets_an_infinite_gradient(clipping: Any, goes_on: bool) -> None:
+    loop = noise_loop([Infinite(), GradientClipping(clipping=clipping)], model=small_net())
+    if goes_on:
+        for _ in range(3):
+            loop.step()
+        return
+    with pytest.raises(TrainingError, match=r"training diverged: .* is not finite already"):
+        for _ in range(3):
+            loop.step()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Infinite(Method):
+    """One number of each gradient is infinite in the first step."""
+
+    name: ClassVar[str] = "infinite"
+    kind: ClassVar[Kind] = Kind.GRADIENT
+    before: ClassVar[tuple[str, ...]] = ("gradient_clipping",)
+
+    def before_update(self, state: State) -> None:
+        for parameter in state.model.parameters():
+            if state.step == 0 and parameter.grad is not None:
+                parameter.grad.view(-1)[0] = math.inf
