@@ -5,7 +5,6 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,6 +14,7 @@ from pydantic import Field
 from explorer import rundir, schema
 from explorer.canonical import digest
 from explorer.errors import RunError
+from explorer.planned import effective_digest
 from explorer.schema import record, to_json
 
 FORMAT = 1
@@ -117,18 +117,6 @@ def metric_of(row: Mapping[Any, Any]) -> Metric:
 
 OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
 """What methods find out about a whole run when all is done (`Method.metrics`): no line of `metrics.jsonl` has them."""
-
-
-OF_ONE_RUN = frozenset({"hardware", "versions", "ssr", "seed", "initial"})
-"""The parts of a run's identity that another run of the same effective recipe, on any machine, may have otherwise."""
-
-
-def effective_digest(identity: Mapping[str, Any]) -> str:
-    """The digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
-
-    Batch size, precision, methods, data and governance are in it; the machine, its software, budget and seed are not.
-    """
-    return digest({name: value for name, value in identity.items() if name not in OF_ONE_RUN})
 
 
 Control = Literal["random-subset", "rescaled-baseline"]

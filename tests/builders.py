@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from explorer import records, rundir
 from explorer.canonical import digest
@@ -156,6 +157,39 @@ def write_sweep(
                 written.append(record)
         write_profile(runs, written[-1], seconds=(step_seconds or {}).get(recipe, 0.01))
     return written
+
+
+def plan_of(planned: Sequence[RunRecord], **changes: Any) -> dict[str, Any]:
+    """The content of the `sweep.json` of a sweep that has these runs, of the machine of the first."""
+    first = planned[0]
+    return {
+        "format": 1,
+        "name": first.sweep,
+        "baseline": first.baseline,
+        "tuning": first.tuning,
+        "source": "digits.yaml",
+        "spec": {"name": first.sweep},
+        "hardware": records.to_json(first.hardware),
+        "runs": [
+            {
+                "run_id": record.run_id,
+                "recipe": record.recipe,
+                "ssr": record.ssr,
+                "seed": record.seed,
+                "recipe_digest": record.recipe_digest,
+                "effective": record.effective_digest,
+                "control": record.control,
+                "control_of": list(record.control_of),
+            }
+            for record in planned
+        ],
+        **changes,
+    }
+
+
+def write_plan(runs: Path, planned: Sequence[RunRecord], **changes: Any) -> None:
+    """Write the `sweep.json` of `plan_of`."""
+    rundir.write_json(runs / planned[0].sweep / rundir.SWEEP, plan_of(planned, **changes))
 
 
 def change_result(directory: Path, **changes: object) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
 from explorer.cli.settings import RUNS, Json, Runs
 
 if TYPE_CHECKING:
@@ -71,9 +71,12 @@ def ask(
     from explorer.views.confirming import confirmation_of
 
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
+    tell_upkeep(runs)
     where = database(runs)
     chosen = sweep or _only_sweep(where)
+    tell_left_out(where, chosen)
     rows = frames.results(where, sweep=chosen, metric=metric)
+    _refuse_superseded(where, chosen, rows)
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
     asked = answer(_on(rows, hardware), forecasts, limits)
     best = asked.best
@@ -120,6 +123,18 @@ def _only_sweep(where: Path) -> str:
     if len(known) != 1:
         raise StoreError(f"{where}: {len(known)} sweeps; name one of them: {', '.join(known) or 'none'}")
     return known[0]
+
+
+def _refuse_superseded(where: Path, sweep: str, rows: "pd.DataFrame") -> None:
+    """Say what to do where every finished run is of an earlier specification."""
+    from explorer.errors import StoreError
+    from explorer.store import queries
+
+    if rows.empty and queries.left_out(where, sweep=sweep):
+        raise StoreError(
+            f"{sweep}: no run of its present specification has finished: `explorer sweep run SPEC` runs what is "
+            f"missing, `explorer results {sweep} --all` shows the runs of earlier ones"
+        )
 
 
 def _on(rows: "pd.DataFrame", hardware: str | None) -> "pd.DataFrame":

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
 from explorer.errors import ExplorerError, unknown
 
 
@@ -18,12 +18,14 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     from explorer.views.settle import hardware_labels
     from explorer.views.snapshot import read_snapshot
 
+    tell_upkeep(runs)
     snapshot = read_snapshot(runs)
     known = list(dict.fromkeys(snapshot.facets["sweep"]))
     if sweep is None:
         raise ExplorerError(f"--composition is of one sweep: say which; known: {', '.join(known) or 'none'}")
     if sweep not in known:
         raise ExplorerError(unknown("sweep with finished runs", sweep, known))
+    tell_left_out(snapshot.database, sweep)
     rows = snapshot.facets[snapshot.facets["sweep"] == sweep]
     metrics = sorted(rows["metric"].unique())
     if metric is not None and metric not in metrics:

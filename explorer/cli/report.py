@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from explorer.cli.output import tell_upkeep
 from explorer.cli.settings import RUNS, Runs
 from explorer.errors import ExplorerError
 from explorer.rundir import LEDGER
@@ -59,11 +60,12 @@ def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | Non
 
 def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
     from explorer.report.sweep_report import write_sweep_report
-    from explorer.store.ingest import ingest
+    from explorer.store.upkeep import refuse_gone
 
     if trust is not None:
         raise ExplorerError(f"--trust is for the report of a governed run, and {sweep!r} is none in {runs}")
-    ingest(runs)
+    tell_upkeep(runs)
+    refuse_gone(runs, sweep)
     path = out or runs / sweep / f"report.{format}"
     write_sweep_report(runs, sweep, path, format=format.value)
     return path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
 from explorer.cli.settings import RUNS, Json, Runs
 from explorer.errors import ExplorerError
 
@@ -51,18 +51,24 @@ def results(
         bool,
         typer.Option("--composition", help="How the methods of one sweep compose: predicted speedups, pairs, parts."),
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also runs of earlier specifications, which the column superseded tells.")
+    ] = False,
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="RATIO", help="With --composition: at which. Default: the full.")
     ] = None,
     runs: Runs = RUNS,
     json: Json = False,
 ) -> None:
-    """The table that the plots are made of: one row for each finished run; or how the methods of a sweep compose."""
+    """The table that the plots are made of: one row for each finished run of the present specifications; or how the
+    methods of a sweep compose. Finished runs that the database lacks are brought in first."""
     if composition:
         from explorer.cli.composition import show_composition
 
         if out is not None or format is not TableFormat.TABLE:
             raise ExplorerError("--composition is printed as tables, or as JSON with --json")
+        if every:
+            raise ExplorerError("--composition is of the present specification: --all does not go with it")
         show_composition(runs, sweep, metric=metric, budget=budget, json=json)
         return
     if budget is not None:
@@ -70,11 +76,14 @@ def results(
     from explorer.store import queries
     from explorer.store.place import database
 
+    tell_upkeep(runs)
     where = database(runs)
+    if not every:
+        tell_left_out(where, sweep)
     if out is not None or format is TableFormat.PARQUET:
-        _export(where, out, sweep=sweep, metric=metric, format=format)
+        _export(where, out, sweep=sweep, metric=metric, format=format, every=every)
         return
-    found = queries.results(where, sweep=sweep, metric=metric)
+    found = queries.results(where, sweep=sweep, metric=metric, every=every)
     if json:
         print_json([dict(zip(found.columns, row, strict=True)) for row in found.rows])
     elif format is TableFormat.TABLE and not found.rows:
@@ -117,13 +126,15 @@ def export(
     print(f"{write(database(runs), file, sweep=sweep)} rows in {file}")
 
 
-def _export(where: Path, out: Path | None, *, sweep: str | None, metric: str | None, format: TableFormat) -> None:
+def _export(
+    where: Path, out: Path | None, *, sweep: str | None, metric: str | None, format: TableFormat, every: bool
+) -> None:
     from explorer.store.export import export as write
 
     if out is None:
         raise ExplorerError("Parquet is not text: say where to write it with --out FILE")
     chosen = None if format is TableFormat.TABLE else format.value
-    print(f"{write(where, out, sweep=sweep, metric=metric, format=chosen)} rows in {out}")
+    print(f"{write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)} rows in {out}")
 
 
 def _print_results(found: "Table") -> None:
@@ -134,6 +145,9 @@ def _print_results(found: "Table") -> None:
     several = len({row[index["sweep"]] for row in rows}) > 1
     controls = any(row[index["control"]] for row in rows)
     columns = (("sweep",) if several else ()) + SHOWN[:1] + (("control",) if controls else ()) + SHOWN[1:]
+    if "superseded" in found.columns:
+        index["superseded"] = found.columns.index("superseded")
+        columns += ("superseded",)
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
     right = ("ssr", "seed", quality, "seconds", "dollars")
     print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
@@ -191,6 +205,8 @@ def _cell(name: str, value: object) -> object:
         return "unknown" if value is None else value
     if name == "control":
         return value or ""
+    if name == "superseded":
+        return "superseded" if value else ""
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

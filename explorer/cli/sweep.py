@@ -1,4 +1,4 @@
-"""`explorer sweep plan|run|status`."""
+"""`explorer sweep plan|run|status|prune`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +8,7 @@ import typer
 from explorer.cli.credentials import provide_passphrase
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
+from explorer.planned import left_out_words
 
 if TYPE_CHECKING:
     from explorer.sweep.execute import Summary
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
     group.command()(plan)
     group.command()(run)
     group.command()(status)
+    group.command()(prune)
     app.add_typer(group, name="sweep")
 
 
@@ -45,6 +47,7 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
             | {
                 "missing": [run.record.run_id for run in planned.missing],
                 "other_code": [run.record.run_id for run in planned.runs if run.other_code],
+                "superseded": [path.name for path in planned.left_out],
                 "train_seconds": estimate.train_seconds,
                 "wall_seconds": estimate.wall_seconds,
                 "unknown": estimate.unknown,
@@ -78,6 +81,8 @@ def print_plan(planned: "Plan", estimate: "Estimate", side_by_side: int) -> None
         print(f"not run: {each.name}: {each.reason}")
     if others := sum(run.other_code for run in planned.runs):
         print(f"{others} of those done were trained by other code of the same version; delete them to train them again")
+    if words := left_out_words(len(planned.left_out), planned.spec.name):
+        print(words)
     if estimate.runs:
         print(_forecast(estimate, side_by_side, hardware=planned.runs[0].record.hardware.name))
 
@@ -98,6 +103,8 @@ def run(
     from explorer.sweep.spec import load_spec
 
     planned = make_plan(load_spec(spec), runs=runs, data=data)
+    if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
+        print(words)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
     finish(summary, json=json)
 
@@ -119,7 +126,7 @@ def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
                 "counts": found.counts,
                 "waiting": found.waiting,
                 "not_run": [{"name": name, "reason": reason} for name, reason in found.not_run],
-                "strangers": list(found.strangers),
+                "superseded": list(found.superseded),
                 "runs": [
                     {"run_id": r.run_id, "recipe": r.recipe, "ssr": r.ssr, "seed": r.seed, "state": r.state}
                     | ({"control": r.control} if r.control else {})
@@ -143,11 +150,78 @@ def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
         print(f"at most {found.waiting} control runs more, whose budgets follow from the profile")
     for name, reason in found.not_run:
         print(f"not run: {name}: {reason}")
-    if found.strangers:
-        print(f"{len(found.strangers)} run directories of an earlier specification or profile are kept beside it")
+    if words := left_out_words(len(found.superseded), found.name):
+        print(words)
     for item in found.runs:
         if item.message:
             print(f"  {item.run_id}: {item.state}: {item.message}")
+
+
+def prune(
+    sweep: Annotated[
+        str, typer.Argument(metavar="SPEC|NAME", help="A sweep, by its specification or by its name below the runs.")
+    ],
+    named: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these. A governed run has to be named.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them. Default: only list them.")] = False,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """List the runs that an earlier specification of a sweep left behind, or remove them with --yes.
+
+    The plan that the sweep was last started with decides. A run that others rest on is kept: the parent of a ledger or
+    a deletion, one that the project's ledger is about, one with an attested model or a confirmed recipe, one in
+    progress.
+    """
+    from explorer.sweep.prune import plan_pruning, size_of
+    from explorer.sweep.prune import prune as remove
+
+    name = _name_of(sweep, runs=runs)
+    found = plan_pruning(runs, name, named=named or ())
+    sizes = {path.name: size_of(path) for path in found.removable}
+    if yes:
+        from explorer.store.ingest import ingest
+
+        found = remove(runs, name, named=named or ())
+        ingest(runs)
+    done = [path.name for path in found.removable]
+    sizes = {run: sizes.get(run, 0) for run in done}
+    if json:
+        kept = [{"run_id": each.directory.name, "reason": each.reason} for each in found.kept]
+        print_json({"name": name, "removed": yes, "runs": done, "bytes": sum(sizes.values()), "kept": kept})
+        return
+    rows = [(run, f"{sizes[run] / 1e6:,.1f}") for run in done]
+    if rows:
+        print_table(("removed" if yes else "run", "MB"), rows, right=("MB",))
+    for each in found.kept:
+        print(visible(f"kept: {each.directory.name}: {each.reason}"))
+    whole = f"{len(done)} run directories of {name}, {sum(sizes.values()) / 1e6:,.1f} MB"
+    if not rows:
+        print(f"nothing to remove from {name}")
+    else:
+        print(f"{whole}: removed" if yes else f"{whole}: --yes removes them")
+
+
+def _name_of(sweep: str, *, runs: Path) -> str:
+    """The sweep that is meant: by name, or by a specification that is the one it was last started with."""
+    from explorer.document import read_document
+    from explorer.errors import SweepError
+    from explorer.planned import read_plan
+
+    path = Path(sweep)
+    if path.suffix not in (".yaml", ".yml"):
+        return sweep
+    content = read_document(path).value
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str) or Path(name).name != name:
+        raise SweepError(f"{path}: found the name {name!r:.80}; expected that of a sweep in {runs}")
+    if read_plan(runs / name)["spec"] != content:
+        raise SweepError(
+            f"{path}: not what {name} was last started with, so what it leaves out is not settled:"
+            f" start it with `explorer sweep run {path}`, or give the name instead: `explorer sweep prune {name}`"
+        )
+    return name
 
 
 def execute(planned: "Plan", *, runs: Path, engine: str, workers: int | None, profile: bool, json: bool) -> "Summary":

@@ -14,11 +14,11 @@ from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.audit.integrity import Integrity, check_runs
 from explorer.errors import SweepError
+from explorer.planned import read_plan
 from explorer.records import Metric, metric_of
 from explorer.report import negative
 from explorer.report.negative import Negative
 from explorer.store import confirming, frames
-from explorer.sweep.status import read_plan
 from explorer.views import text
 from explorer.views.answer import Answer, answer
 from explorer.views.composed import composed
@@ -99,15 +99,16 @@ def gather(runs: Path, sweep: str) -> SweepContent:
     the integrity check raises.
     """
     snapshot = read_snapshot(runs)
-    states = frames.runs(snapshot.database, sweep=sweep)
+    every = frames.runs(snapshot.database, sweep=sweep)
+    states = every[~every["superseded"]]
     results = frames.results(snapshot.database, sweep=sweep)
     plan = _plan(runs / sweep)
     if results.empty:
-        return _nothing(runs, sweep, states, plan=plan, database_sha256=snapshot.sha256)
+        return _nothing(runs, sweep, every, plan=plan, database_sha256=snapshot.sha256)
     sections = tuple(
         _section(answer(snapshot, Question(sweep=sweep, hardware=hardware, metric=metric)), snapshot)
         for hardware in dict.fromkeys(hardware_labels(results))
-        for metric in _metrics(snapshot.database, results, sweep)
+        for metric in _metrics(snapshot.facets, results, sweep)
     )
     compositions = {
         section.hardware: composed(snapshot, section.answer.question)
@@ -116,6 +117,7 @@ def gather(runs: Path, sweep: str) -> SweepContent:
     }
     checked = check_runs(runs, sweep=sweep)
     profiles = frames.profiles(snapshot.database, sweep=sweep)
+    profiles = profiles[profiles["recipe_digest"].isin(set(results["recipe_digest"]))]
     return SweepContent(
         sweep=sweep,
         sentence=sections[0].answer.sentence,
@@ -126,7 +128,7 @@ def gather(runs: Path, sweep: str) -> SweepContent:
         integrity=checked.sentence,
         sound=checked.sound,
         findings=_findings(checked),
-        facts=_facts(results, profiles, sections[0].answer),
+        facts=_facts(results, profiles, sections[0].answer) | _left_out(every),
         step_times=_step_times(profiles),
         specification=plan and plan["spec"],
         database_sha256=snapshot.sha256,
@@ -140,9 +142,10 @@ def rate_of(section: Section) -> float | None:
 
 
 def _nothing(
-    runs: Path, sweep: str, states: pd.DataFrame, *, plan: Mapping[str, Any] | None, database_sha256: str
+    runs: Path, sweep: str, every: pd.DataFrame, *, plan: Mapping[str, Any] | None, database_sha256: str
 ) -> SweepContent:
-    """The content of a sweep that has no finished run."""
+    """The content of a sweep that has no finished run of its present specification."""
+    states = every[~every["superseded"]]
     counts = states["state"].value_counts()
     found = ", ".join(f"{number} {state}" for state, number in counts.items()) or "none has started"
     checked = check_runs(runs, sweep=sweep)
@@ -156,7 +159,7 @@ def _nothing(
         findings=_findings(checked),
         negatives=tuple(_negatives((), states, sweep=sweep, plan=plan)),
         ledgers=(),
-        facts={"Runs": found},
+        facts={"Runs": found} | _left_out(every),
         step_times=_step_times(pd.DataFrame(columns=["recipe", "phase", "seconds", "split"])),
         specification=plan and plan["spec"],
         database_sha256=database_sha256,
@@ -189,9 +192,9 @@ def _ledgers(heads: pd.DataFrame) -> tuple[LedgerHead, ...]:
     )
 
 
-def _metrics(database: Path, results: pd.DataFrame, sweep: str) -> tuple[str, ...]:
+def _metrics(facets: pd.DataFrame, results: pd.DataFrame, sweep: str) -> tuple[str, ...]:
     """The metrics to report on, the sweep's own first."""
-    found = frames.qualities(database, sweep=sweep)["metric"].unique()
+    found = facets.loc[facets["sweep"] == sweep, "metric"].unique()
     return tuple(dict.fromkeys([results["metric"].iloc[0], *(m for m in sorted(found) if m not in NOT_QUALITIES)]))
 
 
@@ -250,6 +253,12 @@ def _facts(results: pd.DataFrame, profiles: pd.DataFrame, first: Answer) -> dict
         "Price": first.price,
         "Baseline": f"{first.question.baseline}, {_tuning(results)}",
     }
+
+
+def _left_out(every: pd.DataFrame) -> dict[str, str]:
+    """What the report says of superseded runs, which are in none of its tables."""
+    superseded = int(every["superseded"].sum())
+    return {"Left out": f"{text.count(superseded, 'run')} of an earlier specification"} if superseded else {}
 
 
 def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:

@@ -10,10 +10,12 @@ from explorer.store.queries import Question
 # A random subset of examples is there to be compared with, so it leaves nothing to choose.
 _SWEEPS = """
 SELECT sweep FROM runs
-WHERE state = 'finished' AND sweep <> ? AND control IS DISTINCT FROM 'random-subset'
+WHERE state = 'finished' AND NOT superseded AND sweep <> ? AND control IS DISTINCT FROM 'random-subset'
 GROUP BY sweep
 HAVING count(DISTINCT recipe_digest) = 2
-   AND bool_and(recipe_digest IN (SELECT recipe_digest FROM runs WHERE sweep = ? AND recipe_digest IS NOT NULL))
+   AND bool_and(recipe_digest IN (
+       SELECT recipe_digest FROM runs WHERE sweep = ? AND NOT superseded AND recipe_digest IS NOT NULL
+   ))
 ORDER BY sweep
 """
 

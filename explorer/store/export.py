@@ -15,9 +15,16 @@ FORMATS = ("csv", "md", "parquet")
 
 
 def export(
-    database: Path, path: Path, *, sweep: str | None = None, metric: str | None = None, format: str | None = None
+    database: Path,
+    path: Path,
+    *,
+    sweep: str | None = None,
+    metric: str | None = None,
+    format: str | None = None,
+    every: bool = False,
 ) -> int:
-    """Write the results to `path`, whole or not at all, and return how many rows they are.
+    """Write the results to `path`, whole or not at all, and return how many rows they are. With `every` also the runs
+    that are superseded.
 
     The format is a name in `FORMATS`; by default it is the path's ending. Raises `StoreError` for
     any other, and `RunError` if the disk refuses.
@@ -26,14 +33,14 @@ def export(
     if chosen not in FORMATS:
         raise StoreError(f"cannot export to {path}: {unknown('format', chosen, FORMATS)}")
     if chosen == "parquet":
-        return _parquet(database, path, sweep=sweep, metric=metric)
-    table = queries.results(database, sweep=sweep, metric=metric)
+        return _parquet(database, path, sweep=sweep, metric=metric, every=every)
+    table = queries.results(database, sweep=sweep, metric=metric, every=every)
     rundir.write_bytes(path, (csv_text(table) if chosen == "csv" else markdown_text(table)).encode())
     return len(table.rows)
 
 
-def _parquet(database: Path, path: Path, *, sweep: str | None, metric: str | None) -> int:
-    asked = queries.results_question(sweep=sweep, metric=metric)
+def _parquet(database: Path, path: Path, *, sweep: str | None, metric: str | None, every: bool) -> int:
+    asked = queries.results_question(sweep=sweep, metric=metric, every=every)
     with queries.opened(database) as connection:
         try:
             table = connection.sql(asked.sql, params=list(asked.parameters)).to_arrow_table()

@@ -1,9 +1,9 @@
 """The one writer of the database: brings it up to the run directories, then publishes a snapshot for readers.
 
-What is in the directories decides. A run that is new is read, checked and added; one that changed, because it went on
-or was run again, is added in its new version; one that is gone is marked as gone. A directory that cannot be read or
-contradicts itself is reported and stays visible as damaged, and the others go on. Doing it twice changes nothing, and
-doing it from nothing gives the same snapshot.
+What is in the directories decides, and of each sweep its plan (`explorer.planned`). A run that is new is read, checked
+and added; one that changed, because it went on or was run again, is added in its new version; one that is gone is
+marked as gone. A directory that cannot be read or contradicts itself is reported and stays visible as damaged, and the
+others go on. Doing it twice changes nothing, and doing it from nothing gives the same snapshot.
 
 Files that a finished run lists are read once, when the run is added; `explorer.audit.integrity` reads them again.
 """
@@ -56,11 +56,13 @@ class Ingested:
     published: bool  # False: the snapshot was up to date
 
 
-def ingest(runs: Path, *, live: bool = False, patience: float = PATIENCE, force: bool = False) -> Ingested:
+def ingest(
+    runs: Path, *, live: bool = False, patience: float = PATIENCE, force: bool = False, forget: bool = True
+) -> Ingested:
     """Bring database and snapshot up to the run directories below `runs`.
 
     `live` adds what unfinished runs have measured so far to the snapshot, and to nothing else. `force` makes the
-    snapshot anew even if it was made from the same content.
+    snapshot anew even if it was made from the same content. Without `forget`, runs whose directories are gone stay.
 
     Raises `StoreError` if the database is damaged or the disk refuses, `RunError` if another process ingests for
     longer than `patience` seconds, and `PriceError` if the user's `prices.csv` cannot be used.
@@ -72,7 +74,7 @@ def ingest(runs: Path, *, live: bool = False, patience: float = PATIENCE, force:
         for batch in _batches(_news(runs, paths, before), BATCH):
             _append(work, batch)
             added += len(batch)
-        removed = sorted(before.keys() - set(paths))
+        removed = sorted(before.keys() - set(paths)) if forget else []
         _append(work, [_gone(before[path]) for path in removed])
         measured = list(_live_metrics(work, runs)) if live else None
         published = publish(
@@ -163,10 +165,11 @@ def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
 
 
 def _paths(runs: Path) -> list[str]:
-    """The run directories and profiles, those of the sweeps and those that were imported, relative to `runs`."""
+    """The run directories, plans and profiles, those of the sweeps and those that were imported, relative to `runs`."""
     found = []
     for sweep in sweeps(runs):
         found += [f"{sweep.name}/{run.name}" for run in candidates(sweep)]
+        found += [f"{sweep.name}/{rundir.SWEEP}"] if (sweep / rundir.SWEEP).exists() else []
     for place in (runs, *sweeps(runs)):
         found += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob("[!.]*.json")]
     return sorted(found)

@@ -3,6 +3,9 @@
 All that takes more than a look is a table, computed once when the snapshot is made. What prices decide is computed when
 a question is asked: times and hardware are kept, and joined with the few rows of `rates`.
 
+Runs that the plan of their sweep leaves out (`explorer.planned`) are in `outcomes`, marked `superseded`, and in
+`every_result`. They are in nothing else that follows: no mean, no comparison, no prediction.
+
 A finished run has one row in `outcomes`, for the hardware that it was trained on. It has one more for each other
 hardware that its effective recipe was profiled on, where that profile was made elsewhere and imported, has all of the
 run's phases, and no run of the sweep is of that recipe, budget and seed there. Such a row is `predicted`: its quality
@@ -40,9 +43,9 @@ QUALIFY row_number() OVER (
 -- Imported profiles of the same effective recipe on hardware where the sweep has no such run.
 CREATE VIEW foreign_profiles AS
 SELECT r.directory, p.source
-FROM (SELECT * FROM runs WHERE state = 'finished') r
+FROM (SELECT * FROM runs WHERE state = 'finished' AND NOT superseded) r
 JOIN (SELECT * FROM profile_files WHERE sweep IS NULL) p ON p.effective = r.effective_digest
-ANTI JOIN runs o
+ANTI JOIN (SELECT * FROM runs WHERE NOT superseded) o
     ON (o.state, o.sweep, o.effective_digest, o.ssr, o.seed, o.device, o.hardware, o.threads, o.world_size)
      = ('finished', r.sweep, r.effective_digest, r.ssr, r.seed, p.device, p.hardware, p.threads, p.world_size)
 QUALIFY row_number() OVER (
@@ -97,7 +100,7 @@ FROM runs r JOIN (
 CREATE VIEW baseline_inference AS
 SELECT r.sweep, c.device, c.hardware, c.threads, c.world_size, min(c.inference_seconds) AS seconds
 FROM runs r JOIN places c USING (directory)
-WHERE r.is_baseline
+WHERE r.is_baseline AND NOT r.superseded
 GROUP BY ALL;
 
 -- The cheapest and the dearest that steps to replay can be, whichever phases they are in.
@@ -168,7 +171,7 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        h.policy, x.chi, CASE WHEN h.root IS NOT NULL THEN m.overhead END AS ledger_overhead,
        h.size AS ledger_size, h.root AS ledger_root, c.profile,
        c.windows AS train_seconds_windows, CASE WHEN c.seconds IS NOT NULL THEN c.profile_pass END AS profile_pass,
-       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile
+       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -181,8 +184,8 @@ LEFT JOIN ledger_heads h USING (sweep, run_id)
 LEFT JOIN separations x USING (sweep, run_id)
 ORDER BY r.sweep, c.device, c.hardware, c.threads, c.world_size, c.directory;
 
--- One row for each hardware that a finished run is shown on.
-CREATE VIEW results AS
+-- One row for each hardware that a finished run is shown on; first those that are left out as well.
+CREATE VIEW every_result AS
 SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, o.batch_size, o.ssr, o.seed, o.steps,
        o.examples, o.metric, o.quality, o.unit, o.higher_is_better, o.format,
        o.train_seconds, o.train_seconds_low, o.train_seconds_high, o.time_source,
@@ -193,17 +196,21 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.deletion_seconds / 3600 * u.usd_per_accelerator_hour * o.world_size AS deletion_usd,
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
        o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
-       o.train_seconds_windows, o.profile_pass, o.busy_profile
+       o.train_seconds_windows, o.profile_pass, o.busy_profile, o.superseded
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 
+CREATE VIEW results AS SELECT * EXCLUDE superseded FROM every_result WHERE NOT superseded;
+
 -- The same with each final metric in the place of quality. What a run measured in seconds holds for no other hardware.
-CREATE VIEW results_by_metric AS
+CREATE VIEW every_result_by_metric AS
 SELECT r.* REPLACE (
     q.metric AS metric, q.value AS quality, q.unit AS unit, q.higher_is_better AS higher_is_better,
     q.format AS format
 )
-FROM results r JOIN qualities q USING (sweep, run_id)
+FROM every_result r JOIN qualities q USING (sweep, run_id)
 WHERE r.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds';
+
+CREATE VIEW results_by_metric AS SELECT * EXCLUDE superseded FROM every_result_by_metric WHERE NOT superseded;
 
 -- What the seeds of each recipe come to at each budget, by each metric: their mean quality, and the medians of what
 -- they took as far as it is known. `is_quality`: runs are judged by the metric.
@@ -219,7 +226,7 @@ SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, q.form
        count(*) FILTER (o.time_source = 'predicted') AS predicted,
        array_to_string(list_sort(list_distinct(list(o.time_source))), '+') AS time_source
 FROM outcomes o JOIN qualities q USING (sweep, run_id)
-WHERE o.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds'
+WHERE NOT o.superseded AND (o.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds')
 GROUP BY ALL
 ORDER BY o.sweep, q.metric;
 

@@ -4,8 +4,10 @@ A reader opens it, asks, and closes. A connection that stays open goes on seeing
 so does every later one: DuckDB hands out the open database again. So nobody keeps a connection.
 """
 
+import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import duckdb
 from explorer.canonical import digest
 from explorer.costing import Price, default_price
 from explorer.errors import StoreError
+from explorer.planned import Described, is_own, standings
 from explorer.store import schema
 from explorer.store.bulk import insert
 from explorer.store.outcomes import OUTCOMES
@@ -69,11 +72,50 @@ def _fill(
     work: duckdb.DuckDBPyConnection, *, prices: tuple[Price, ...], live: list[LiveMetric], mark: tuple[object, ...]
 ) -> None:
     work.execute("BEGIN")
+    work.execute(_STANDINGS)
+    insert(work, "temp.standings", list(_standings(work)))
     work.execute(schema.SNAPSHOT)
+    work.execute("DROP TABLE temp.standings")
     work.execute(OUTCOMES)
     insert(work, "metrics", [astuple(metric) for metric in live])
     _price(work, prices=prices, mark=mark)
     work.execute("COMMIT")
+
+
+# Superseded runs keep their names, and so do those that no plan speaks of.
+_STANDINGS = """
+CREATE TEMP TABLE standings (
+    path VARCHAR, superseded BOOLEAN, recipe VARCHAR, baseline VARCHAR, tuning VARCHAR, has_control BOOLEAN,
+    control VARCHAR, control_of VARCHAR
+)
+"""
+_DESCRIBED = """
+SELECT s.sweep, r.run_id, r.recipe_digest, r.effective_digest, r.ssr, r.seed, r.device, r.hardware, r.threads,
+       r.control, r.identity, d.path IS NOT NULL AS deleted
+FROM work.present s JOIN work.runs r USING (path, version)
+LEFT JOIN (SELECT DISTINCT path, version FROM work.deletions) d USING (path, version)
+WHERE s.sweep IN (SELECT sweep FROM work.present WHERE kind = 'plan' AND state = 'usable')
+ORDER BY s.path
+"""
+
+
+def _standings(work: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
+    """What the plans say of the runs of their sweeps (`explorer.planned`), a row a run."""
+    plans = work.execute(
+        "SELECT s.sweep, p.content FROM work.present s JOIN work.plans p USING (path, version)"
+    ).fetchall()
+    runs: dict[str, list[Described]] = {}
+    for sweep, *described, identity, deleted in work.execute(_DESCRIBED).fetchall():
+        names = ("name", "recipe_digest", "effective", "ssr", "seed", "device", "hardware", "threads", "control")
+        apart = deleted or is_own(json.loads(identity))
+        runs.setdefault(sweep, []).append(Described(**dict(zip(names, described, strict=True)), apart=apart))
+    for sweep, content in plans:
+        plan = json.loads(content)
+        for name, standing in standings(plan, runs.get(sweep, ())).items():
+            entry = standing.entry or {}
+            called = (entry.get("recipe"), plan.get("baseline"), plan.get("tuning")) if entry else (None, None, None)
+            control = ("control" in entry, entry.get("control"), "+".join(entry.get("control_of", ())) or None)
+            yield f"{sweep}/{name}", standing.superseded, *called, *control
 
 
 def _repriced(path: Path, beside: Path, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> bool:

@@ -21,7 +21,7 @@ _SCHEDULES = """
 SELECT o.sweep, o.recipe, o.recipe_digest, o.device, o.hardware, o.threads, o.world_size, o.ssr, r.identity, s.phase,
        s.steps, p.seconds, p.low, p.high, p.windows, p.split
 FROM (
-    SELECT * FROM outcomes QUALIFY row_number() OVER (
+    SELECT * FROM outcomes WHERE NOT superseded QUALIFY row_number() OVER (
         PARTITION BY sweep, recipe_digest, device, hardware, threads, world_size, ssr ORDER BY seed, run_id
     ) = 1
 ) o
@@ -89,14 +89,20 @@ def select(database: Path, question: Question) -> Table:
 
 
 def results(
-    database: Path, *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING
+    database: Path,
+    *,
+    sweep: str | None = None,
+    metric: str | None = None,
+    where: Filter = EVERYTHING,
+    every: bool = False,
 ) -> Table:
     """The view `results`: one row for each hardware that a finished run is shown on, with `metric` in place of its
-    quality if one is named, as far as `where` means it.
+    quality if one is named, as far as `where` means it. With `every` also the runs that the plans of their sweeps leave
+    out, which the column `superseded` tells.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    table = select(database, results_question(sweep=sweep, metric=metric, where=where))
+    table = select(database, results_question(sweep=sweep, metric=metric, where=where, every=every))
     if not table.rows:
         check_names(database, sweep=sweep, metric=metric)
     return table
@@ -110,13 +116,22 @@ def runs(database: Path, *, sweep: str | None = None) -> Table:
     return table
 
 
+def left_out(database: Path, *, sweep: str | None = None) -> dict[str, int]:
+    """How many run directories the plan of each sweep leaves out; sweeps that leave out none are not in it."""
+    asked = table_question("runs", sweep=sweep)
+    counted = f"SELECT sweep, count(*) FROM ({asked.sql}) WHERE superseded GROUP BY sweep ORDER BY sweep"
+    return dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
+
+
 def states(database: Path, *, sweep: str | None = None) -> dict[str, int]:
-    """How many run directories are in each state that some of them are in.
+    """How many run directories are in each state that some of them are in; those that a plan leaves out are counted as
+    superseded.
 
     Raises `StoreError` for a sweep that the database does not hold.
     """
     asked = table_question("runs", sweep=sweep)
-    counted = f"SELECT state, count(*) FROM ({asked.sql}) GROUP BY state ORDER BY state"
+    state = "CASE WHEN superseded THEN 'superseded' ELSE state END"
+    counted = f"SELECT {state}, count(*) FROM ({asked.sql}) GROUP BY ALL ORDER BY 1"
     found = dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
     if not found:
         check_names(database, sweep=sweep)
@@ -144,9 +159,12 @@ def check_names(database: Path, *, sweep: str | None = None, metric: str | None 
         raise StoreError(f"{database}: {unknown('sweep', sweep, known)}")
 
 
-def results_question(*, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING) -> Question:
+def results_question(
+    *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING, every: bool = False
+) -> Question:
     """What `results` asks."""
-    asked = _of_sweep(_of_metric("results", "results_by_metric", metric=metric, where=where), sweep)
+    views = ("every_result", "every_result_by_metric") if every else ("results", "results_by_metric")
+    asked = _of_sweep(_of_metric(*views, metric=metric, where=where), sweep)
     return Question(sql=f"{asked.sql} ORDER BY {_ORDER}", parameters=asked.parameters)
 
 

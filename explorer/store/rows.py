@@ -1,4 +1,4 @@
-"""From a run directory or a profile to rows of the working database."""
+"""From a run directory, a profile or the plan of a sweep to rows of the working database."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,22 +9,23 @@ from typing import Any
 from explorer import records, rundir
 from explorer.canonical import canonical
 from explorer.errors import ExplorerError, RunError
+from explorer.planned import read_plan
 from explorer.store import governed
 from explorer.store.examine import Examined, State, examine, file_digest, version
 
-TABLES = ("runs", "finals", "metrics", "timings", "profiles", *governed.TABLES)
+TABLES = ("runs", "finals", "metrics", "timings", "profiles", "plans", *governed.TABLES)
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A run directory or a profile, and how it was found."""
+    """A run directory, a profile or a plan, and how it was found."""
 
     path: str  # relative to the directory of runs
-    kind: str  # "run" or "profile"
+    kind: str  # "run", "profile" or "plan"
     version: str
-    state: str  # a run's `State`; a profile's "usable" or "damaged"; "gone"
+    state: str  # a run's `State`; of the others "usable" or "damaged"; "gone"
     problem: str | None = None
 
     @property
@@ -54,18 +55,26 @@ def is_settled(runs: Path, known: Source) -> bool:
 
 def look(runs: Path, path: str) -> Found:
     """Read a source. One that cannot be used comes back as damaged, with the reason."""
-    kind = "profile" if PurePosixPath(path).parent.name == rundir.PROFILES else "run"
+    kind = _kind(path)
     try:
-        return _run(path, examine(runs / path)) if kind == "run" else _profile(path, runs / path)
+        return _READERS[kind](path, runs / path)
     except ExplorerError as error:
         return Found(source=Source(path=path, kind=kind, version="", state=State.DAMAGED, problem=str(error)))
+
+
+def _kind(path: str) -> str:
+    place = PurePosixPath(path)
+    if place.parent.name == rundir.PROFILES:
+        return "profile"
+    return "plan" if place.name == rundir.SWEEP else "run"
 
 
 def _version(path: Path, kind: str) -> str:
     return version(path) if kind == "run" else file_digest(path)
 
 
-def _run(path: str, run: Examined) -> Found:
+def _run(path: str, directory: Path) -> Found:
+    run = examine(directory)
     source = Source(path=path, kind="run", version=run.version, state=run.state, problem=run.problem)
     if run.state == State.DAMAGED:
         return Found(source=source)
@@ -123,3 +132,15 @@ def _profile(path: str, file: Path) -> Found:
         for phase, step in profile.phases.items()
     ]
     return Found(source=Source(path=path, kind="profile", version=seen, state="usable"), rows={"profiles": rows})
+
+
+def _plan(path: str, file: Path) -> Found:
+    """What a plan says of its runs; its specification is left where it is."""
+    seen = file_digest(file)
+    kept = ("name", "baseline", "tuning", "source", "hardware", "runs", "spec")
+    plan = {name: value for name, value in read_plan(file.parent).items() if name in kept} | {"spec": {}}
+    row = (path, seen, canonical(plan).decode())
+    return Found(source=Source(path=path, kind="plan", version=seen, state="usable"), rows={"plans": [row]})
+
+
+_READERS = {"run": _run, "profile": _profile, "plan": _plan}

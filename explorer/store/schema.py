@@ -40,6 +40,7 @@ CREATE TABLE profiles (
     high DOUBLE, windows BIGINT, split MAP(VARCHAR, DOUBLE), inference_seconds DOUBLE, made_at VARCHAR,
     effective VARCHAR, rounds DOUBLE[], profile_pass VARCHAR, busy VARCHAR
 );
+CREATE TABLE plans (path VARCHAR, version VARCHAR, content VARCHAR);
 CREATE TABLE contributions (
     path VARCHAR, version VARCHAR, first_step BIGINT, last_step BIGINT, layer VARCHAR, class VARCHAR, steps BIGINT,
     examples BIGINT, share_num DOUBLE, share_den DOUBLE, update_num DOUBLE, update_sq DOUBLE, exact_num DOUBLE
@@ -72,15 +73,29 @@ QUALIFY row_number() OVER (PARTITION BY path ORDER BY sequence DESC) = 1 AND sta
 
 _KINDS: dict[object, str] = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 
-# Filled from the attached database `work`. A damaged run has nothing but its place, its state and its problem.
+# Filled from the attached database `work`. A damaged run has nothing but its place, its state and its problem. What the
+# runs of a plan are called and are for, the plan says; `standings` (publish.py) has what it says of each.
 SNAPSHOT = """
+CREATE TABLE plans AS
+SELECT s.sweep, s.version, s.path AS source FROM work.present s WHERE s.kind = 'plan' ORDER BY s.path;
+
 CREATE TABLE runs AS
-SELECT s.sweep, coalesce(r.run_id, string_split(s.path, '/')[2]) AS run_id, s.state, s.problem, r.recipe, r.baseline,
-       r.recipe = r.baseline AS is_baseline,
-       r.* EXCLUDE (path, version, run_id, recipe, baseline), s.path AS directory, s.version
-FROM work.present s LEFT JOIN work.runs r USING (path, version)
-WHERE s.kind = 'run'
-ORDER BY s.path;
+SELECT sweep, run_id, state, problem, superseded, recipe, baseline, recipe = baseline AS is_baseline,
+       * EXCLUDE (sweep, run_id, state, problem, superseded, recipe, baseline)
+FROM (
+    SELECT s.sweep, coalesce(r.run_id, string_split(s.path, '/')[2]) AS run_id, s.state, s.problem,
+           coalesce(p.superseded, false) AS superseded,
+           r.* EXCLUDE (path, version, run_id) REPLACE (
+               coalesce(p.recipe, r.recipe) AS recipe, coalesce(p.baseline, r.baseline) AS baseline,
+               CASE WHEN p.recipe IS NULL THEN r.tuning ELSE p.tuning END AS tuning,
+               CASE WHEN p.has_control THEN p.control ELSE r.control END AS control,
+               CASE WHEN p.has_control THEN p.control_of ELSE r.control_of END AS control_of
+           ),
+           s.path AS directory, s.version
+    FROM work.present s LEFT JOIN work.runs r USING (path, version) LEFT JOIN standings p ON p.path = s.path
+    WHERE s.kind = 'run'
+)
+ORDER BY directory;
 
 -- Unit, direction and format are unknown of a metric that neither the run's task nor `records.METRICS` declares.
 CREATE TABLE finals AS

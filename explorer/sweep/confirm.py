@@ -17,13 +17,13 @@ import yaml
 from explorer import rundir
 from explorer.costing import train_seconds
 from explorer.errors import RunError, SweepError, unknown
+from explorer.planned import read_plan
 from explorer.recipes.plan import MAX_SEED
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun, read_profiles
 from explorer.sweep.spec import SweepSpec, load_spec
-from explorer.sweep.status import read_plan
 
 SEEDS = 3
 MAX_SEEDS = 1000

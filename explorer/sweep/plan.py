@@ -16,6 +16,7 @@ from explorer import records, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds
 from explorer.errors import RecipeError, RunError, SpecError
 from explorer.governance.documents import Documents
+from explorer.planned import describe, superseded
 from explorer.recipes import machine
 from explorer.recipes.governed import documents_of
 from explorer.recipes.plan import plan_run
@@ -73,6 +74,11 @@ class Plan:
     not_run: tuple[NotRun, ...]  # what was asked for and cannot be run
 
     @cached_property
+    def left_out(self) -> tuple[Path, ...]:
+        """The run directories that this plan leaves out: they are kept, and shown only where that is asked for."""
+        return tuple(superseded(self.directory, self.to_json()))
+
+    @cached_property
     def missing(self) -> tuple[PlannedRun, ...]:
         return tuple(run for run in self.runs if run.missing)
 
@@ -101,6 +107,7 @@ class Plan:
             "source": self.spec.source,
             "spec": self.spec.content,
             "spec_digest": self.spec.digest,
+            "hardware": asdict(self.runs[0].record.hardware),
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
             "not_run": [asdict(each) for each in self.not_run],
@@ -126,6 +133,7 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
     wanted = _wanted(spec, directory, found, profiles)
     controls, not_run = _rescaled(spec, wanted, data, documents)
     found += controls
+    found = _renamed(directory, found)
     states = {record.run_id: state_of(directory / record.run_id) for record in found}
     step_times = _step_times(directory, [record for record in found if states[record.run_id][0] == "done"])
     planned = []
@@ -152,6 +160,29 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
         waiting=wanted.waiting,
         not_run=(*spec.not_run, *not_run),
     )
+
+
+def _renamed(directory: Path, planned: list[RunRecord]) -> list[RunRecord]:
+    """The planned runs, those that are done under another name of their recipe with the run id that they have there.
+
+    Recipe digest, budget and seed make up a run's identity, so what was trained under the old name is this run.
+    """
+    known = {record.run_id for record in planned}
+    others = [path for path in rundir.run_directories(directory) if path.name not in known]
+    done = {
+        (found.recipe_digest, found.ssr, found.seed): found.name
+        for path in others
+        if (found := describe(path)) is not None and not found.apart and state_of(path)[0] == "done"
+    }
+    if not done:
+        return planned
+    return [
+        record
+        if (name := done.get((record.recipe_digest, record.ssr, record.seed))) is None
+        or state_of(directory / record.run_id)[0] == "done"
+        else replace(record, run_id=name)
+        for record in planned
+    ]
 
 
 def _other_code(environment: Path) -> bool:
@@ -256,6 +287,7 @@ def _entry(record: RunRecord) -> dict[str, Any]:
         "seed": record.seed,
         "steps": record.steps,
         "recipe_digest": record.recipe_digest,
+        "effective": record.effective_digest,
         "control": record.control,
         "control_of": list(record.control_of),
     }

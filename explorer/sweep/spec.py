@@ -31,9 +31,12 @@ from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
+from explorer.recipes.single import SWEEP as SINGLE
+from explorer.recorded.counterfactual import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 
+TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories beside those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
 KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -75,6 +78,8 @@ def read_spec(document: Document) -> SweepSpec:
     """The specification in a document; see `load_spec`."""
     content = _mapping(document, (), document.value, known=KEYS, required=REQUIRED)
     name = check_name(document, ("name",), content["name"])
+    if name in TAKEN:
+        raise document.error(("name",), f"{name!r} is the directory of {TAKEN[name]}; choose another name")
     budgets = _distinct(document, "budgets", content, _budget)
     seeds = _distinct(document, "seeds", content, _seed)
     controls = _controls(document, content)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from explorer import rundir
-from explorer.errors import RunError, SweepError
+from explorer.errors import RunError
+from explorer.planned import read_plan, superseded
 
 State = Literal["done", "running", "failed", "interrupted", "planned", "damaged"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "planned", "damaged")
@@ -45,7 +46,7 @@ class SweepStatus:
     runs: tuple[RunStatus, ...]
     waiting: int  # controls whose budgets no profile tells yet
     not_run: tuple[tuple[str, str], ...]  # what was asked for and cannot be run, and why
-    strangers: tuple[str, ...]  # run directories of an earlier specification or profile; kept and not executed
+    superseded: tuple[str, ...]  # run directories of an earlier specification or profile, which are left out
     spec_changed: bool | None  # since the sweep was last started; None: no specification to compare with
 
     @property
@@ -62,7 +63,6 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
     """
     plan = read_plan(directory)
     runs = tuple(_run_status(directory, entry) for entry in plan["runs"])
-    known = {run.run_id for run in runs}
     return SweepStatus(
         name=plan["name"],
         directory=directory,
@@ -70,42 +70,9 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
         runs=runs,
         waiting=plan.get("waiting", 0),
         not_run=tuple((each["name"], each["reason"]) for each in plan.get("not_run", ())),
-        strangers=tuple(path.name for path in rundir.run_directories(directory) if path.name not in known),
+        superseded=tuple(path.name for path in superseded(directory, plan)),
         spec_changed=None if content is None else content != plan["spec"],
     )
-
-
-def read_plan(directory: Path) -> dict[str, Any]:
-    """The content of `sweep.json`. Raises `SweepError` when it is absent or damaged."""
-    path = directory / rundir.SWEEP
-    if not path.exists():
-        raise SweepError(f"{directory}: no sweep was started here; expected {rundir.SWEEP}")
-    try:
-        plan = rundir.read_json(path)
-        for entry in plan["runs"]:
-            if not _is_plain(entry["run_id"]):
-                raise ValueError(f"{entry['run_id']!r:.80} is not the name of a run directory")
-            if not isinstance(entry["ssr"], int | float) or not isinstance(entry["seed"], int):
-                raise ValueError(f"run {entry['run_id']}: ssr and seed must be numbers")
-            if not isinstance(entry["recipe"], str):
-                raise ValueError(f"run {entry['run_id']}: the recipe must be a name")
-            if not isinstance(entry.get("control"), str | None):
-                raise ValueError(f"run {entry['run_id']}: the control must be a name")
-        if not isinstance(plan["name"], str) or not isinstance(plan["spec"], dict):
-            raise ValueError("name must be text and spec a mapping")
-        if not isinstance(plan.get("waiting", 0), int):
-            raise ValueError("waiting must be a number")
-        for each in plan.get("not_run", ()):
-            if not isinstance(each["name"], str) or not isinstance(each["reason"], str):
-                raise ValueError("what is not run must have a name and a reason")
-    except (RunError, KeyError, TypeError, ValueError) as error:
-        raise SweepError(f"{path}: damaged ({error}); `explorer sweep run` writes it again") from error
-    return plan
-
-
-def _is_plain(name: Any) -> bool:
-    """A file name that leads nowhere else."""
-    return isinstance(name, str) and bool(name) and name == Path(name).name and name[0] not in "._"
 
 
 def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
+from explorer.planned import left_out_words
 from explorer.store import queries
+from explorer.store.upkeep import bring_up
 from explorer.views import text
 from explorer.views.answer import Answer, answer, headline, where_words
 from explorer.views.controls import Controls
@@ -55,6 +58,7 @@ class Explorer(widgets.VBox):
         self._runs = runs
         self._snapshot: Snapshot | None = None
         self._answer: Answer | None = None
+        self._told: tuple[str, ...] = ()  # what the database lacks
         self._head = widgets.HTML()
         self._controls = Controls(on_change=self._controlled)
         self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
@@ -68,6 +72,7 @@ class Explorer(widgets.VBox):
     def refresh(self) -> None:
         """Read the published database again, and answer the same question from it."""
         try:
+            self._told = bring_up(self._runs)
             self._snapshot = read_snapshot(self._runs)
         except ExplorerError as error:
             self._snapshot = None
@@ -128,7 +133,7 @@ class Explorer(widgets.VBox):
             return self._show_nothing(str(error))
         self.question, self._answer = found.question, found
         self._body.layout.display = ""
-        self._head.value = _head(found)
+        self._head.value = _head(found, [*self._told, *_left_out(self._snapshot, found.question.sweep)])
         self._controls.show(found.settled, target=found.target, price=text.clipped(found.price, 90))
         self._figure.show(found)
         self._table.value = _table(found)
@@ -202,10 +207,17 @@ def _exported(found: Answer) -> pd.DataFrame:
     return rows.drop(columns=["x", "y", "series", "group", "hardware_label"], errors="ignore")
 
 
-def _head(found: Answer) -> Markup:
-    return Markup('<p class="x-answer" role="status">{}</p><p class="x-note">{}</p>').format(
+def _head(found: Answer, told: Iterable[str]) -> Markup:
+    head = Markup('<p class="x-answer" role="status">{}</p><p class="x-note">{}</p>').format(
         text.plain(headline(found)), text.plain(" · ".join(where_words(found)))
     )
+    return head + Markup("").join(Markup('<p class="x-note">{}</p>').format(text.plain(words)) for words in told)
+
+
+def _left_out(snapshot: Snapshot, sweep: str) -> list[str]:
+    """What is said of the superseded runs of the sweep, or sweeps, that are looked at."""
+    counts = snapshot.remember("left out", lambda: queries.left_out(snapshot.database))
+    return [left_out_words(count, name) for name, count in counts.items() if sweep == name]
 
 
 def _table(found: Answer) -> Markup:

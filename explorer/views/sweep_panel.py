@@ -120,6 +120,7 @@ class SweepPanel(widgets.VBox):
             runs = frames.runs(database, sweep=name)
         except (RunError, StoreError):
             return  # the sweep is writing to the database just now, or has no run in it yet: the next tick will do
+        runs = runs[~runs["superseded"]]
         losses = losses[losses["metric"] == "train_loss"].merge(runs[["run_id", "recipe", "baseline"]], on="run_id")
         latest = list(dict.fromkeys(losses["run_id"]))[-LINES:]
         losses = losses[losses["run_id"].isin(latest)]

@@ -9,9 +9,9 @@ from explorer.canonical import digest
 from explorer.data import sources
 from explorer.errors import RecipeError
 from explorer.models import table
+from explorer.planned import effective_digest
 from explorer.recipes import methods
 from explorer.recipes.recipe import Recipe
-from explorer.records import effective_digest
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
 TASK = {"dataset": "digits", "model": "resnet8"}

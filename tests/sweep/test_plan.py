@@ -8,6 +8,7 @@ from explorer import records, rundir
 from explorer.costing import Price
 from explorer.errors import SpecError
 from explorer.records import PhaseProfile, ProfileRecord
+from explorer.sweep.spec import load_spec
 from tests.sweep.sweeps import execute, plan, results, spec
 
 WIDE = spec(budgets=[1.0, 0.5], seeds=[3, 1])
@@ -131,3 +132,22 @@ def test_damaged_results_are_kept_and_reported(tmp_path):
     assert not summary.complete
     shutil.rmtree(first.directory)
     assert [run.record.run_id for run in plan(tmp_path).missing] == [first.record.run_id]
+
+
+def test_a_recipe_that_was_renamed_is_not_trained_again(tmp_path):
+    execute(tmp_path)
+    trained = {run.record.run_id for run in plan(tmp_path).runs}
+    renamed = spec(recipes={"baseline": [], "other": ["mixup", "ema"]})
+    found = plan(tmp_path, renamed)
+    assert not found.missing and not found.left_out
+    assert {run.record.run_id for run in found.runs} == trained
+    assert {run.record.recipe for run in found.runs} == {"baseline", "other"}
+    assert execute(tmp_path, renamed).executed == 0
+    changed = plan(tmp_path, spec(recipes={"baseline": [], "other": ["mixup"]}))
+    assert (len(changed.missing), len(changed.left_out)) == (2, 2)  # the control: another recipe is another run
+
+
+def test_names_of_other_directories_are_no_names_of_sweeps():
+    for name in ("single", "deletions"):
+        with pytest.raises(SpecError, match="is the directory of runs"):
+            load_spec(spec(name=name))

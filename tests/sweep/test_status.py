@@ -25,7 +25,7 @@ def finished(tmp_path_factory):
 def test_a_finished_sweep(finished):
     status = sweep_status(finished / "tiny", content=SPEC)
     assert status.counts == {"done": 4}
-    assert (status.active, status.spec_changed, status.strangers) == (False, False, ())
+    assert (status.active, status.spec_changed, status.superseded) == (False, False, ())
     assert [(run.ssr, run.recipe) for run in status.runs] == [
         (0.5, "baseline"),
         (0.5, "mixed"),
@@ -63,7 +63,7 @@ def test_runs_of_an_earlier_specification_are_listed(tmp_path):
     execute(tmp_path, spec(budgets=[0.5]))
     status = sweep_status(tmp_path / "tiny")
     assert status.counts == {"done": 2}
-    assert len(status.strangers) == 2
+    assert len(status.superseded) == 2
 
 
 def test_a_directory_without_a_sweep(tmp_path):

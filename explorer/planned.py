@@ -1,0 +1,216 @@
+"""Which run directories of a sweep are of its plan, and which an earlier specification left behind.
+
+`sweep.json` is the plan that the sweep was last started with, and it decides what is shown. Every run directory of the
+sweep is one of these:
+
+planned      the plan has its run id. A run whose recipe has another name by now is the same run: the digest of its
+             recipe, its budget and its seed are those of the plan
+elsewhere    trained on another machine: the plan is of one machine, but the run has an effective recipe, a budget and
+             a seed of it, and as many threads. The budgets of rescaled baselines differ between machines
+apart        no specification asked for it: `explorer.train` or a deletion made it
+superseded   of an earlier specification, version of the code or data, or measurement of step times
+
+Nothing here needs more than the JSON files, so that `explorer sweep status` stays quick.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.errors import ExplorerError, RunError, SweepError
+
+OF_ONE_RUN = frozenset({"hardware", "versions", "ssr", "seed", "initial"})
+"""The parts of a run's identity that another run of the same effective recipe, on any machine, may have otherwise."""
+
+
+def effective_digest(identity: Mapping[str, Any]) -> str:
+    """The digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
+
+    Batch size, precision, methods, data and governance are in it; the machine, its software, budget and seed are not.
+    """
+    return digest({name: value for name, value in identity.items() if name not in OF_ONE_RUN})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """A run directory, as far as it decides whether a plan has the run."""
+
+    name: str  # of the directory, which is the run's id
+    recipe_digest: str
+    effective: str
+    ssr: float
+    seed: int
+    device: str
+    hardware: str
+    threads: int
+    control: str | None
+    apart: bool  # no specification asked for it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """What a plan says of a run. `entry` is the plan's for it: None for a run that is apart or superseded."""
+
+    superseded: bool
+    entry: Mapping[str, Any] | None = None
+
+
+def is_own(identity: Mapping[str, Any]) -> bool:
+    """Whether `explorer.train` made the run: its task is none of the project's."""
+    recipe = identity.get("recipe")
+    task = recipe.get("task") if isinstance(recipe, Mapping) else None
+    return isinstance(task, Mapping) and "own" in task
+
+
+def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, Standing]:
+    """What a plan, as `read_plan` gives it, says of each of the run directories of its sweep, by name."""
+    described = {run.name: run for run in runs}
+    by_id = {entry["run_id"]: entry for entry in plan["runs"]}
+    found = {name: Standing(superseded=False, entry=by_id[name]) for name in described if name in by_id}
+    absent = {_key(entry): entry for entry in plan["runs"] if entry["run_id"] not in described}
+    machines = _machines(plan, [described[name] for name in found])
+    recipes = {entry.get("effective"): entry for entry in plan["runs"]}
+    elsewhere = {(entry.get("effective"), entry["ssr"], entry["seed"]) for entry in plan["runs"]}
+    for name, run in described.items():
+        if name in found:
+            continue
+        if run.apart:
+            found[name] = Standing(superseded=False)
+        elif (key := (run.recipe_digest, float(run.ssr), run.seed)) in absent:
+            found[name] = Standing(superseded=False, entry=absent.pop(key))
+        elif (run.device, run.hardware) in machines or not machines:
+            found[name] = Standing(superseded=True)
+        elif None in recipes:  # written by an older version, which tells nothing of other machines
+            found[name] = Standing(superseded=False)
+        else:
+            same = (run.effective, run.ssr, run.seed) in elsewhere or (
+                run.control == "rescaled-baseline" and run.effective in recipes
+            )
+            same = same and run.threads == _threads(plan)
+            found[name] = Standing(superseded=not same, entry=_without_control(recipes, run) if same else None)
+    return found
+
+
+def superseded(directory: Path, plan: Mapping[str, Any]) -> list[Path]:
+    """The run directories of a sweep that its plan, or the one that is to follow, leaves out, by name.
+
+    A directory whose `run.json` cannot be read is none of them: what it was is not known.
+    """
+    runs = [found for path in rundir.run_directories(directory) if (found := describe(path)) is not None]
+    return [directory / name for name, standing in standings(plan, runs).items() if standing.superseded]
+
+
+def describe(directory: Path) -> Described | None:
+    """What a run directory says of its run; None for one that cannot be read or is another run's."""
+    try:
+        record = rundir.read_json(directory / rundir.RUN)
+        identity, hardware = record["identity"], record["hardware"]
+        if record["run_id"] != directory.name:
+            return None
+        return Described(
+            name=directory.name,
+            recipe_digest=str(record["recipe_digest"]),
+            effective=effective_digest(identity),
+            ssr=float(record["ssr"]),
+            seed=int(record["seed"]),
+            device=str(hardware["device"]),
+            hardware=str(hardware["name"]),
+            threads=int(hardware["threads"]),
+            control=record.get("control"),
+            apart=is_own(identity)
+            or record["sweep"] != directory.resolve().parent.name
+            or (directory / rundir.ORIGIN).exists(),
+        )
+    except (ExplorerError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def left_out_words(count: int, sweep: str) -> str:
+    """What there is to say of superseded runs, and what to do about them; empty where there are none.
+
+    >>> left_out_words(1, "digits")
+    '1 run of an earlier specification is left out; `explorer sweep prune digits` lists or removes it'
+    """
+    if not count:
+        return ""
+    runs, them = ("run", "it") if count == 1 else ("runs", "them")
+    verb = "is" if count == 1 else "are"
+    return (
+        f"{count} {runs} of an earlier specification {verb} left out;"
+        f" `explorer sweep prune {sweep}` lists or removes {them}"
+    )
+
+
+def read_plan(directory: Path) -> dict[str, Any]:
+    """The content of `sweep.json`. Raises `SweepError` when it is absent or damaged."""
+    path = directory / rundir.SWEEP
+    if not path.exists():
+        raise SweepError(f"{directory}: no sweep was started here; expected {rundir.SWEEP}")
+    try:
+        plan = rundir.read_json(path)
+        check_plan(plan)
+    except (RunError, KeyError, TypeError, ValueError) as error:
+        raise SweepError(f"{path}: damaged ({error}); `explorer sweep run` writes it again") from error
+    return plan
+
+
+def check_plan(plan: Any) -> None:
+    """Refuse what is no plan with `KeyError`, `TypeError` or `ValueError`; keys of later versions are let through."""
+    for entry in plan["runs"]:
+        if not _is_plain(entry["run_id"]):
+            raise ValueError(f"{entry['run_id']!r:.80} is not the name of a run directory")
+        if not _is_number(entry["ssr"]) or type(entry["seed"]) is not int:
+            raise ValueError(f"run {entry['run_id']}: ssr and seed must be numbers")
+        if not isinstance(entry["recipe"], str):
+            raise ValueError(f"run {entry['run_id']}: the recipe must be a name")
+        if not isinstance(entry.get("control"), str | None):
+            raise ValueError(f"run {entry['run_id']}: the control must be a name")
+        if not all(isinstance(entry.get(key), str | None) for key in ("recipe_digest", "effective")):
+            raise ValueError(f"run {entry['run_id']}: digests must be text")
+        if not all(isinstance(name, str) for name in entry.get("control_of", ())):
+            raise ValueError(f"run {entry['run_id']}: a control is of recipes with names")
+    if not isinstance(plan["name"], str) or not isinstance(plan["spec"], dict):
+        raise ValueError("name must be text and spec a mapping")
+    if not all(isinstance(plan.get(key), str | None) for key in ("baseline", "tuning", "source")):
+        raise ValueError("baseline, tuning and source must be text")
+    machine = plan.get("hardware", {"device": "", "name": "", "threads": 1})
+    if not isinstance(machine["device"], str) or not isinstance(machine["name"], str):
+        raise ValueError("the machine must have a device and a name")
+    if type(machine["threads"]) is not int or type(plan.get("waiting", 0)) is not int:
+        raise ValueError("threads and waiting must be whole numbers")
+    for each in plan.get("not_run", ()):
+        if not isinstance(each["name"], str) or not isinstance(each["reason"], str):
+            raise ValueError("what is not run must have a name and a reason")
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry.get("recipe_digest"), float(entry["ssr"]), entry["seed"]
+
+
+def _machines(plan: Mapping[str, Any], planned: Iterable[Described]) -> set[tuple[str, str]]:
+    """The machine that the plan is of; a plan of an older version says so by the runs that it has."""
+    if "hardware" in plan:
+        return {(plan["hardware"]["device"], plan["hardware"]["name"])}
+    return {(run.device, run.hardware) for run in planned}
+
+
+def _threads(plan: Mapping[str, Any]) -> int | None:
+    return plan["hardware"]["threads"] if "hardware" in plan else None
+
+
+def _without_control(recipes: Mapping[Any, Mapping[str, Any]], run: Described) -> Mapping[str, Any]:
+    """The plan's names for a run of another machine; what it is a control of, it says itself."""
+    entry = recipes[run.effective]
+    return entry if entry.get("control") == run.control else {"recipe": entry["recipe"]}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_plain(name: Any) -> bool:
+    """A file name that leads nowhere else."""
+    return isinstance(name, str) and bool(name) and name == Path(name).name and name[0] not in "._"
