@@ -40,7 +40,7 @@ class Side:
     methods: tuple[str, ...]
     only: tuple[str, ...]  # methods that the other does not have
     inference_seconds: float | None  # for one example
-    deletion_level: str | None  # of its governed runs, the least exact: G3 if any class takes a replay
+    deletion_level: str | None  # of its governed runs, the dearer way: G3 if any class takes a replay
     deletion_seconds: float | None  # of the dearest class, at the full budget
 
 

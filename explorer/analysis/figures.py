@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from explorer.analysis.ladders import Ladder
 from explorer.analysis.reaching import Reached
-
-Level = Literal["G2", "G3"]
-LEVELS: tuple[Level, ...] = get_args(Level)  # the better one first: what is exact by structure needs no replay
+from explorer.provenance.levels import Level
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +16,8 @@ class Deletion:
     """What deleting a class takes: the forecast of the dearest of some runs. Unknown seconds are None."""
 
     level: Level
+    steps: float | None  # to replay, None: unknown; of
+    of: float | None  # so many, in the run where the share is largest
     seconds: float | None
     high: float | None
 
@@ -45,7 +44,7 @@ class Figures:
 
 
 KEY = ("sweep", "device", "hardware", "threads", "world_size", "recipe", "recipe_digest")
-USED = ("ssr", "directory", "usd_per_hour", "price_source", "price_as_of", "inference_seconds", "time_source")
+USED = ("ssr", "directory", "usd_per_hour", "price_source", "price_as_of", "inference_seconds", "time_source", "steps")
 
 
 def by_ladder(rows: pd.DataFrame) -> dict[tuple[object, ...], pd.DataFrame]:
@@ -102,16 +101,29 @@ def _deletion(mine: pd.DataFrame, forecasts: pd.DataFrame, class_: str, reached:
     of_class = known[known["class"] == class_]
     if of_class["directory"].nunique() < runs["directory"].nunique():
         return f"not all of its runs have a forecast for {class_}"
-    level: Level = of_class["level"].max()
+    level: Level = "G3" if "G3" in set(of_class["level"]) else "G2"  # the dearer way, if one of them takes it
+    steps, of = _replayed(of_class, runs)
     elsewhere = bool((runs["time_source"] == "predicted").any())  # a forecast is for the machine that trained
     if elsewhere or of_class["seconds"].isna().any():
-        return Deletion(level=level, seconds=None, high=None)
+        return Deletion(level=level, steps=steps, of=of, seconds=None, high=None)
     high = of_class["seconds_high"]
     return Deletion(
         level=level,
+        steps=steps,
+        of=of,
         seconds=float(of_class["seconds"].max()),
         high=None if high.isna().any() else float(high.max()),
     )
+
+
+def _replayed(of_class: pd.DataFrame, runs: pd.DataFrame) -> tuple[float | None, float | None]:
+    """The steps to replay and all steps, of the run in which they are the largest share; unknown if any are."""
+    whole = of_class["directory"].map(runs.drop_duplicates("directory").set_index("directory")["steps"])
+    share = of_class["steps"] / whole
+    if share.isna().any():
+        return None, None
+    at = int(np.argmax(share))
+    return float(of_class["steps"].iloc[at]), float(whole.iloc[at])
 
 
 def _median(column: pd.Series) -> float | None:

@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import get_args
 
-from explorer.analysis.figures import LEVELS, Deletion, Figures, Level
+from explorer.analysis.figures import Deletion, Figures
 from explorer.analysis.reaching import Reached
 from explorer.errors import AnalysisError, unknown
+from explorer.provenance.levels import Cost, Level, reaches, replay_words
 
 
 class Limit(StrEnum):
@@ -45,6 +47,7 @@ class Limits:
     max_inference_seconds: float | None = None
     max_inference_ratio: float | None = None  # to the baseline
     deletable: Mapping[str, Level] = field(default_factory=dict)  # class: the level at which it can be deleted
+    deletion_at_most: Mapping[str, Cost] = field(default_factory=dict)  # class: how much of training to repeat for it
     max_deletion_seconds: float | None = None  # of each of these classes
 
     def __post_init__(self) -> None:
@@ -55,8 +58,10 @@ class Limits:
             if value is not None and not 0 < value < math.inf:
                 raise AnalysisError(f"limit: found {value}; expected a finite number above 0")
         for level in self.deletable.values():
-            if level not in LEVELS:
-                raise AnalysisError(unknown("level of deletion", level, LEVELS))
+            if level not in get_args(Level):
+                raise AnalysisError(unknown("level of deletion", level, get_args(Level)))
+        if lost := sorted(self.deletion_at_most.keys() - self.deletable.keys()):
+            raise AnalysisError(f"a limit on what deleting {lost[0]} takes needs its level: {lost[0]}=G2")
         if self.max_deletion_seconds is not None and not self.deletable:
             raise AnalysisError("a limit on the time of deletion needs the class that is to be deleted")
 
@@ -105,7 +110,8 @@ def findings_of(limits: Limits, known: Figures) -> tuple[Finding, ...]:
         found.append(_within(Limit.INFERENCE_RATIO, known.inference_ratio, None, most, missing=missing))
     for class_, level in limits.deletable.items():
         if judged:
-            found.append(_deletion(class_, level, known.deletions[class_], limits.max_deletion_seconds))
+            most = limits.deletion_at_most.get(class_)
+            found.append(_deletion(class_, level, known.deletions[class_], most, limits.max_deletion_seconds))
     return tuple(found)
 
 
@@ -129,12 +135,21 @@ def _within(limit: Limit, found: float | None, high: float | None, allowed: floa
     return Finding(limit=limit, standing=standing, found=found, high=high, allowed=allowed, reason=reason)
 
 
-def _deletion(class_: str, wanted: Level, found: Deletion | str, most: float | None) -> Finding:
+def _deletion(class_: str, wanted: Level, found: Deletion | str, repeat: Cost | None, most: float | None) -> Finding:
     if isinstance(found, str):
         return Finding(limit=Limit.DELETION, standing=Standing.UNKNOWN, class_=class_, allowed=most, reason=found)
     standing, reason = Standing.HOLDS, ""
-    if LEVELS.index(found.level) > LEVELS.index(wanted):
+    if not reaches(found.level, wanted):
         standing = Standing.FAILS
+    elif repeat is not None and (found.steps is None or found.of is None):
+        standing, reason = Standing.UNKNOWN, "how many steps are to be replayed is not known"
+    elif (
+        repeat is not None
+        and found.steps is not None
+        and found.of is not None
+        and not repeat.allows(found.steps, of=found.of)
+    ):
+        standing, reason = Standing.FAILS, f"{replay_words(found.steps, of=found.of)}; at most {repeat} allowed"
     elif most is not None:
         judged = _within(
             Limit.DELETION, found.seconds, found.high, most, missing="the time of a step to replay was not measured"

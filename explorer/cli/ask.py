@@ -47,7 +47,9 @@ def ask(
     deletable: Annotated[
         list[str] | None,
         typer.Option(
-            "--deletable", metavar="CLASS=LEVEL", help="G2 (by structure) or G3 (by replay). May be repeated."
+            "--deletable",
+            metavar="CLASS=LEVEL",
+            help="G2: exactly. 'open/mit=G2, at most 1% of training' limits what is trained again. May be repeated.",
         ),
     ] = None,
     max_deletion: Annotated[
@@ -103,7 +105,8 @@ def _limits(
     from explorer.views import units
 
     inference = (None, None) if max_inference is None else units.inference("--max-inference", max_inference)
-    levels: Any = dict(units.deletable("--deletable", each) for each in deletable)
+    wanted = [units.deletable("--deletable", each) for each in deletable]
+    levels: Any = {name: level for name, level, _ in wanted}
     return Limits(
         quality=None if quality is None else units.quality("--quality", quality),
         max_seconds=None if max_time is None else units.seconds("--max-time", max_time),
@@ -111,6 +114,7 @@ def _limits(
         max_inference_seconds=inference[0],
         max_inference_ratio=inference[1],
         deletable=levels,
+        deletion_at_most={name: most for name, _, most in wanted if most is not None},
         max_deletion_seconds=None if max_deletion is None else units.seconds("--max-deletion", max_deletion),
     )
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.levels import Level
 from explorer.provenance.lines import Line
 from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
 from explorer.provenance.times import Time
@@ -16,7 +17,6 @@ from explorer.provenance.trust import Name
 from explorer.schema import record
 
 FORMAT = "explorer/deletion/v1"
-Level = Literal["G2", "G3"]
 Unreached = Literal[
     "number",
     "hyper-parameters",

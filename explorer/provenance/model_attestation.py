@@ -34,6 +34,7 @@ from explorer.provenance.claim import check_trainers, read_claim
 from explorer.provenance.drafts import check_span
 from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.intervals import Share
+from explorer.provenance.levels import Level
 from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
 from explorer.provenance.require import require
 from explorer.provenance.roles import Role
@@ -46,7 +47,6 @@ PREDICATE_TYPE = "https://explorer.example/model/v1"
 MODEL, CARD = "model.safetensors", "model.json"  # the names of its subjects
 MAX_CHECKPOINT = 2**20
 
-Level = Literal["G2", "G3"]  # exact by structure, exact by replay; what is less is no deletion
 ByClass = Annotated[dict[ClassPath, Share], Field(max_length=10_000)]
 
 

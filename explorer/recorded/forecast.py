@@ -7,18 +7,16 @@ the newest state that was kept at or before the first step that the target could
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from explorer import rundir
 from explorer.costing import Duration
+from explorer.provenance.levels import Level
 from explorer.recorded.obstacles import obstacles
 from explorer.recorded.presence import Presence
 from explorer.recorded.reach import Reach, reach_of
 from explorer.recorded.replay_time import STRUCTURAL, Time, replay_time
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-
-Level = Literal["G2", "G3"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,8 @@
     rules:
       - {deny: {branch: personal, depth: [0.5, 1]}}
       - {absent: {branch: licensed/news}}
-      - {deletable: {branch: personal, at_least: G2}}
-      - {deleted: {branch: personal/customer, at_least: G3}}
+      - {deletable: {branch: personal, at_least: G2, at_most: 1% of training}}
+      - {deleted: {branch: personal/customer, at_least: G2}}
       - {evaluated: {by: example.com/evaluator, metric: accuracy, at_least: 0.9}}
       - {conforms: true}
 
@@ -21,10 +21,11 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
     deny       no class of the branch trained any layer there: in that interval of depth, that the names fit; both, or
                everywhere. The adapter of a sealed region counts as a layer at its layer's depth.
     absent     no example of the branch was in any batch, not even one that was denied
-    deletable  every class of the branch that trained anything can be deleted exactly, at this level or above: G2 is
-               any exact way, G3 is by replay alone
-    deleted    something of the branch, or all that an authority vouches for, was deleted at this level or above, and
-               no class of the branch trains what is left
+    deletable  every class of the branch that trained anything can be deleted exactly, which is what G2 says: by
+               structure or by replay (`explorer.provenance.levels`). `at_most` bounds what that takes: a share of
+               training such as 1% of training, or steps such as 500 steps. Without it, training all over again counts
+    deleted    something of the branch, or all that an authority vouches for, was deleted exactly, and no class of the
+               branch trains what is left
     evaluated  a metric of the admitted observations, the mean of several observers' by their weights
     conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`)
 
@@ -46,8 +47,8 @@ from explorer.provenance.branches import Path as Branch
 from explorer.provenance.drafts import Name as DocumentName
 from explorer.provenance.intervals import Interval, check_interval
 from explorer.provenance.layers import LayerPattern
+from explorer.provenance.levels import EXACT, Level, read_cost
 from explorer.provenance.lines import Line
-from explorer.provenance.model_attestation import Level
 from explorer.provenance.named import Digest
 from explorer.provenance.observation import Metric
 from explorer.provenance.trust import Name
@@ -83,6 +84,7 @@ class Absent:
 class Deletable:
     branch: Branch
     at_least: Level
+    at_most: Annotated[str, Field(max_length=100)] | None = None  # of training to repeat; None: all of it
 
 
 @record
@@ -165,6 +167,14 @@ def _check_rule(rule: Rule, gate: Gate, where: str) -> None:
         raise SpecError(f"{where}: expected one of {', '.join(KINDS)}; found {', '.join(given) or 'none'}")
     if rule.deny is not None:
         check_interval(rule.deny.depth, f"{where}.deny.depth")
+    for name, each in (("deletable", rule.deletable), ("deleted", rule.deleted)):
+        if each is not None and each.at_least != EXACT:
+            raise SpecError(
+                f"{where}.{name}.at_least: found {each.at_least}, which is as exact as {EXACT} and not above it:"
+                f" expected {EXACT}; what a deletion may take is limited by deletable.at_most: 1% of training"
+            )
+    if rule.deletable is not None and rule.deletable.at_most is not None:
+        read_cost(rule.deletable.at_most, where=f"{where}.deletable.at_most")
     if rule.deleted is not None and (rule.deleted.branch is None) == (rule.deleted.authority is None):
         raise SpecError(f"{where}.deleted: expected a branch or an authority, one of the two")
     if rule.conforms is not None and gate.ledger != "full":

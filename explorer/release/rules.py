@@ -11,6 +11,7 @@ from explorer.errors import ExplorerError, ProvenanceError, unknown
 from explorer.provenance.branches import covers
 from explorer.provenance.intervals import WHOLE, inside, written
 from explorer.provenance.layers import ADAPTER, matches
+from explorer.provenance.levels import reaches, read_cost, replay_words
 from explorer.provenance.model_attestation import Attested, ClassClaim, LayerDepth
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
@@ -64,11 +65,12 @@ def words_of(rule: Rule) -> str:
             return f"no class of {deny.branch} trained any layer{layers}{depth}"
         case Rule(absent=Absent(branch=branch)):
             return f"no example of {branch} was in any batch"
-        case Rule(deletable=Deletable(branch=branch, at_least=level)):
-            return f"what {branch} trained can be deleted at {level} or above"
+        case Rule(deletable=Deletable(branch=branch, at_most=most)):
+            within = "" if most is None else f", and that takes at most {read_cost(most, where='at_most')}"
+            return f"what {branch} trained can be deleted exactly{within}"
         case Rule(deleted=Deleted() as deleted):
             what = deleted.branch or f"what {deleted.authority} vouches for"
-            return f"{what} was deleted at {deleted.at_least} or above"
+            return f"{what} was deleted exactly"
         case Rule(evaluated=Evaluated() as asked):
             bound = f"at least {asked.at_least:g}" if asked.at_least is not None else f"at most {asked.at_most:g}"
             return f"{asked.metric} is {bound}, by {asked.by or 'the observers'}"
@@ -99,15 +101,26 @@ def _absent(asked: Absent, evidence: Evidence) -> str:
 
 def _deletable(asked: Deletable, evidence: Evidence) -> str:
     levels: dict[str, str] = {}
+    most = None if asked.at_most is None else read_cost(asked.at_most, where="at_most")
+    whole = _steps(evidence.models[0])
     for model, path, claim in _claims(asked.branch, evidence):
         if not claim.trained:
             continue
         if model is not evidence.models[0]:
             raise ProvenanceError(f"{_of(model, evidence)}{path} trained it, and nothing says how that could be undone")
-        if claim.deletable.level is None or claim.deletable.level < asked.at_least:
-            raise ProvenanceError(f"{path}: {claim.deletable.level or 'no exact way'}")
-        levels[path] = f"{path}: {claim.deletable.level}, {claim.deletable.steps} steps to replay"
+        way = claim.deletable
+        if way.level is None or not reaches(way.level, asked.at_least):
+            raise ProvenanceError(f"{path}: {way.level or 'no exact way'}")
+        levels[path] = f"{path}: {way.level}, {replay_words(way.steps, of=whole)}"
+        if most is not None and not most.allows(way.steps, of=whole):
+            raise ProvenanceError(f"{levels[path]}; at most {most} allowed")
     return "; ".join(levels.values()) or f"no class of {asked.branch} trained anything"
+
+
+def _steps(model: Attested) -> int:
+    """The steps of a training, as far as an attestation tells: some class trained in as many, and perhaps there were
+    more. A share of them is never told smaller than it is."""
+    return max((each.steps for claim in model.value.classes for each in claim.trained), default=0)
 
 
 def _deleted(asked: Deleted, evidence: Evidence) -> str:
@@ -126,7 +139,7 @@ def _deleted(asked: Deleted, evidence: Evidence) -> str:
         if asked.authority in each.authorities
         or (asked.branch is not None and any(covers(asked.branch, path) for path in each.classes))
     ]
-    good = [each for each in fits if each.level >= asked.at_least]
+    good = [each for each in fits if reaches(each.level, asked.at_least)]
     if not good:
         levels = ", ".join(each.level for each in fits)
         raise ProvenanceError(f"deleted at {levels} only" if fits else "no such deletion is attested")

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from explorer.analysis.ask import Asked, Candidate, ask
 from explorer.analysis.confirmed import Confirmation
-from explorer.analysis.figures import LEVELS
 from explorer.analysis.limits import Limits, Standing
 from explorer.errors import ExplorerError
+from explorer.provenance.levels import EXACT, read_cost
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.views import ask_evidence, ask_words, text, units
@@ -22,7 +22,13 @@ from explorer.views.settle import settle
 from explorer.views.snapshot import Snapshot
 from explorer.views.tables import Column, Row, named, table
 
-LEVEL_WORDS = {"G2": "G2, by structure", "G3": "G3, by replay"}
+REPEATED = {
+    "all of training": "",
+    "10% of training": "10% of training",
+    "1% of training": "1% of training",
+    "nothing: by structure": "0 steps",
+}
+"""What deleting a class may repeat, at most."""
 
 
 def ask_html(asked: Asked, confirmation: Confirmation | None, *, today: datetime.date) -> Markup:
@@ -58,14 +64,12 @@ class AskPanel(widgets.VBox):
         self.inference = _text("Inference an example, at most", "no limit")
         self.inference_unit = _unit("Unit of inference", (("ms", "ms"), ("of the baseline's", "x")))
         self.deletable = widgets.Dropdown(description="Class that can be deleted", options=[("any", "")])
-        self.level = widgets.Dropdown(
-            description="Level of deletion", options=[(LEVEL_WORDS[level], level) for level in LEVELS]
-        )
+        self.repeated = widgets.Dropdown(description="Deletion repeats, at most", options=[*REPEATED.items()])
         self.deletion = _text("Time of deletion, at most", "no limit")
         self.deletion_unit = _unit("Unit of deletion", ("s", "min", "h"))
         fields = (
             *(self.quality, self.time, self.time_unit, self.cost, self.inference, self.inference_unit),
-            *(self.deletable, self.level, self.deletion, self.deletion_unit),
+            *(self.deletable, self.repeated, self.deletion, self.deletion_unit),
         )
         for each in fields:
             each.observe(self._changed, "value")
@@ -92,7 +96,7 @@ class AskPanel(widgets.VBox):
         chosen = self.deletable.value if self.deletable.value in about.classes else ""
         self.deletable.options = [("any", ""), *((text.clipped(name), name) for name in about.classes)]
         self.deletable.value = chosen
-        for each in (self.deletable, self.level, self.deletion, self.deletion_unit):
+        for each in (self.deletable, self.repeated, self.deletion, self.deletion_unit):
             each.disabled = not about.classes
         higher = about.rows["higher_is_better"].iloc[0]
         self.quality.description = "Quality, at least" if higher else "Quality, at most"
@@ -117,7 +121,9 @@ class AskPanel(widgets.VBox):
         inference = _with_unit(self.inference, self.inference_unit)
         seconds, ratio = units.inference(self.inference.description, inference) if inference else (None, None)
         cost = self.cost.value.strip().removeprefix("$")
-        chosen: dict[str, Any] = {self.deletable.value: self.level.value} if self.deletable.value else {}
+        class_, repeated = self.deletable.value, self.repeated.value
+        chosen: dict[str, Any] = {class_: EXACT} if class_ else {}
+        most = {class_: read_cost(repeated, where=self.repeated.description)} if class_ and repeated else {}
         return Limits(
             quality=units.quality(self.quality.description, self.quality.value) if self.quality.value.strip() else None,
             max_seconds=_seconds(self.time, self.time_unit),
@@ -125,6 +131,7 @@ class AskPanel(widgets.VBox):
             max_inference_seconds=seconds,
             max_inference_ratio=ratio,
             deletable=chosen,
+            deletion_at_most=most,
             max_deletion_seconds=_seconds(self.deletion, self.deletion_unit) if chosen else None,
         )
 

@@ -53,7 +53,9 @@ def limits_words(asked: Asked) -> str:
     parts = [whole if limits.quality is not None else f"{asked.kind.name} as good as the baseline's at its full budget"]
     parts += [f"at most {amount} {of}" for amount, of in _amounts(limits) if amount]
     within = f" within {text.seconds(limits.max_deletion_seconds)}" if limits.max_deletion_seconds else ""
-    parts += [f"{text.clipped(name)} deletable at {level}{within}" for name, level in limits.deletable.items()]
+    for name, level in limits.deletable.items():
+        most = f", repeating at most {limits.deletion_at_most[name]}" if name in limits.deletion_at_most else ""
+        parts.append(f"{text.clipped(name)} deletable at {level}{most}{within}")
     return ", ".join(parts)
 
 
@@ -99,10 +101,9 @@ def finding_words(asked: Asked, finding: Finding) -> str:
         return f"inference takes {text.seconds(found)} an example, at most {text.seconds(allowed)} allowed"
     if finding.limit is Limit.INFERENCE_RATIO:
         return f"inference takes {text.ratio(found)} of the baseline's, at most {text.ratio(allowed)} allowed"
-    wanted = asked.limits.deletable[finding.class_]
-    if finding.level is not None and finding.level > wanted:
-        return f"{text.clipped(finding.class_)} is deletable at {finding.level} only, {wanted} asked"
     of = text.clipped(finding.class_)
+    if finding.reason:
+        return f"{of} is deletable at {finding.level}: {finding.reason}"
     return f"deleting {of} takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
 
 

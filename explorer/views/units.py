@@ -4,6 +4,7 @@ import math
 import re
 
 from explorer.errors import ExplorerError
+from explorer.provenance.levels import Cost, read_cost
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z%]*)")
@@ -60,16 +61,18 @@ def usd(option: str, written: str) -> float:
     return _positive(option, written, number, _USD)
 
 
-def deletable(option: str, written: str) -> tuple[str, str]:
-    """A class and the level at which it has to be deletable; the classes and levels there are is not known here.
+def deletable(option: str, written: str) -> tuple[str, str, Cost | None]:
+    """A class, the level at which it has to be deletable, and how much of training that may repeat; which classes and
+    levels there are is not known here.
 
-    >>> deletable("--deletable", "open/mit=G2")
-    ('open/mit', 'G2')
+    >>> deletable("--deletable", "open/mit=G2, at most 1% of training")
+    ('open/mit', 'G2', Cost(share=0.01, steps=None))
     """
-    name, equals, level = written.rpartition("=")
+    name, equals, asked = written.rpartition("=")
+    level, at_most, most = asked.partition(", at most ")
     if not name or not equals or not level:
-        raise _error(option, written, "CLASS=LEVEL, such as open/mit=G2")
-    return name, level.upper()
+        raise _error(option, written, "CLASS=LEVEL, such as open/mit=G2 or 'open/mit=G2, at most 1% of training'")
+    return name, level.strip().upper(), read_cost(most, where=option) if at_most else None
 
 
 _TIME = "a time above 0 with its unit (us, ms, s, min, h, d), such as 90s, 15min or 2h"

@@ -12,6 +12,7 @@ from scipy import stats
 from explorer.analysis.ask import Asked, Candidate, ask
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.errors import AnalysisError
+from explorer.provenance.levels import Cost
 from tests.analysis.tables import BUDGETS, fixed, rows, table
 
 WOBBLE = {0: -0.001, 1: 0.00025, 2: 0.00075}
@@ -164,31 +165,45 @@ def test_inference_is_limited_in_seconds_or_beside_the_baseline() -> None:
 
 
 def forecasts(*recipes: list[dict[str, object]], level: str = "G3", seconds: Any = 60.0, **more: Any) -> pd.DataFrame:
-    of = [{"directory": row["directory"], "class": "open/mit", "level": level} for each in recipes for row in each]
+    of = [
+        {"directory": row["directory"], "class": "open/mit", "level": level, "steps": row["steps"]}
+        for each in recipes
+        for row in each
+    ]
+    if level == "G2":
+        of = [{**each, "steps": 0} for each in of]
     return pd.DataFrame(of).assign(seconds=seconds, **({"seconds_high": 90.0} | more))
 
 
-def test_what_goes_by_replay_is_not_deletable_by_structure() -> None:
+def test_structure_and_replay_are_equally_exact_and_cost_has_a_limit_of_its_own() -> None:
     fast, sealed = recipe("fast", step=0.5), recipe("sealed", step=0.9)
     known = pd.concat([forecasts(fast), forecasts(sealed, level="G2", seconds=0.1, seconds_high=0.2)])
-    found = asked(recipe("baseline"), fast, sealed, forecasts=known, quality=0.78, deletable={"open/mit": "G2"})
+    cheap: dict[str, Any] = {"deletion_at_most": {"open/mit": Cost(share=0.01)}, "deletable": {"open/mit": "G2"}}
+    found = asked(recipe("baseline"), fast, sealed, forecasts=known, quality=0.78, **cheap)
     assert found.holds and found.best is not None and found.best.recipe == "sealed"
     refused = finding(of(found, "fast"), Limit.DELETION)
     assert (refused.standing, refused.level) == (Standing.FAILS, "G3")
+    assert "100% of training; at most 1% of training allowed" in refused.reason
     ungoverned = finding(of(found, "baseline"), Limit.DELETION)
     assert ungoverned.standing is Standing.UNKNOWN and "keep no ledger" in ungoverned.reason
-    found = asked(fast, sealed, forecasts=known, quality=0.78, deletable={"open/mit": "G3"})
-    assert found.best is not None and found.best.recipe == "fast"  # the control: replay is enough
+    for level in ("G2", "G3"):  # the control: without a limit, replay is enough
+        found = asked(fast, sealed, forecasts=known, quality=0.78, deletable={"open/mit": level})
+        assert found.best is not None and found.best.recipe == "fast"
+    with pytest.raises(AnalysisError, match="needs its level: open/mit=G2"):
+        asked(fast, forecasts=known, deletion_at_most={"open/mit": Cost(steps=0)})
 
 
 def test_the_worst_of_the_budgets_on_either_side_counts() -> None:
     fast = recipe("baseline")
     known = forecasts(fast, level="G2", seconds=1.0, seconds_high=1.0)
     upper = known["directory"].str.contains("-1.0-1-")  # one seed of the budget above
-    known.loc[upper, "level"] = "G3"
-    asking: dict[str, Any] = {"quality": 0.78, "deletable": {"open/mit": "G2"}}
+    known.loc[upper, ["level", "steps"]] = ["G3", 10]
+    asking: dict[str, Any] = {
+        **{"quality": 0.78, "deletable": {"open/mit": "G2"}},
+        "deletion_at_most": {"open/mit": Cost(steps=0)},
+    }
     assert not asked(fast, forecasts=known, **asking).holds
-    beyond = known.assign(level=["G3" if "-1.5-" in name else "G2" for name in known["directory"]])
+    beyond = known.assign(steps=[10 if "-1.5-" in name else 0 for name in known["directory"]])
     assert asked(fast, forecasts=beyond, **asking).holds  # the control: that budget is not needed
     absent = finding(asked(fast, forecasts=known[~upper], **asking).candidates[0], Limit.DELETION)
     assert absent.standing is Standing.UNKNOWN

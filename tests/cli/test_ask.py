@@ -84,10 +84,11 @@ def test_nothing_feasible_names_the_nearest_miss(runs: Path) -> None:
 
 
 def test_what_is_not_known_is_said_and_does_not_hold(runs: Path) -> None:
-    done = ask(runs, "--max-cost", "5", "--deletable", "open/mit=g2", "--max-deletion", "5min")
+    wanted = "open/mit=g2, at most 1% of training"
+    done = ask(runs, "--max-cost", "5", "--deletable", wanted, "--max-deletion", "5min")
     assert done.returncode == 1
     assert "No recipe is known to hold these limits." in done.stdout
-    assert "open/mit deletable at G2 within 5 min" in done.stdout
+    assert "open/mit deletable at G2, repeating at most 1% of training within 5 min" in done.stdout
     assert "Not known, so not guessed: cost unknown: no price for AMD EPYC 7B13 (every recipe)." in done.stdout
     assert "its runs keep no ledger (every recipe)." in done.stdout
 
@@ -131,6 +132,8 @@ def test_fresh_seeds_are_found_whatever_they_are_called(tmp_path: Path) -> None:
         (("--max-inference", "3"), "--max-inference: found '3'; expected a time such as 3ms, or a ratio"),
         (("--deletable", "open/mit"), "--deletable: found 'open/mit'; expected CLASS=LEVEL"),
         (("--deletable", "open/mit=G9"), "unknown level of deletion 'G9'"),
+        (("--deletable", "open/mit=G2, at most 1%"), "--deletable: found '1%'; expected 0% to 100% of training"),
+        (("--deletable", "open/mit=G2, at most a bit"), "expected a share of training such as 1% of training"),
         (("--max-deletion", "1h"), "needs the class that is to be deleted"),
         (("--hardware", "EPYC"), "unknown hardware 'EPYC'"),
         (("--metric", "accurracy"), "did you mean 'accuracy'?"),

@@ -91,7 +91,7 @@ def test_a_bad_recipe_file_is_refused(line: str, message: str, tmp_path: Path) -
 def test_absent_files_are_refused(tmp_path: Path) -> None:
     assert "nowhere.yaml" in refused("run", "nowhere.yaml", cwd=tmp_path)
     assert "nowhere.yaml" in refused("sweep", "plan", "nowhere.yaml", cwd=tmp_path)
-    assert "explorer store ingest" in refused("results", cwd=tmp_path)
+    assert "there is no directory runs" in refused("results", cwd=tmp_path)
     assert "there is no directory" in refused("store", "ingest", cwd=tmp_path)
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pypdf
 import pytest
 
-from explorer import rundir
 from explorer.report.content import gather
 from explorer.report.sweep_report import FORMATS
 from explorer.store.ingest import ingest
-from tests.builders import run_record, write_failure, write_run, write_sweep
+from tests.builders import run_record, write_failure, write_plan, write_run, write_sweep
 from tests.store.test_predicted import imported
 
 HOSTILE = "</script><script>alert(1)</script> \"' #eval(1) $x$ @ref \\ | =1+1 {{ 1 }} שלום \x01" + "w" * 10_000
@@ -25,7 +24,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     runs = tmp_path_factory.mktemp("hostile")
     record = replace(run_record(), recipe=HOSTILE, baseline=HOSTILE, tuning=None)
     write_run(runs, record, metrics={"accuracy": 0.9, "nll": 0.5})
-    rundir.write_json(runs / "digits" / rundir.SWEEP, {"name": "digits", "spec": {"name": HOSTILE}, "runs": []})
+    write_plan(runs, [record], spec={"name": HOSTILE})
     ingest(runs)
     content = gather(runs, "digits")
     return {format: write(content) for format, write in FORMATS.items()}
@@ -62,10 +61,9 @@ def test_failed_runs_only_is_a_report_of_failures(tmp_path: Path) -> None:
 
 
 def test_what_was_asked_for_and_not_run_is_a_negative_result(tmp_path: Path) -> None:
-    write_sweep(tmp_path, {"baseline": {1.0: (0.8, 0.81)}, "fast": {1.0: (0.9, 0.91)}}, step_seconds={"fast": 0.02})
-    plan = {"name": "digits", "spec": {"name": "digits"}, "runs": []}
-    plan["not_run"] = [{"name": "blurpool+x", "reason": "blurpool found nothing to replace"}]
-    rundir.write_json(tmp_path / "digits" / rundir.SWEEP, plan)
+    qualities = {"baseline": {1.0: (0.8, 0.81)}, "fast": {1.0: (0.9, 0.91)}}
+    planned = write_sweep(tmp_path, qualities, step_seconds={"fast": 0.02})
+    write_plan(tmp_path, planned, not_run=[{"name": "blurpool+x", "reason": "blurpool found nothing to replace"}])
     ingest(tmp_path)
     text = FORMATS["md"](gather(tmp_path, "digits")).decode()
     assert "| blurpool+x | not run | blurpool found nothing to replace | digits |" in text

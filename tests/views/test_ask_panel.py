@@ -90,10 +90,12 @@ def test_classes_and_levels_of_governed_runs(tmp_path: Path) -> None:
     ingest(tmp_path)
     panel = opened(tmp_path)
     panel.quality.value, panel.deletable.value = "50%", MIT
-    assert {value for _, value in panel.deletable.options} >= {"", MIT} and not panel.level.disabled
-    assert f"{MIT} is deletable at G3 only, G2 asked" in said(panel)
-    panel.level.value = "G3"
-    assert panel.asked is not None and panel.asked.best is not None and "G3 only" not in said(panel)
+    assert {value for _, value in panel.deletable.options} >= {"", MIT} and not panel.repeated.disabled
+    assert panel.asked is not None and panel.asked.best is not None
+    panel.repeated.value = "1% of training"
+    assert f"{MIT} is deletable at G3: " in said(panel) and "at most 1% of training allowed" in said(panel)
+    panel.repeated.value = ""
+    assert panel.asked is not None and panel.asked.best is not None and "allowed" not in said(panel)
     panel.deletion.value = "1"
     assert f"deleting {MIT} takes" in said(panel) and "at most 1 s allowed" in said(panel)
 
