@@ -13,7 +13,7 @@ from dataclasses import fields
 
 from explorer.costing import Price
 
-VERSION = 7
+VERSION = 8
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
