@@ -12,6 +12,7 @@ from explorer import rundir
 from explorer.audit.trace import Participants, Trace
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.vouched import TABLE, read_basis, read_tags
+from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.fields import read_float
 from explorer.entries.run import Decision
 from explorer.entries.slots import slots_root
@@ -47,7 +48,7 @@ def participants(
     tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
     absent = _absent(run, tags)
-    in_force, (chosen, sealed) = tables(run), _chosen(run, steps)
+    in_force, (chosen, sealed) = tables(run), _chosen(run, steps, layers)
     found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
     for segment in run.segments(steps):
         numbers = read_numbers(run, segment)
@@ -85,11 +86,15 @@ def _absent(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
     return absent.examples(tags, count=len(class_of_rows(run, tags)))
 
 
-def _chosen(run: RunLedger, steps: range) -> tuple[dict[tuple[int, int], NDArray[np.int64]], set[int]]:
+def _chosen(
+    run: RunLedger, steps: range, layers: Sequence[int]
+) -> tuple[dict[tuple[int, int], NDArray[np.int64]], set[int]]:
     """The places among a class's examples of a step that a decision chose to train, where one did, by step and class;
     and the classes of which that does not open.
 
     The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
+    Where the policy tells examples apart it has the passes that they were in, each with its layers; what is chosen by
+    losses as well is in no pass.
     """
     outline = run.outline
     last = outline.steps[steps.stop - 1]
@@ -105,8 +110,12 @@ def _chosen(run: RunLedger, steps: range) -> tuple[dict[tuple[int, int], NDArray
                 sealed.add(run.class_(path))
             elif isinstance(content, Missing):
                 raise LedgerError(f"entry {placed.index}: which examples of {path} were chosen is not here any more")
+            elif decision.rule == RULE:
+                chosen = decode_chosen(content, layers=len(run.genesis.layers))
+                found[decision.step, run.class_(path)] = np.flatnonzero(chosen.reached(list(layers)))
             else:
-                found[decision.step, run.class_(path)] = _hardest(decision, content, f"entry {placed.index}")
+                places = _hardest(decision, content, f"entry {placed.index}")
+                found.setdefault((decision.step, run.class_(path)), places)
     return found, sealed
 
 

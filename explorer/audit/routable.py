@@ -3,13 +3,18 @@
 The policy is asked again for every step. The table of weights that the step names has to be the one that follows from
 it; in the numbers of the step no class has a larger weight in a layer than that, and where a class has weight 0 its
 numbers are 0; a layer that says it was updated was admitted to somebody who was there, and one that says it was not
-took no gradient. Whose numbers the policy calls confidential, of them nothing is in the clear (confidential.py).
+took no gradient. Where the policy tells the examples of a class apart, the step has a decision with their scores and
+passes: every example is in a band by its rank among these scores, no pass that it was in took a gradient of a layer
+that its band is denied, and the class has weight in a layer only if some pass took its gradients. Whose numbers the
+policy calls confidential, of them nothing is in the clear (confidential.py).
 """
 
 import numpy as np
 
+from explorer.audit.by_example import MAX_CHOSEN, faults_of
 from explorer.audit.conditions import Judgement
 from explorer.audit.vouched import Rules
+from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.numbers import Floats, decode_joint, split_joint
 from explorer.entries.run import Decision, Step
 from explorer.errors import ExplorerError
@@ -17,6 +22,7 @@ from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.layers import ADAPTER, Layer, depths_of
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
+from explorer.recorded.blobs import Missing
 from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers
 
@@ -49,9 +55,14 @@ class Routable:
         layers = [Layer(name, depths[base]) for name, base in zip(run.genesis.layers, shared, strict=True)]
         self._tables = Admissions(routing, classes=run.genesis.classes, layers=layers)
         self._activations = dict[str, int]()  # condition -> the step from which it is on
+        self._chosen = dict[tuple[int, str], Placed[Decision]]()  # step and class -> what was chosen by example
         for placed in run.read(run.outline.decisions, Decision):
-            if placed.entry.action == "activation" and placed.index not in run.outline.superseded:
+            if placed.index in run.outline.superseded:
+                continue
+            if placed.entry.action == "activation":
                 self._activation(placed)
+            elif placed.entry.action == "selection" and placed.entry.rule == RULE:
+                self._chosen |= {(placed.entry.step, path): placed for path in placed.entry.subjects}
 
     def _activation(self, placed: Placed[Decision]) -> None:
         """A decision that switches a condition on says which, and by whose numbers."""
@@ -74,6 +85,7 @@ class Routable:
                     if step in found:
                         weights[step][index] = found[step][:, _WEIGHT]
                         self._class(placed, path, found[step], admissions[step], index)
+                        self._examples(placed, path, found[step], admissions[step], index)
         self._joint(numbers, weights)
         for placed in numbers.steps:
             step = placed.entry.step
@@ -128,6 +140,30 @@ class Routable:
                 expected="exactly 0",
                 found=f"norm {found[at, _NORM]:g}",
             )
+
+    def _examples(
+        self, placed: Placed[Step], path: str, found: Floats, admission: Admission | None, index: int
+    ) -> None:
+        """The examples of one class in one step, where the policy tells them apart."""
+        if admission is None:
+            return
+        banded, decision = admission.by_example.get(path), self._chosen.pop((placed.entry.step, path), None)
+        words = f"step {placed.entry.step}: {path}: which of its examples trained what"
+        if banded is None or decision is None:
+            if banded is not None and (found[:, _WEIGHT] != 0).any():
+                self._judgement.contradict(placed.index, f"{words} is not on record, and depends on the example")
+            elif decision is not None:
+                self._judgement.contradict(decision.index, f"{words} was chosen, and the policy makes no difference")
+            return
+        content = self._run.find(decision, f"evidence/{path}", max_bytes=MAX_CHOSEN)
+        if isinstance(content, Missing):
+            self._judgement.note(f"not looked at: which examples of {path} trained what, which is {content}")
+            return
+        chosen = decode_chosen(content, layers=len(self._run.genesis.layers))
+        self._judgement.count("examples", len(chosen.taken))
+        for fault in faults_of(chosen, banded, most=placed.entry.examples[index], trained=found[:, _WEIGHT] != 0):
+            layer = "" if fault.layer is None else f" in {self._run.genesis.layers[fault.layer]}"
+            self._judgement.contradict(decision.index, f"{words}{layer}: {fault.words}")
 
     def _joint(self, numbers: SegmentNumbers, weights: dict[int, Floats]) -> None:
         """Inner products with the gradient of a class that was denied are 0, the update's too."""

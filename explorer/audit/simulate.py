@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from explorer.entries.numbers import StepNumbers
 from explorer.errors import LedgerError
-from explorer.provenance.admission import Admissions
+from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.layers import ADAPTER, Layer, depths_of
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
@@ -27,7 +27,8 @@ LIMITS = (
     "that differs, and to other gradients from there on.",
     "Gradients, not updates: momentum, second moments, weight decay and the learning rate are the optimiser's, and are "
     "left out. Clipping is as it was.",
-    "A class that was denied has no recorded gradient. Where the other policy admits it the step counts as unknown.",
+    "A class that was denied has no recorded gradient. Where the other policy admits it the step counts as unknown. So "
+    "does one in which only one of the policies tells the examples of a class apart, or both do so differently.",
     "What the run denied on top of its policy (freezing, chosen examples) stays denied. Sealed regions that the "
     "recorded policy did not have are not simulated.",
 )
@@ -89,17 +90,38 @@ def simulate(run: RunLedger, other: Routing, steps: range, *, recorded: Routing,
             if step.step not in steps:
                 continue
             progress, on = step.step / planned, switched.get(step.phase, frozenset())
-            was = now.at(progress, on).weights
+            before = now.at(progress, on)
+            was = before.weights
             table = then.at(progress, on & set(other.policy.conditions))
             here = np.array(step.examples)[:, None] > 0
             scale = np.divide(table.weights, was, out=np.zeros_like(was), where=was > 0)
             sums = found.setdefault(str(table.phase), _Sums(len(classes), len(layers)))
-            sums.add(numbers, scale, (here & (was == 0) & (table.weights > 0)).any(0))
+            unknown = (was == 0) & (table.weights > 0) | _otherwise_divided(before, table)
+            sums.add(numbers, scale, (here & unknown).any(0))
     if not found:
         raise LedgerError(f"no numbers of the steps {steps.start}:{steps.stop} are on record")
     return tuple(
         _outcome(phase, layer, at, sums, classes) for phase, sums in found.items() for at, layer in enumerate(layers)
     )
+
+
+def _otherwise_divided(was: Admission, then: Admission) -> NDArray[np.bool_]:
+    """Where the examples of a class are told apart by one of the tables and not alike by the other, C L: their parts of
+    its gradient are not on record."""
+    found = np.zeros(was.weights.shape, np.bool_)
+    for place, path in enumerate(was.classes):
+        one, other = was.by_example.get(path), then.by_example.get(path)
+        if one is None and other is None:
+            continue
+        differs = [(each.weights != each.weights[0]).any(0) for each in (one, other) if each is not None]
+        alike = one is not None and other is not None and one.bands == other.bands
+        if not alike or one is None or other is None:
+            found[place] = np.any(differs, axis=0)
+            continue
+        # In proportion to what was: the whole is, too.
+        then_scale = other.weights * was.weights[place]
+        found[place] = (then_scale != one.weights * then.weights[place]).any(0) & np.any(differs, axis=0)
+    return found
 
 
 def _outcome(phase: str, layer: str, at: int, sums: _Sums, classes: tuple[str, ...]) -> Outcome:

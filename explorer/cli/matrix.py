@@ -5,6 +5,8 @@
 0 -         weight 0, because no rule matches
 0.25~ r2    attenuation, which guarantees nothing
 1 s:news    in the sealed region `news`
+
+A class whose examples the rules tell apart has a row for each band of them: `open/mit; loss [0.5, 1]`.
 """
 
 import itertools
@@ -82,8 +84,8 @@ def _table_json(matrix: Matrix, table: Table) -> dict[str, Any]:
         "progress": table.phase.progress,
         "conditions": sorted(table.phase.conditions),
         "classes": {
-            path: [{**to_json(cell), "guaranteed": cell.guaranteed} for cell in row]
-            for path, row in zip(matrix.classes, table.rows, strict=True)
+            name: [{**to_json(cell), "guaranteed": cell.guaranteed} for cell in row]
+            for name, row in zip(_names(matrix), table.rows, strict=True)
         },
     }
 
@@ -97,8 +99,14 @@ def _print_tables(matrix: Matrix) -> None:
             continue
         seen[table.rows] = str(table.phase)
         print(table.phase)
-        for page in _pages(matrix.classes, _columns(matrix, table)):
-            print(*_drawn([_Column(head=("", "class"), cells=matrix.classes), *page]), "", sep="\n")
+        for page in _pages(_names(matrix), _columns(matrix, table)):
+            print(*_drawn([_Column(head=("", "class"), cells=_names(matrix)), *page]), "", sep="\n")
+
+
+def _names(matrix: Matrix) -> tuple[str, ...]:
+    """What each row is about: a class, or those of its examples that the rules tell apart."""
+    rows = zip(matrix.classes, matrix.bands, strict=True)
+    return tuple(f"{path}; {band.words}" if band.words else path for path, band in rows)
 
 
 class _Column(NamedTuple):

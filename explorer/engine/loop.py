@@ -36,7 +36,7 @@ before it. A run may evaluate between steps too; then the two hooks around an ev
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -220,6 +220,7 @@ class Loop:
         # To the device by itself: what a model gets is a tensor of its own, wherever its rows were in the batch.
         state.batch = self.setting.batches.transfer(state.raw, labels, slots=share.slots, code=share.code)
         clock.lap("transfer")
+        state.parts = () if share.divide is None else share.divide(state)
         self.call("change_batch")
         clock.lap("other")
 
@@ -299,19 +300,44 @@ class Loop:
         """Write the share's gradients, summed over its microbatches; return its detached loss."""
         state = self.state
         assert state.batch is not None
-        admitted = self._gradients.admit(share)
         state.gradients = {}
+        if share.divide is not None:
+            return self._take_parts(share)
+        admitted = self._gradients.admit(share)
         losses = [
             self._pass(share, index, rows, admitted)
             for index, rows in enumerate(_cut(len(state.batch), self.setting.microbatch_size))
         ]
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
-    def _pass(self, share: Share, index: int, rows: slice, admitted: dict[str, nn.Parameter]) -> Tensor:
+    def _take_parts(self, share: Share) -> Tensor:
+        """The same of a share whose rows may change different things: passes of each part, weighted and summed. What
+        no row of it may change is not passed. A share remains one class, so what is done with its gradients is too."""
+        state, batch, state.passed = self.state, self.state.batch, []
+        assert batch is not None
+        losses, total, slots = [], dict[str, Tensor](), batch.slots.cpu().numpy()
+        for part in state.parts:
+            narrow = replace(share, parameters=share.parameters & part.parameters, buffers=share.buffers & part.buffers)
+            rows = np.flatnonzero(np.isin(slots, part.slots))
+            if not narrow.parameters or not len(rows):
+                continue
+            admitted, state.gradients = self._gradients.admit(narrow), {}
+            for cut in _cut(len(rows), self.setting.microbatch_size):
+                index = torch.from_numpy(rows[cut]).to(batch.slots.device)
+                losses.append(self._pass(narrow, len(losses), index, admitted))
+            state.passed.append(replace(part, slots=slots[rows], parameters=narrow.parameters, buffers=narrow.buffers))
+            for name, gradient in state.gradients.items():
+                weighted = gradient * part.factors[name] if name in part.factors else gradient
+                total[name] = total[name] + weighted if name in total else weighted
+        state.gradients = total
+        return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
+
+    def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:
         """One forward and backward pass; returns the detached loss."""
         state, setting, clock = self.state, self.setting, self.clock
         assert state.batch is not None
-        state.rows = state.batch if rows == slice(0, len(state.batch)) else state.batch.rows(rows)
+        whole = isinstance(rows, slice) and rows == slice(0, len(state.batch))
+        state.rows = state.batch if whole else state.batch.rows(rows)
         self.call("before_forward")
         clock.lap("other")
         with self._gradients.guarding(share):

@@ -102,6 +102,7 @@ class Method(ABC):
     before: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come later
     after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: why they cannot be combined
+    mixes: ClassVar[bool] = False  # a row that it leaves may hold content of other rows of its class
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text"})  # what it works on
 
     makes_dense: ClassVar[bool] = False  # turns class numbers into distributions over the classes

@@ -42,6 +42,16 @@ class Region:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Part:
+    """Rows of a share that may change less than the share may: passes of their own."""
+
+    slots: np.ndarray  # int64, ascending: of the share's
+    parameters: frozenset[str]
+    buffers: frozenset[str]
+    factors: Mapping[str, float] = field(default_factory=dict)  # on a parameter's gradient; absent: 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Share:
     """The rows of a step that have one provenance class, and what they may change."""
 
@@ -52,6 +62,7 @@ class Share:
     buffers: frozenset[str]  # that its forward passes may change; the others are put back
     weights: Mapping[str, float] = field(default_factory=dict)  # factor on a parameter's gradient; absent: 1
     regions: frozenset[str] = frozenset()  # the sealed regions that take part in its forward
+    divide: "Callable[[State], tuple[Part, ...]] | None" = None  # tells its rows apart once they are read; None: alike
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +107,8 @@ class State:
     share: Share | None = None
     raw: Tensor | None = None  # its examples as they were read (uint8), before `change_examples`; replaced there
     batch: Batch | None = None  # its rows, before `change_batch`; replaced by the methods that change the batch
+    parts: tuple[Part, ...] = ()  # of a share that is divided, before `change_batch`; none: its rows are all alike
+    passed: list[Part] = field(default_factory=list)  # what passes of parts took, before `change_gradients`
     gradients: dict[str, Tensor] = field(default_factory=dict)  # unweighted sums, before `change_gradients`; likewise
 
     # Written by the engine for each microbatch of the share, in this order.

@@ -6,6 +6,7 @@ Shapes: B examples, T tokens, H rows, W columns, K classes.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from explorer.data.batches import Batches
 from explorer.data.dataset import TaskName
+from explorer.errors import RecipeError
 
 EVALUATION_BATCH = 512  # images
 EVALUATION_TOKENS = 16_384  # of sequences
@@ -24,6 +26,21 @@ class Task(ABC):
     """A loss of each example, and metrics on the test side."""
 
     classes: int
+
+    axis: ClassVar[int | None] = None  # of the outputs, along which their classes are; None: the outputs are no logits
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """The entropy of the prediction for each example in nats, mean over places or tokens, B.
+
+        Raises `RecipeError` for a task whose outputs are no logits.
+        """
+        if self.axis is None:
+            raise RecipeError(
+                f"{type(self).__name__}: its outputs are no logits, so predictions have no entropy; expected a policy"
+                " that ranks examples by loss"
+            )
+        logs = F.log_softmax(outputs, self.axis)
+        return -(logs.exp() * logs).sum(self.axis).reshape(len(outputs), -1).mean(1)
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -37,6 +54,8 @@ class Task(ABC):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classification(Task):
     """One label an example: cross-entropy; accuracy (fraction) and negative log-likelihood (nats)."""
+
+    axis: ClassVar[int | None] = 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """For outputs B K and targets as indices (B) or distributions (B K)."""
@@ -64,6 +83,8 @@ class LanguageModelling(Task):
     A sequence's loss is its mean over all T places, so it is divided by the same T B whatever takes part in a step.
     """
 
+    axis: ClassVar[int | None] = -1
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """For outputs B T K and targets as indices (B T) or distributions (B T K)."""
         flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(0, 1), reduction="none")
@@ -90,6 +111,8 @@ class Segmentation(Task):
     An example's loss is its mean over all its pixels. A class that is neither in the test side nor predicted has no
     part in the mean intersection over union.
     """
+
+    axis: ClassVar[int | None] = 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """For outputs B K H W and targets as indices (B H W) or distributions (B H W K); likewise with depth."""

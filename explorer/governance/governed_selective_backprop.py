@@ -2,7 +2,7 @@
 
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. An example
 competes with those of its own class alone: a threshold over the whole batch would be a channel from one class to
-another. Scoring is a pass in evaluation mode that leaves buffers and random draws alone. The loss is still divided by
+another. Scoring (`explorer.governance.scores`) leaves buffers and random draws alone. The loss is still divided by
 the nominal batch, so an example weighs as much as ever, whoever is dropped beside it.
 
 Each choice is noted, with the losses that decided it: of every example of the class in the batch, in the order of the
@@ -16,12 +16,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.batches import Batches
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
-from explorer.engine.task import Task
-from explorer.engine.undisturbed import undisturbed
-from explorer.governance.sealed import switched_on
+from explorer.governance.scores import scores
 from explorer.governance.session import DecisionNote, Session
 
 
@@ -63,7 +60,7 @@ class GovernedSelectiveBackprop(Method):
         assert state.batch is not None and state.share is not None
         if self.keep == 1 or state.progress < self.start:
             return
-        losses = self._losses(state)
+        losses = scores(state, "loss")["loss"]
         state.batch = state.batch.rows(hardest(losses, keep=self.keep))
         state.resource(Session).notes.decisions.append(
             DecisionNote(
@@ -78,9 +75,3 @@ class GovernedSelectiveBackprop(Method):
 
     def neutral(self) -> Self:
         return replace(self, keep=1.0)
-
-    def _losses(self, state: State) -> Tensor:
-        """The loss of each of the share's examples, by the model as it stands."""
-        assert state.batch is not None and state.share is not None
-        with undisturbed(state.model, state.resource(Batches)), switched_on(state.model, state.share.regions):
-            return state.resource(Task).loss(state.model(state.batch.inputs).float(), state.batch.targets)

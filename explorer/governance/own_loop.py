@@ -42,6 +42,7 @@ from explorer.errors import RecipeError, TrainingError
 from explorer.governance.journal import Journal
 from explorer.governance.own_optimizer import Regions, check_apart, of_regions
 from explorer.governance.session import Session
+from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import admits
 from explorer.provenance.taxonomy import QUARANTINE
 
@@ -79,6 +80,8 @@ class Governed:
         for method in self._methods:
             if own := [hook for hook in used_hooks(type(method)) if hook in OWN]:
                 raise RecipeError(f"{method.name} acts in {own[0]}, which is the caller's in a loop of one's own")
+        if session.routing is not None:
+            _refuse_by_example(session.routing.policy)
         self._examples, self._codes = examples, codes
         self._versions = _versions(examples)
         self._names = {code: path for path, code in session.codes.items()}
@@ -306,6 +309,16 @@ def _check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
             f"optimizer: {type(optimizer).__name__} takes the loss itself, as often as it likes and of all classes at"
             " once; expected one that steps with the gradients it is given"
         )
+
+
+def _refuse_by_example(policy: RoutingPolicy) -> None:
+    for index, rule in enumerate(policy.rules):
+        if rule.examples is not None:
+            raise RecipeError(
+                f"policy {policy.name!r}: rules[{index}].examples: found a rule that ranks examples by"
+                f" {', '.join(score for score, each in rule.examples.named().items() if each)}; a loop of one's own is"
+                " not scored: expected rules for whole classes"
+            )
 
 
 def _check_losses(found: object, share: Share) -> None:

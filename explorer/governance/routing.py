@@ -22,12 +22,13 @@ from torch import Tensor
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Share, State
 from explorer.errors import RecipeError, unknown
+from explorer.governance.by_example import BandGrant, ByExample, grouped
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.sealed import Switch, seal
 from explorer.governance.session import Session
 from explorer.provenance import routing as policies
 from explorer.provenance.absent import Absent
-from explorer.provenance.admission import Admission, Admissions
+from explorer.provenance.admission import Admission, Admissions, Banded
 from explorer.provenance.branches import covers
 
 
@@ -39,6 +40,7 @@ class Grant:
     weights: Mapping[str, float]  # of parameters, where it is a fraction
     buffers: frozenset[str]
     regions: frozenset[str]
+    divide: ByExample | None = None  # how its examples are told apart; None: all of them may change all of this
 
 
 NOTHING = Grant(parameters=frozenset(), weights={}, buffers=frozenset(), regions=frozenset())
@@ -76,7 +78,7 @@ class Router:
         return self._known[admission]
 
     def _compiled(self, admission: Admission) -> Grants:
-        of = {each: self._grant(each, admission.row(each)) for each in self._codes}
+        of = {each: self._grant(each, admission) for each in self._codes}
         admitted = {
             name: frozenset(self._codes[each] for each, grant in of.items() if name in grant.parameters)
             for layer in self._layers
@@ -84,7 +86,8 @@ class Router:
         }
         return Grants(admission=admission, of=of, admitted=admitted)
 
-    def _grant(self, class_: str, row: Mapping[str, float]) -> Grant:
+    def _grant(self, class_: str, admission: Admission) -> Grant:
+        row = admission.row(class_)
         admitted = [each for each in self._layers if row[each.layer.name] > 0]
         return Grant(
             parameters=frozenset(name for each in admitted for name in each.parameters),
@@ -93,7 +96,29 @@ class Router:
             },
             buffers=frozenset(name for each in admitted for name in each.buffers),
             regions=frozenset(each.name for each in self._routing.policy.sealed if covers(each.branch, class_)),
+            divide=self._divide(row, admission.by_example[class_]) if class_ in admission.by_example else None,
         )
+
+    def _divide(self, row: Mapping[str, float], banded: Banded) -> ByExample:
+        """What each band of a class's examples may change, of what the class may."""
+        grants = []
+        for place, weights in enumerate(banded.weights.tolist()):
+            admitted = [(each, own) for each, own in zip(self._layers, weights, strict=True) if own > 0]
+            factors = {
+                name: own / row[each.layer.name]
+                for each, own in admitted
+                for name in each.parameters
+                if own != row[each.layer.name]
+            }
+            grants.append(
+                BandGrant(
+                    bands=frozenset({place}),
+                    parameters=frozenset(name for each, _ in admitted for name in each.parameters),
+                    buffers=frozenset(name for each, _ in admitted for name in each.buffers),
+                    factors=factors,
+                )
+            )
+        return ByExample(bands=banded.bands, grants=grouped(grants), layers=self._layers)
 
 
 def narrowed(share: Share, grant: Grant) -> Share:
@@ -106,6 +131,7 @@ def narrowed(share: Share, grant: Grant) -> Share:
         weights={name: grant.weights.get(name, 1.0) * share.weights.get(name, 1.0) for name in fractions},
         buffers=share.buffers & grant.buffers,
         regions=grant.regions,
+        divide=grant.divide,
     )
 
 
@@ -185,6 +211,12 @@ class Routing(Method):
         state.shares = tuple(
             narrowed(share, here.get(share.name, NOTHING) if len(share.slots) else NOTHING) for share in shares
         )
+
+    def change_gradients(self, state: State) -> None:
+        """Of a class whose examples are told apart: which of them were passed, for what."""
+        assert state.share is not None
+        if isinstance(state.share.divide, ByExample):
+            state.resource(Session).notes.decisions.append(state.share.divide.note(state))
 
     def before_forward(self, state: State) -> None:
         assert state.share is not None

@@ -43,6 +43,7 @@ class Notes:
     sketches: Floats | None = None  # by contributions: of the classes with numbers, k L 64
     decisions: list[DecisionNote] = field(default_factory=list)
     profiles: list[LayerProfiles] = field(default_factory=list)  # by entropy
+    scores: dict[str, Floats] = field(default_factory=dict)  # by routing: of the present share's examples, by class
 
 
 @dataclass(slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class CutMix(Method):
 
     name: ClassVar[str] = "cutmix"
     kind: ClassVar[Kind] = Kind.MIX
+    mixes: ClassVar[bool] = True
     summary: ClassVar[str] = "Pastes a box of another example into each image and mixes the targets by its area."
     source: ClassVar[str] = "Yun et al. 2019, arXiv:1905.04899"
     formula: ClassVar[str] = (

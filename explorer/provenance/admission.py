@@ -7,23 +7,39 @@ names it by its digest; whoever holds the policy works it out again and compares
     {"classes":["open/bsd"],"format":"explorer/admission/v1","layers":["embed","head"],
      "weights":[["0x0.0p+0","0x1.0000000000000p+0"]]}
 
-(without the line break).
+(without the line break). Where the rules tell the examples of a class apart (`explorer.provenance.examples`), its
+weights there are the largest of all its examples, the format is explorer/admission/v2, and one key more has the weights
+band by band, in the order of the policy's bands:
+
+    "bands":{"open/bsd":[{"entropy":["0x0.0p+0","0x1.0000000000000p+0"],"loss":[...],"weights":[...]}]}
+
+Classes for which nothing depends on the example in this phase are not in it.
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from explorer.canonical import canonical
+from explorer.provenance.examples import SCORES, Band
 from explorer.provenance.layers import Layer
 from explorer.provenance.matrix import check_size
 from explorer.provenance.phases import Phase, phase_at
 from explorer.provenance.routing import Routing, weight
 
 FORMAT = "explorer/admission/v1"
+BY_EXAMPLE = "explorer/admission/v2"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Banded:
+    """The weights of one class where they depend on the example: a row for each band, B L. Read-only."""
+
+    bands: tuple[Band, ...]
+    weights: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,14 +50,17 @@ class Admission:
     classes: tuple[str, ...]
     layers: tuple[str, ...]
     weights: np.ndarray
+    by_example: Mapping[str, Banded] = field(default_factory=dict)  # by class; then `weights` are the largest
 
     @cached_property
     def content(self) -> bytes:
         """The canonical bytes. The phase is not in them: phases that decide the same have one table."""
         rows = [[number.hex() for number in row] for row in self.weights.tolist()]
-        return canonical(
-            {"format": FORMAT, "classes": list(self.classes), "layers": list(self.layers), "weights": rows}
-        )
+        head = {"format": FORMAT, "classes": list(self.classes), "layers": list(self.layers), "weights": rows}
+        if self.by_example:
+            bands = {path: _rows(banded) for path, banded in self.by_example.items()}
+            head |= {"format": BY_EXAMPLE, "bands": bands}
+        return canonical(head)
 
     @cached_property
     def digest(self) -> str:
@@ -67,17 +86,33 @@ def admit(
 
     Raises `ProvenanceError` for progress outside [0, 1], and for more cells than can be asked about.
     """
-    check_size(routing.policy, len(classes) * len(layers))
     phase = phase_at(routing.policy, progress=progress, conditions=conditions)
 
-    def ask(class_: str, layer: Layer) -> float:
-        return weight(routing, class_=class_, progress=progress, conditions=conditions, layer=layer).weight
+    def ask(class_: str, layer: Layer, band: Band) -> float:
+        asked = weight(routing, class_=class_, progress=progress, conditions=conditions, layer=layer, band=band)
+        return asked.weight
 
-    weights = np.array([[ask(each, layer) for layer in layers] for each in classes], dtype=np.float64)
-    weights = weights.reshape(len(classes), len(layers))
-    weights.flags.writeable = False
+    bands = {each: routing.policy.bands(each) for each in classes}
+    check_size(routing.policy, sum(map(len, bands.values())) * len(layers))
+    found = {each: np.array([[ask(each, layer, band) for layer in layers] for band in bands[each]]) for each in bands}
+    found = {each: rows.astype(np.float64).reshape(len(bands[each]), len(layers)) for each, rows in found.items()}
+    weights = np.array([found[each].max(axis=0) for each in classes]).reshape(len(classes), len(layers))
+    differ = {each: Banded(bands=bands[each], weights=rows) for each, rows in found.items() if (rows != rows[0]).any()}
+    for array in (weights, *(banded.weights for banded in differ.values())):
+        array.flags.writeable = False
     names = tuple(layer.name for layer in layers)
-    return Admission(phase=phase, classes=tuple(classes), layers=names, weights=weights)
+    return Admission(phase=phase, classes=tuple(classes), layers=names, weights=weights, by_example=differ)
+
+
+def _rows(banded: Banded) -> list[dict[str, list[str]]]:
+    """The bands and their weights, as canonical values."""
+    return [
+        {
+            **{score: [float(end).hex() for end in band.of(score)] for score in SCORES},
+            "weights": [number.hex() for number in row],
+        }
+        for band, row in zip(banded.bands, banded.weights.tolist(), strict=True)
+    ]
 
 
 class Admissions:

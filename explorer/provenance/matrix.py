@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explorer.errors import ProvenanceError
+from explorer.provenance.examples import Band
 from explorer.provenance.layers import Layer
 from explorer.provenance.phases import Phase, phases
 from explorer.provenance.policy import RoutingPolicy
@@ -27,10 +28,12 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """What is decided in all of them. Classes are sorted; layers are the model's, and after them the adapters."""
+    """What is decided in all of them. Classes are sorted; layers are the model's, and after them the adapters. A class
+    whose examples the rules tell apart has a row for each band of them."""
 
     routing: Routing
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # of each row
+    bands: tuple[Band, ...]  # likewise
     layers: tuple[Layer, ...]
     tables: tuple[Table, ...]
 
@@ -40,21 +43,24 @@ def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
 
     Raises `ProvenanceError` when that is too much to write down.
     """
-    policy, classes, found = routing.policy, sorted(routing.classes), []
+    policy, found = routing.policy, []
+    named = [(each, band) for each in sorted(routing.classes) for band in policy.bands(each)]
     check_size(policy, len(layers) * len(policy.sealed))
     stretches, all_layers = phases(policy) if layers else (), with_adapters(policy.sealed, layers)
-    check_size(policy, len(stretches) * len(classes) * len(all_layers))
+    check_size(policy, len(stretches) * len(named) * len(all_layers))
     for phase in stretches:
-        rows = tuple(_row(routing, phase, each, all_layers) for each in classes)
+        rows = tuple(_row(routing, phase, each, band, all_layers) for each, band in named)
         found.append(Table(phase=phase, rows=rows))
-    return Matrix(routing=routing, classes=tuple(classes), layers=all_layers, tables=tuple(found))
+    classes, bands = tuple(each for each, _ in named), tuple(band for _, band in named)
+    return Matrix(routing=routing, classes=classes, bands=bands, layers=all_layers, tables=tuple(found))
 
 
-def _row(routing: Routing, phase: Phase, class_: str, layers: Sequence[Layer]) -> tuple[Decision, ...]:
+def _row(routing: Routing, phase: Phase, class_: str, band: Band, layers: Sequence[Layer]) -> tuple[Decision, ...]:
     """Nothing changes inside a phase, so its start speaks for all of it."""
     start = phase.progress[0]
     return tuple(
-        weight(routing, class_=class_, progress=start, conditions=phase.conditions, layer=layer) for layer in layers
+        weight(routing, class_=class_, progress=start, conditions=phase.conditions, layer=layer, band=band)
+        for layer in layers
     )
 
 

@@ -16,6 +16,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     rules:
       - {classes: [open/bsd], layers: ["embed*"], weight: 0}
       - {classes: [open/bsd], depth: [0.5, 1], progress: [0.3334, 1], weight: 1}
+      - {classes: [licensed/news], examples: {loss: [0.5, 1]}, layers: ["block.*"], weight: 1}
       - {classes: ["*"], condition: settled, weight: 0.25}
 
     classes     branches of the taxonomy, by whole segments; "*" is every class but the quarantine
@@ -23,6 +24,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     depth       [from, to) of relative depth: 0 is the input, 1 the output; an interval that ends in 1 holds 1
     progress    [from, to) of training: the share of its steps that is done when a step begins
     condition   one of `conditions`, while it is switched on
+    examples    [from, to) of a class's examples in a step, ranked by a score (see `explorer.provenance.examples`)
     weight      0 and 1 are guarantees; what lies between attenuates and guarantees nothing
 
 Parameters and buffers of a layer have the same weight.
@@ -44,6 +46,7 @@ from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.branches import MAX_PATH, PATTERN, covers
 from explorer.provenance.drafts import Name, Version, check_span, read_draft
+from explorer.provenance.examples import Band, Examples, bands_of, check_bands, check_examples
 from explorer.provenance.intervals import Interval, check_interval, inside
 from explorer.provenance.layers import WILDCARD, Layer, matches
 from explorer.provenance.roles import Role
@@ -79,6 +82,11 @@ class TaxonomyReference:
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+def _unsaid(value: object) -> bool:
+    """Policies that were signed before the key existed keep their digests."""
+    return value is None
+
+
 @record
 class Rule:
     """The weight of some classes in some layers at some time."""
@@ -88,6 +96,7 @@ class Rule:
     depth: Interval | None = None
     progress: Interval | None = None
     condition: Condition | None = None
+    examples: Annotated[Examples | None, Field(exclude_if=_unsaid)] = None
     weight: Annotated[float, Ge(0), Le(1)]
 
     def holds_class(self, path: str) -> bool:
@@ -96,6 +105,10 @@ class Rule:
     def holds_layer(self, layer: Layer) -> bool:
         named = self.layers is None or any(matches(pattern, layer.name) for pattern in self.layers)
         return named and (self.depth is None or inside(layer.depth, self.depth))
+
+    def holds_band(self, band: Band) -> bool:
+        """Whether the rule is about these examples. The band is one of those of the class."""
+        return self.examples is None or self.examples.holds(band)
 
     def holds_phase(self, progress: float, conditions: frozenset[str]) -> bool:
         on = self.condition is None or self.condition in conditions
@@ -123,6 +136,10 @@ class RoutingPolicy:
         """SHA-256 of the canonical JSON, which is what a signature covers."""
         return digest(to_json(self))
 
+    def bands(self, path: str) -> tuple[Band, ...]:
+        """The bands into which the rules divide the examples of a class; one of all of them where none does."""
+        return bands_of(rule.examples for rule in self.rules if rule.examples is not None and rule.holds_class(path))
+
     def is_confidential(self, path: str) -> bool:
         """Whether the numbers of a class are to be encrypted."""
         return _holds(self.confidential, path)
@@ -141,6 +158,7 @@ def check_policy(policy: RoutingPolicy, where: str) -> None:
         _check_not_quarantine(branch, f"{where}: confidential[{index}]")
         if branch in policy.confidential[:index]:
             raise ProvenanceError(f"{where}: confidential[{index}]: {branch!r} stands twice")
+    check_bands((rule.examples for rule in policy.rules), f"{where}: rules")
     for index, rule in enumerate(policy.rules):
         _check_rule(rule, policy.conditions, f"{where}: rules[{index}]")
 
@@ -150,6 +168,7 @@ def _check_rule(rule: Rule, conditions: tuple[str, ...], where: str) -> None:
         _check_not_quarantine(branch, f"{where}.classes[{index}]")
     check_interval(rule.depth, f"{where}.depth")
     check_interval(rule.progress, f"{where}.progress")
+    check_examples(rule.examples, f"{where}.examples")
     if rule.condition is not None and rule.condition not in conditions:
         raise ProvenanceError(f"{where}.condition: {unknown('condition', rule.condition, conditions)}")
 

@@ -1,7 +1,8 @@
 """Routing: a policy with the taxonomy it was written for, as the total function w(class, phase, layer) in [0, 1].
 
 Total means that every question has an answer and that not knowing is answered by 0: an unknown class, progress outside
-[0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches.
+[0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches. Where rules tell
+examples of a class apart (`explorer.provenance.examples`) the function has the example's band for one argument more.
 """
 
 from collections.abc import Collection, Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.branches import covers
+from explorer.provenance.examples import Band
 from explorer.provenance.intervals import WHOLE, inside
 from explorer.provenance.layers import ADAPTER, WILDCARD, Layer
 from explorer.provenance.policy import POLICY, RoutingPolicy, check_policy
@@ -79,11 +81,18 @@ def policy_for(taxonomy: Taxonomy) -> Kind[RoutingPolicy]:
 
 
 def weight(
-    routing: Routing, *, class_: str, progress: float, conditions: Collection[str] = (), layer: Layer
+    routing: Routing,
+    *,
+    class_: str,
+    progress: float,
+    conditions: Collection[str] = (),
+    layer: Layer,
+    band: Band | None = None,
 ) -> Decision:
     """How strongly an example of this class may train this layer now. Never raises; see the module's docstring.
 
-    `progress` is the share of training done, `conditions` are those switched on.
+    `progress` is the share of training done, `conditions` are those switched on. `band` is the one of
+    `policy.bands(class_)` that the example is in; where that is not known it is the least of all bands.
     """
     on = frozenset(conditions)
     if class_ == QUARANTINE:
@@ -99,7 +108,9 @@ def weight(
         return _sealed(region, class_)
     if ADAPTER in layer.name or not inside(layer.depth, WHOLE):
         return _refused(f"unknown layer {layer.name!r} at depth {layer.depth}")
-    return _by_rule(routing.policy, class_, progress, on, layer)
+    bands = routing.policy.bands(class_) if band is None else (band,)
+    decided = (_by_rule(routing.policy, class_, progress, on, layer, each) for each in bands)
+    return min(decided, key=lambda decision: decision.weight)
 
 
 def admits(routing: Routing, class_: str) -> bool:
@@ -112,7 +123,7 @@ def admits(routing: Routing, class_: str) -> bool:
         if rule.holds_class(class_):
             if rule.weight > 0:
                 return True
-            if (rule.layers, rule.depth, rule.progress, rule.condition) == (None, None, None, None):
+            if (rule.layers, rule.depth, rule.progress, rule.condition, rule.examples) == (None,) * 5:
                 return False
     return False
 
@@ -122,9 +133,12 @@ def confidential(routing: Routing | None, classes: Iterable[str]) -> frozenset[s
     return frozenset() if routing is None else frozenset(filter(routing.policy.is_confidential, classes))
 
 
-def _by_rule(policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer) -> Decision:
+def _by_rule(
+    policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer, band: Band
+) -> Decision:
     for index, rule in enumerate(policy.rules):
-        if rule.holds_class(class_) and rule.holds_phase(progress, on) and rule.holds_layer(layer):
+        here = rule.holds_class(class_) and rule.holds_phase(progress, on) and rule.holds_band(band)
+        if here and rule.holds_layer(layer):
             return Decision(weight=abs(rule.weight), rule=index, reason=f"rules[{index}]")  # abs: -0.0 is 0
     return DEFAULT_DENY
 

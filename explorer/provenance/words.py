@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from explorer.provenance.examples import Examples
 from explorer.provenance.intervals import exact, written
 from explorer.provenance.layers import WILDCARD
 from explorer.provenance.policy import Quarantine, Rule
@@ -20,6 +21,7 @@ def rule_words(rule: Rule) -> str:
     parts += [f"depth {written(rule.depth)}"] if rule.depth else []
     parts += [f"progress {written(rule.progress)}"] if rule.progress else []
     parts += [f"when {rule.condition}"] if rule.condition else []
+    parts += [f"examples of {_examples(rule.examples)}"] if rule.examples else []
     return f"{'; '.join(parts)}: weight {exact(rule.weight)}{'~' if 0 < rule.weight < 1 else ''}"
 
 
@@ -33,6 +35,10 @@ def confidential_words(branches: Sequence[str]) -> str:
     """Whose numbers are encrypted."""
     whose = "every class" if WILDCARD in branches else ", ".join(branches)
     return f"the numbers of {whose} are encrypted, and with them those over several classes at once"
+
+
+def _examples(examples: Examples) -> str:
+    return ", ".join(f"{score} {written(each)}" for score, each in examples.named().items() if each is not None)
 
 
 def _list(names: Sequence[str] | None) -> str:

@@ -14,6 +14,7 @@ from explorer.governance.documents import Documents, read_documents
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.provenance.absent import Absent
+from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.methods import GOVERNED
 from explorer.recipes.recipe import Recipe
@@ -102,11 +103,24 @@ def session_of(found: Credentials) -> Session:
     )
 
 
+def _refuse_mixing(recipe: Recipe, policy: RoutingPolicy) -> None:
+    """Raise `RecipeError` where examples that the policy tells apart would be mixed with each other."""
+    by_example = next((at for at, rule in enumerate(policy.rules) if rule.examples is not None), None)
+    mixing = next((method.name for method in recipe.methods if method.mixes), None)
+    if by_example is not None and mixing is not None:
+        raise RecipeError(
+            f"recipe {recipe.name!r}: {mixing!r} mixes examples of a class, and rules[{by_example}] of policy"
+            f" {policy.name!r} tells them apart: expected one of the two"
+        )
+
+
 def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
     """What the documents give to a loop: the session of its methods, and the classes of its examples."""
     if documents is None:
         return {}, None
     found = credentials(recipe, documents, data)
+    if found.routing is not None:
+        _refuse_mixing(recipe, found.routing.policy)
     for reason, numbers in found.quarantine.items():
         log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
     session = session_of(found)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from explorer.entries.fields import read_float
 from explorer.entries.run import Step
 from explorer.errors import LedgerError
-from explorer.provenance.admission import FORMAT
+from explorer.provenance.admission import BY_EXAMPLE, FORMAT
 from explorer.recorded.run_ledger import RunLedger
 
 MAX_BYTES = 2**24
@@ -63,6 +63,7 @@ def _weights(run: RunLedger, content: bytes, where: str) -> NDArray[np.float64]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LedgerError(f"{where}: not a table of weights ({error!r:.100})") from error
     shape = len(run.genesis.classes), len(run.genesis.layers)
-    if head != (FORMAT, [*run.genesis.classes], [*run.genesis.layers]) or weights.shape != shape:
+    formats = {FORMAT, BY_EXAMPLE}  # of the second, `weights` are the largest that any example of a class has
+    if head[0] not in formats or head[1:] != ([*run.genesis.classes], [*run.genesis.layers]) or weights.shape != shape:
         raise LedgerError(f"{where}: a table of other classes or layers than the genesis lists")
     return weights

@@ -8,6 +8,7 @@ import pytest
 from explorer.audit.simulate import simulate
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
+from explorer.provenance.examples import Examples
 from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import Rule
 from explorer.recorded.run_ledger import RunLedger
@@ -78,3 +79,16 @@ def test_erased_numbers_cannot_be_simulated(tmp_path: Path) -> None:
     (ledger.ledger.path / "blobs" / "sha256" / digest[:2] / digest).unlink()
     with pytest.raises(LedgerError, match="not here: numbers/open/mit"):
         simulate(ledger, routing(), range(STEPS), recorded=routing(), planned=STEPS)
+
+
+def test_a_policy_that_tells_examples_apart_is_unknown_where_they_differ(run: RunLedger) -> None:
+    """The gradient of the harder half is not on record; in layers that all examples may train nothing changes."""
+    rules = routing().policy.rules
+    easy = Rule(classes=(MIT,), layers=("head",), examples=Examples(loss=(0.0, 0.5)), weight=0.0)
+    steps = range(5, STEPS)
+    found = {
+        each.layer: each for each in simulate(run, routing(easy, *rules), steps, recorded=routing(), planned=STEPS)
+    }
+    mit = CLASSES.index(MIT)
+    assert found["head"].unknown == sum(counts_of(rows_of(step))[0][mit] > 0 for step in steps) > 0
+    assert all(each.unknown == 0 and each.cosine == pytest.approx(1) for name, each in found.items() if name != "head")

@@ -7,7 +7,8 @@ from torch import nn
 
 from explorer.data.batches import Batches
 from explorer.data.sequences import Text
-from explorer.engine.task import EVALUATION_BATCH, Classification, LanguageModelling
+from explorer.engine.task import EVALUATION_BATCH, Classification, LanguageModelling, Segmentation, Task
+from explorer.errors import RecipeError
 from tests.data_for_tests import noise, noise_batches
 
 
@@ -72,3 +73,27 @@ def test_bits_per_byte_of_a_model_that_knows_nothing() -> None:
             return torch.nn.functional.one_hot(3 - tokens, 256) * 100.0
 
     assert LanguageModelling(classes=256).evaluate(Periodic(), batches)["bits_per_byte"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("task", "shape", "axis"),
+    [
+        (Classification(classes=3), (4, 3), 1),
+        (LanguageModelling(classes=3), (4, 5, 3), 2),
+        (Segmentation(classes=3), (4, 3, 2, 5), 1),
+    ],
+)
+def test_the_entropy_of_a_prediction_is_its_mean_over_places(task: Task, shape: tuple[int, ...], axis: int) -> None:
+    logits = np.random.default_rng(0).normal(size=shape)
+    chances = np.exp(logits) / np.exp(logits).sum(axis, keepdims=True)
+    expected = -(chances * np.log(chances)).sum(axis).reshape(4, -1).mean(1)
+    np.testing.assert_allclose(task.entropy(torch.from_numpy(logits)), expected, rtol=1e-12)
+    assert task.entropy(torch.zeros(shape)).tolist() == pytest.approx([np.log(3)] * 4)
+
+
+def test_a_task_without_logits_has_no_entropy() -> None:
+    class Distance(Classification):
+        axis = None
+
+    with pytest.raises(RecipeError, match="expected a policy that ranks examples by loss"):
+        Distance(classes=0).entropy(torch.zeros(2, 1))

@@ -19,7 +19,7 @@ from explorer.costing import parse_prices
 from explorer.costing.catalogue import parse_catalogue
 from explorer.data.class_table import parse_class_table
 from explorer.data.pictures import decode
-from explorer.entries import fields, kinds, numbers, profiles, slots
+from explorer.entries import chosen, fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
 from explorer.ledger import checkpoint, proof, tiles, tlog_policy
 from explorer.ledger.proof import Proof
@@ -186,6 +186,8 @@ def _bulk() -> dict[str, Parser]:
     """Numbers in bulk: the blobs of two layers, as little-endian words."""
     words = np.arange(1, 200, dtype="<f4").tobytes()
     profile = (9).to_bytes(4, "little") + np.arange(12, dtype="<f8").tobytes()
+    found = np.tile([*range(9), 0.5, 4, 1, 0, 4], 2)  # two layers, and what a probe took 5 and 4 examples for
+    probed = (9).to_bytes(4, "little") + found.astype("<f8").tobytes()
     steps = [(0, 2), (2,)]
 
     def segment(raw: bytes) -> object:
@@ -229,8 +231,13 @@ def _bulk() -> dict[str, Parser]:
         ),
         "profile of all": Parser(
             read=lambda raw: profiles.decode_joint(raw, layers=2),
-            seeds=(profile,),
+            seeds=(profile, probed),
             reads=("entries.profiles.decode_joint",),
+        ),
+        "choice among examples": Parser(
+            read=lambda raw: chosen.decode_chosen(raw, layers=2),
+            seeds=(bytes.fromhex("02000000010000000000003f0000803f010000000100ff00"),),
+            reads=("entries.chosen.decode_chosen",),
         ),
         "slots": Parser(
             read=lambda raw: slots.decode_slots(raw, counts=[2, 1]),

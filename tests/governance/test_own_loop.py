@@ -19,6 +19,7 @@ from explorer.governance.session import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.sam import SAM
+from explorer.provenance.examples import Examples
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import Routing as Policy
 from tests.data_for_tests import noise
@@ -196,3 +197,10 @@ def test_an_optimiser_that_nobody_governs_is_refused() -> None:
         a_loop(model, torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1))
     with pytest.raises(RecipeError, match="LBFGS takes the loss itself"):
         a_loop(model, torch.optim.LBFGS(model.parameters()))
+
+
+def test_a_policy_that_ranks_examples_is_refused() -> None:
+    """Nothing scores them here: with the weights of whole classes denied examples would train."""
+    hard = Rule(classes=("open/bsd",), examples=Examples(loss=(0.5, 1.0)), weight=0.0)
+    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by loss; a loop of"):
+        governed(routing(hard, ADMIT_ALL))
