@@ -26,10 +26,13 @@ import torch
 from governed_loops import BATCH, GPT, RESNET, STEPS, Work, governed, mixed_graph, plain, single_examples
 
 from explorer.engine.loop import Loop
+from explorer.engine.state import State
 from explorer.engine.stepping import Place, split_steps
-from explorer.governance.digests import training_state
+from explorer.governance.digests import state_of, tensors_of
+from explorer.governance.journal import Journal
 from explorer.governance.session import Session
 from explorer.recipes import machine
+from explorer.recorded.tensors import Tensors, moved
 
 SIZES = (128, 32, 8)  # of the plain step's microbatches
 EVERY = 50  # steps between two records of the state, as the recorder has it
@@ -134,12 +137,20 @@ def row(one: Side) -> str:
         state = one.loop.state
         journal = state.resource(Session).journal
         assert journal is not None
-        whole = timed(lambda: journal.segment(state.step, training_state(state, step=state.step)), 1)
+        before = tensors_of(state)
+        whole = timed(lambda: record(journal, state, before), 1)
         extra = Seconds(wall=whole.wall / EVERY, cpu=whole.cpu / EVERY)
     low, middle, high = statistics.quantiles(one.ratios("cpu", extra), n=4)
     wall, mine = statistics.median(one.ratios("wall", extra)), statistics.median(each.cpu for each in one.windows)
     cells = (one.name, f"{middle:.3f}", f"{low:.3f} to {high:.3f}", f"{wall:.3f}", f"{1e3 * mine:.0f}", one.target)
     return f"| {' | '.join(cells)} |"
+
+
+def record(journal: Journal, state: State, before: Tensors) -> None:
+    """The state with its list of tensors, compared with that of the segment before."""
+    tensors = tensors_of(state)
+    moved(before, tensors)
+    journal.segment(state.step, state_of(tensors, state, step=state.step), tensors=tensors)
 
 
 def parts(loop: Loop) -> str:
