@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import explorer
 from explorer.data.batches import Typing
 from explorer.engine.gradients import Gradients
 from explorer.engine.guard import CLOSELY_EVERY
@@ -184,3 +185,33 @@ def test_what_a_method_freezes_stays_too() -> None:
     with pytest.raises(TrainingError, match=r"first\.weight \(Projected\) was written to in a pass of the model"):
         trained(Projected)
     trained(Teacher)  # what never trains is the model's own business, where no class is kept out of anything
+
+
+class Images:
+    """A task of one's own."""
+
+    def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        return DATA.train.inputs[numbers] / 255, DATA.train.labels[numbers]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+    def metrics(self, model: nn.Module) -> dict[str, float]:
+        return {"accuracy": 0.0}
+
+
+@pytest.mark.parametrize("name", [name for name in STOPPED | PUT_BACK if name != "replaced"])
+def test_without_a_policy_such_a_model_trains_as_it_does_elsewhere(name: str) -> None:
+    """`explorer.train` keeps no class out of anything: what the model writes to itself stays written."""
+    model = (STOPPED | PUT_BACK)[name]()
+    before = remembered(model)
+    explorer.train(
+        model, Images(), examples=EXAMPLES, train={"epochs": 1, "batch_size": 8, "optimizer": {"sgd": {"lr": 0.1}}}
+    )
+    assert remembered(model) != before
+
+
+def test_a_parameter_that_is_replaced_is_an_error_everywhere() -> None:
+    """The optimiser has the other one: nothing that is trained would be in the model."""
+    with pytest.raises(TrainingError, match="was replaced by another tensor in a pass of the model"):
+        noise_loop(model=STOPPED["replaced"](), dataset=DATA, draw=False).step()

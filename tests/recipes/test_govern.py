@@ -1,6 +1,8 @@
 """`explorer.govern` from signed documents to a ledger that verifies."""
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import explorer
+from explorer.audit.conform import Conformance, conform
 from explorer.audit.contents import examine_contents
 from explorer.entries.kinds import decode
 from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError, RecipeError, TrainingError
 from explorer.ledger.blobs import read_blob
 from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.salts import destroy_salt
-from tests.governance import desk
+from explorer.recorded.run_ledger import RunLedger
+from tests.data_for_tests import noise
+from tests.governance import desk, writers
+from tests.provenance.people import RISK
 
 STEPS = 6
 
@@ -120,3 +128,99 @@ def test_the_ledger_says_which_examples_are_in_quarantine(papers: Path, tmp_path
     content = read_blob(tmp_path / "mine" / "ledger", genesis.blobs["quarantine"].sha256)
     assert json.loads(content) == {"erased": [3]}
     assert examine_contents(ledger).missing == 0
+
+
+# Models that write to themselves, and what the ledger and conform make of them
+
+IMAGES = noise(train=12).train
+UPPER = (Rule(classes=("licensed",), layers=("head",), weight=1.0), Rule(classes=("open",), weight=1.0))
+
+
+def of_images(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(model(inputs / 255), labels, reduction="none")
+
+
+@pytest.fixture
+def image_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`licensed/news` may train the head alone."""
+    monkeypatch.setattr("explorer.recipes.govern.time.time", lambda: desk.NOW)
+    made = desk.make(tmp_path / "papers", split=IMAGES)
+    policy = desk.document(desk.policy(name="upper", rules=UPPER), POLICY, RISK)
+    write_envelope(made / "policies" / "upper.json", policy)
+    return made
+
+
+def trained(papers: Path, run: Path, model: nn.Module, *, after: Callable[[int], object] = lambda step: None) -> None:
+    """Four steps of `licensed/news` alone, in two segments."""
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1, momentum=0.9)
+    with explorer.govern(
+        model.train(), optimizer, examples=IMAGES, documents=papers, policy="upper", ledger=run, steps=4, every=2
+    ) as loop:
+        for step in range(4):
+            loop.step([index for index, path in enumerate(desk.classes_of()) if path == "licensed/news"], of_images)
+            after(step)
+
+
+def judged(run: Path) -> Conformance:
+    return conform(RunLedger(run), trust=desk.TRUST, now=desk.NOW)
+
+
+@pytest.mark.parametrize("name", [*writers.PUT_BACK, *writers.UNTOUCHED])
+def test_a_model_that_writes_to_itself_is_put_back_and_conforms(name: str, image_papers: Path, tmp_path: Path) -> None:
+    trained(image_papers, tmp_path / "mine", (writers.PUT_BACK | writers.UNTOUCHED)[name]())
+    found = judged(tmp_path / "mine")
+    assert found.conforms, [each for condition in found.conditions for each in condition.contradictions]
+    assert found.conditions[0].checked["states compared"] == 2
+
+
+@pytest.mark.parametrize("name", writers.STOPPED)
+def test_one_that_writes_to_its_parameters_leaves_nothing_on_record(
+    name: str, image_papers: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingError, match=r"^first\."):
+        trained(image_papers, tmp_path / "mine", writers.STOPPED[name]())
+    assert LedgerDirectory(tmp_path / "mine" / "ledger").checkpoint().size == 0, "nothing of the segment is written"
+
+
+def test_what_moves_between_the_steps_without_an_update_stops_the_run(image_papers: Path, tmp_path: Path) -> None:
+    model = writers.net(writers.First)
+
+    def meddle(step: int) -> None:
+        if step == 2:
+            model.get_parameter("first.weight").data.add_(1)
+
+    message = r"first\.weight is another than before, and none of the steps 2 to 3 updated first"
+    with pytest.raises(TrainingError, match=message):
+        trained(image_papers, tmp_path / "mine", model, after=meddle)
+    found = judged(tmp_path / "mine")
+    assert not found.conforms and found.badge.outcome == "unfinished" and found.badge.steps == 2
+
+
+def test_weights_that_are_exchanged_for_a_while_between_steps_are_no_movement(
+    image_papers: Path, tmp_path: Path
+) -> None:
+    """As an evaluation with averaged weights does it: what counts is what they are, not that they were written to."""
+    model = writers.net(writers.First)
+
+    def evaluate(_: int) -> None:
+        kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        model.load_state_dict({name: torch.zeros_like(tensor) for name, tensor in kept.items()})
+        model.load_state_dict(kept)
+
+    trained(image_papers, tmp_path / "mine", model, after=evaluate)
+    assert judged(tmp_path / "mine").conforms
+
+
+def test_an_error_that_is_caught_ends_no_ledger(image_papers: Path, tmp_path: Path) -> None:
+    """Whoever goes on in the block after a violation still gets no end."""
+    model = writers.STOPPED["max_norm"]()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with (
+        pytest.raises(TrainingError, match="its ledger has no end"),
+        explorer.govern(
+            model, optimizer, examples=IMAGES, documents=image_papers, policy="upper", ledger=tmp_path / "mine", steps=2
+        ) as loop,
+        suppress(TrainingError),
+    ):
+        loop.step([2, 5], of_images)
+    assert LedgerDirectory(tmp_path / "mine" / "ledger").checkpoint().size == 0
