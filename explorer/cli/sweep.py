@@ -1,5 +1,6 @@
 """`explorer sweep plan|run|status|prune`."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +54,7 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
                 "unknown": estimate.unknown,
                 "usd": estimate.usd,
                 "workers": side_by_side,
+                "warnings": planned.warnings,
             }
         )
         return
@@ -75,6 +77,8 @@ def print_plan(planned: "Plan", estimate: "Estimate", side_by_side: int) -> None
     if planned.spec.governance is not None:
         print(f"governed by the documents in {planned.spec.governance}, which are believed now")
     print(f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do")
+    for words in planned.warnings:
+        print(f"warning: {visible(words)}")
     if planned.waiting:
         print(f"at most {len(planned.waiting)} control runs more, whose budgets follow from the profile")
     for each in planned.not_run:
@@ -105,6 +109,8 @@ def run(
     planned = make_plan(load_spec(spec), runs=runs, data=data)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
         print(words)
+    for words in planned.warnings:
+        print(f"warning: {visible(words)}", file=sys.stderr)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
     finish(summary, json=json)
 
@@ -251,7 +257,6 @@ def execute(planned: "Plan", *, runs: Path, engine: str, workers: int | None, pr
 
 def finish(summary: "Summary", *, json: bool) -> None:
     """Say how executing a sweep ended; exit status 0 only if it is complete."""
-    import sys
 
     if not json:
         print(f"{summary.done} runs done, {summary.executed} of them now, in {summary.seconds:.0f} s")

@@ -1,5 +1,6 @@
 """`explorer methods` and `explorer run`."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,11 +80,14 @@ def run(
     if directory.resolve() == recipe.parent.resolve():
         raise RecipeError(f"{recipe}: this run's own directory: give another one with --out to train it again")
     begin(planned, directory)
+    if not json:
+        for words in planned.warnings:
+            print(f"warning: {words}", file=sys.stderr)
     with step_bar(record.model) as show:
         result = execute(directory, data=data, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
     if json:
-        print_json(records.to_json(result) | {"directory": directory, "same_bits": same})
+        print_json(records.to_json(result) | {"directory": directory, "same_bits": same, "warnings": planned.warnings})
     else:
         print(f"{record.run_id}: {record.steps} steps in {directory}")
         for metric, value in result.metrics.items():

@@ -119,6 +119,11 @@ class Method(ABC):
         """Raise `RecipeError` for a run that it cannot serve, without its own name, which whoever asks puts before it.
         Asked when a run is planned, before anything starts."""
 
+    def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
+        """Say what a user should know of such a run on this model, which surgery has changed: nothing that stops it, in
+        whole sentences without the method's name."""
+        return []
+
     def pace(self, *, batch_size: int, examples: int) -> Pace | None:
         """The batch sizes of a run of so many examples, if this method decides them."""
         return None

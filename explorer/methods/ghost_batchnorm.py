@@ -121,6 +121,15 @@ class GhostBatchNorm(Method):
                 f"found size {self.size} for passes of {rows} rows, where it changes nothing: expected fewer than that"
             )
 
+    def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
+        rows = planned.microbatch_size
+        if rows is None or rows >= planned.batch_size:
+            return []
+        return [
+            f"Microbatches of {rows} rows are normalised by themselves already: each is cut into chunks of {self.size}"
+            " once more."
+        ]
+
     def change_model(self, state: State) -> None:
         apply_ghost_batchnorm(state.model, size=self.size)
 

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.engine.behaviour import change_modules, mix_in
-from explorer.engine.method import Kind, Method
+from explorer.engine.method import Kind, Method, Planned
 from explorer.engine.state import State
 
 EPSILON = 1e-10  # added to the variance
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def standardise(filters: Tensor) -> Tensor:
@@ -74,6 +75,14 @@ class WeightStandardization(Method):
         "low_precision_layernorm",
     )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+
+    def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
+        found = sum(isinstance(module, BATCH_NORMS) for module in model.modules())
+        words = (
+            f"The model has batch normalisation ({found} layers), which takes mean and scale out of every filter's"
+            " output already: little is left to gain. The method was made for group normalisation."
+        )
+        return [words] if found else []
 
     def change_model(self, state: State) -> None:
         apply_weight_standardization(state.model)

@@ -18,6 +18,7 @@ With `runs` the run goes where those of sweeps go, and stands beside them in eve
 
 import contextlib
 import dataclasses
+import logging
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,11 +53,14 @@ from explorer.recipes.plan import (
     count_phases,
     length,
     total_steps,
+    warnings_of,
 )
 from explorer.recipes.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
 from explorer.recipes.training import MODALITIES, Training, check_serving, read_training
 from explorer.recipes.watch import watched
 from explorer.records import METRICS, Metric, ResultRecord, RunRecord
+
+log = logging.getLogger(__name__)
 
 NAMES = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 ADDRESSES = re.compile(r" at 0x[0-9a-f]+")  # of objects in what a model prints as: another in each process
@@ -88,6 +92,7 @@ class Trained:
     seconds: float  # of the timed optimiser steps
     directory: Path | None  # of the run; None: nothing was kept
     trained: bool  # false: the run was there already, and nothing was done to the model
+    warnings: tuple[str, ...] = ()  # what the methods have to say of such a run; it is logged, too
 
 
 def train(
@@ -182,6 +187,9 @@ def _train(
         records.write(directory / rundir.RUN, record)
         keep_environment(directory, recorded=False)
         loop = Loop(setting, training.methods, Clock(setting.batches.device, warmup_steps=WARMUP_STEPS, split=False))
+        warned = warnings_of(training, setting.batches.dataset, model, steps=steps)
+        for words in warned:
+            log.warning(words)
         with stop_signals() as stop:
             options = FitOptions(
                 directory=directory, run_id=record.run_id, evaluations=training.numbers.evaluations, stop=stop
@@ -191,7 +199,8 @@ def _train(
         if place is not None:
             records.write(directory / rundir.RESULT, result)
             remove_all(directory / rundir.CHECKPOINT)
-        return _trained(result, None if place is None else directory, trained=True)
+        done = _trained(result, None if place is None else directory, trained=True)
+        return dataclasses.replace(done, warnings=warned)
 
 
 def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:

@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from explorer.canonical import digest
 from explorer.data.dataset import Dataset
 from explorer.data.pace import Pace
@@ -109,9 +111,9 @@ def plan_run(
     )
 
 
-def check_methods(training: Training, name: str, dataset: Dataset, *, steps: int) -> None:
-    """Ask every method whether it can serve such a run. Raises `RecipeError`."""
-    planned = Planned(
+def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
+    """What methods are told of a run before it starts."""
+    return Planned(
         task=dataset.task,
         example_shape=dataset.example_shape,
         classes=dataset.classes,
@@ -122,6 +124,17 @@ def check_methods(training: Training, name: str, dataset: Dataset, *, steps: int
         precision=training.numbers.precision,
         microbatch_size=training.numbers.microbatch_size,
     )
+
+
+def warnings_of(training: Training, dataset: Dataset, model: nn.Module, *, steps: int) -> tuple[str, ...]:
+    """What the methods have to say of such a run on this model, each sentence with its method's name before it."""
+    planned = planned_of(training, dataset, steps=steps)
+    return tuple(f"{method.name}: {words}" for method in training.methods for words in method.warnings(planned, model))
+
+
+def check_methods(training: Training, name: str, dataset: Dataset, *, steps: int) -> None:
+    """Ask every method whether it can serve such a run. Raises `RecipeError`."""
+    planned = planned_of(training, dataset, steps=steps)
     for method in training.methods:
         try:
             method.check(planned)

@@ -37,11 +37,12 @@ class Single:
 
 
 class Planned(NamedTuple):
-    """A run, the documents that govern it, and the model that it begins with."""
+    """A run, the documents that govern it, the model that it begins with, and what its methods warn of."""
 
     record: RunRecord
     documents: Documents | None
     start: ModelPlace | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def plan_single(
@@ -65,7 +66,7 @@ def plan_single(
         governance = beside / single.governance
     try:
         documents = documents_of(recipe, governance, now=now)
-        rehearse(recipe, data=data, documents=documents)
+        warned = rehearse(recipe, data=data, documents=documents)
         place, start = _start(content.get(START), recipe, documents, data=data, beside=beside)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from error
@@ -81,7 +82,7 @@ def plan_single(
         documents=documents,
         start=start,
     )
-    return Planned(record=record, documents=documents, start=place)
+    return Planned(record=record, documents=documents, start=place, warnings=warned)
 
 
 def _start(

@@ -72,6 +72,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     waiting: tuple[RunRecord, ...]  # runs of recipes whose rescaled baseline waits for a profile, one for each of them
     not_run: tuple[NotRun, ...]  # what was asked for and cannot be run
+    warnings: tuple[str, ...] = ()  # of methods, each with its recipe's name
 
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
@@ -122,12 +123,14 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
     """
     directory, now = runs / spec.name, int(time.time())
     documents: dict[str, Documents | None] = {}
+    warned: list[str] = []
     for recipe in spec.recipes:
         try:
             documents[recipe.name] = documents_of(recipe, spec.governance, now=now)
-            rehearse(recipe, data=data, documents=documents[recipe.name])
+            words = rehearse(recipe, data=data, documents=documents[recipe.name])
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
+        warned += [f"recipe {recipe.name}: {each}" for each in words]
     found = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
     profiles = read_profiles(directory)
     wanted = _wanted(spec, directory, found, profiles)
@@ -159,6 +162,7 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
         runs=tuple(planned),
         waiting=wanted.waiting,
         not_run=(*spec.not_run, *not_run),
+        warnings=tuple(warned),
     )
 
 

@@ -163,3 +163,20 @@ def test_an_error_never_steers_the_terminal(tmp_path: Path) -> None:
     message = refused("authority", "list", "trust.json", cwd=tmp_path)
     assert r"\x1b[31mred\u202e: unknown key" in message
     assert message.isprintable()
+
+
+def test_what_methods_warn_of_shows_in_the_plan_and_in_json(tmp_path: Path) -> None:
+    """The control: the same sweep without the method."""
+    spec = {"name": "warned", "task": {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}, "baseline": "plain"}
+    spec |= {"train": {"epochs": 0.2, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1}}}, "budgets": [1.0]}
+    path = tmp_path / "spec.yaml"
+    for methods, warned in ((["weight_standardization"], True), ([], False)):
+        path.write_text(json.dumps({**spec, "recipes": {"plain": [], "ws": [*methods, "ema"]}, "seeds": [0]}))
+        words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
+        assert ("warning: recipe ws: weight_standardization: The model has batch normalisation" in words) is warned
+        found = json.loads(explorer("sweep", "plan", path, "--runs", tmp_path / "runs", "--json").stdout)
+        assert bool(found["warnings"]) is warned
+    single = {"task": spec["task"], "train": spec["train"], "methods": ["weight_standardization"], "name": "ws"}
+    path.write_text(json.dumps(single))
+    done = explorer("run", path, "--runs", tmp_path / "runs")
+    assert done.returncode == 0 and "warning: weight_standardization: The model has" in done.stderr

@@ -310,3 +310,14 @@ class Pixels(Rows):
 @pytest.mark.parametrize("methods", [[], ["label_smoothing"], ["mixup"], ["cutmix"]])
 def test_the_void_class_of_pixels_is_ignored_by_every_method(methods: list[str]) -> None:
     assert trained(PixelNet(), methods, task=Pixels()).metrics["pixel_accuracy"] > 0.5
+
+
+def test_what_methods_warn_of_is_logged_and_returned(caplog: pytest.LogCaptureFixture) -> None:
+    """As a log line and no Python warning: programs that turn warnings into errors go on."""
+    with torch_stream(torch.device("cpu"), 0, "own"):
+        convolution = nn.Conv2d(1, 8, 3, stride=2)
+        model = nn.Sequential(convolution, nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(72, 10))
+    found = trained(model, ["weight_standardization"], task=Rows(shape=(1, 8, 8)))
+    assert len(found.warnings) == 1 and found.warnings[0] in caplog.text
+    assert found.warnings[0].startswith("weight_standardization: The model has batch normalisation (1 layers)")
+    assert trained(image_net(), ["weight_standardization"], task=Rows(shape=(1, 8, 8))).warnings == ()
