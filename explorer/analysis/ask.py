@@ -7,6 +7,7 @@ it, and one that has more at its lowest budget is taken at that budget. Controls
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +16,12 @@ import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, judge
 from explorer.analysis.figures import Figures, by_ladder, figures_of, key_of
+from explorer.analysis.inference import exponential
 from explorer.analysis.ladders import Ladder, Setting, ladders
-from explorer.analysis.limits import Finding, Limits, Standing, findings_of
+from explorer.analysis.limits import Finding, Limit, Limits, Standing, findings_of
 from explorer.analysis.reaching import Reached, reached_by
+from explorer.analysis.step_times import error_of_ratio
+from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.errors import AnalysisError, unknown
 from explorer.records import Metric
 
@@ -37,6 +41,7 @@ class Candidate:
     tuning: str | None  # how the baseline was tuned; None: it was not
     known: Figures
     findings: tuple[Finding, ...]
+    verdict: Verdict | None  # on it beside its baseline at the baseline's quality; None of the baseline itself
 
     @property
     def reached(self) -> Reached:
@@ -110,10 +115,14 @@ class Asked:
 
     @property
     def nearest(self) -> Candidate | None:
-        """Where nothing is feasible, the candidate that misses least; one whose limits are all known, if there is."""
+        """Where nothing is feasible, the candidate that misses least; one whose limits are all known, if there is.
+
+        One that has the quality, for however much, is nearer than one that never does: a limit can be paid for. Among
+        several of a kind it is the one that fails fewest limits, and those by least.
+        """
         if self.best is not None:
             return None
-        return min(self.candidates, key=lambda each: (not each.failed, len(each.failed), *_misses(each)))
+        return min(self.candidates, key=_distance)
 
 
 def ask(
@@ -121,19 +130,24 @@ def ask(
     forecasts: pd.DataFrame,
     limits: Limits,
     *,
+    verdicts: Sequence[Verdict] | None = None,
     baseline: str | None = None,
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Asked:
     """The best recipe among rows of `results` with one metric, given the rows of `deletion_forecasts` of their runs.
 
-    `baseline` names the recipe whose quality and inference count, by default the one of the sweep. Cost is made as
-    small as possible where it is limited, else time. Raises `AnalysisError` for what the rows cannot be asked.
+    `verdicts` are those on the sweep's recipes, with what fresh seeds say; by default the rows' own. `baseline` names
+    the recipe whose quality and inference count, by default the one of the sweep. Cost is made as small as possible
+    where it is limited, else time. Raises `AnalysisError` for what the rows cannot be asked.
     """
     found = [ladder for ladder in ladders(rows, x="train_seconds", empty=True) if ladder.control is None]
     _check(rows, found, forecasts, limits, baseline)
     names = Counter((ladder.setting, ladder.recipe) for ladder in found)
     by_name = {(ladder.setting, ladder.recipe): ladder for ladder in found}
+    if verdicts is None:
+        verdicts = sweep_verdicts(rows, baseline=baseline, confidence=confidence, resamples=resamples)
+    judged = {(each.comparison.setting, each.comparison.label): each for each in verdicts}
     parts, candidates = by_ladder(rows), []
     for ladder in found:
         name = (ladder.setting, baseline or ladder.baseline)
@@ -151,6 +165,7 @@ def ask(
                 tuning=None if base is None else base.tuning,
                 known=known,
                 findings=findings_of(limits, known),
+                verdict=judged.get((ladder.setting, ladder.label)),
             )
         )
     least: Literal["time", "cost"] = "time" if limits.max_usd is None else "cost"
@@ -195,9 +210,12 @@ def _difference(ordered: list[Candidate], least: str, confidence: float) -> Diff
         return Difference(ratio=ratio, low=None, high=None, reason="they were not run with the same seeds")
     shift = math.log(ratio) - math.log(other.seconds_R[0] / best.seconds_R[0])  # of prices, where they differ
     logs_R = np.log(other.seconds_R) - np.log(best.seconds_R) + shift
-    judged = judge(logs_R, n=best.n, df=min(best.df, other.df), confidence=confidence, weight_R=best.weight_R)
-    low, high = (None, None) if judged.interval is None else map(math.exp, (judged.interval.low, judged.interval.high))
-    return Difference(ratio=ratio, low=low, high=high, reason=judged.reason or "")
+    noise = error_of_ratio(other.times, best.times)
+    judged = judge(logs_R, n=best.n, df=min(best.df, other.df), weight_R=best.weight_R, noise=noise)
+    if judged.effect is None:
+        return Difference(ratio=ratio, low=None, high=None, reason=judged.reason or "")
+    interval = judged.effect.interval(confidence, scale=exponential)
+    return Difference(ratio=ratio, low=interval.low, high=interval.high, reason="")
 
 
 def _feasible(candidate: Candidate) -> bool:
@@ -209,5 +227,8 @@ def _taken(candidate: Candidate, least: str) -> float:
     return math.inf if found is None else found
 
 
-def _misses(candidate: Candidate) -> tuple[float, float]:
-    return sum(finding.miss for finding in candidate.failed), _taken(candidate, "time")
+def _distance(candidate: Candidate) -> tuple[bool, bool, int, float, float]:
+    """How far a candidate is from holding the limits, the nearest first."""
+    failed = candidate.failed
+    without = any(each.limit is Limit.QUALITY for each in failed)
+    return not failed, without, len(failed), sum(each.miss for each in failed), _taken(candidate, "time")

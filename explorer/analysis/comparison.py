@@ -1,16 +1,17 @@
 """What every comparison of a recipe with its baseline has in common: who is compared, and how sure it is."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.inference import Interval, holm, t_interval
+from explorer.analysis.inference import Effect, Error, standard_error, together
 from explorer.analysis.ladders import Ladder, Machine, Setting, axis_words, ladders
 from explorer.analysis.pairing import Pair, pairs
+from explorer.analysis.step_times import EXACT
 from explorer.errors import AnalysisError, unknown
 
 RESAMPLES = 2000
@@ -41,11 +42,12 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """An estimate with its interval, or with the reason why there is none."""
+    """An estimate with its error, or with the reason why there is none."""
 
-    interval: Interval | None
+    effect: Effect | None
     reach_rate: float | None  # share of resamples that have a value; None for one seed
     reason: str | None
+    seed_error: float | None = None  # the part of the error that more seeds would reduce
 
 
 def compared(
@@ -104,31 +106,45 @@ def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machi
             )
 
 
-def judge(values_R: np.ndarray, *, n: int, df: int, confidence: float, weight_R: np.ndarray | None = None) -> Judged:
-    """The interval of an estimate: `values_R` holds the estimate first, then its values in the resamples, NaN for none.
+def judge(
+    values_R: np.ndarray,
+    *,
+    n: int,
+    df: int,
+    weight_R: np.ndarray | None = None,
+    noise: Error = EXACT,
+    same: bool = False,
+) -> Judged:
+    """The error of an estimate: `values_R` holds the estimate first, then its values in the resamples, NaN for none.
 
-    `weight_R`: how many resamples each value stands for; without it, those after the first for one each. There is no
-    interval for one seed, for a reach rate below `LEAST_REACH_RATE`, and where seeds do not differ at all.
+    `weight_R`: how many resamples each value stands for; without it, those after the first for one each. `noise` is the
+    error that the times add to that of the seeds. There is no error for one seed, for a reach rate below
+    `LEAST_REACH_RATE`, and where seeds do not differ at all, unless they are known not to: `same` says that both
+    recipes have the same quality in every run, seed by seed, so that times alone tell them apart.
     """
     if n < 2:
-        return Judged(interval=None, reach_rate=None, reason="one seed")
+        return Judged(effect=None, reach_rate=None, reason="one seed")
     weights_R = np.r_[0.0, np.ones(len(values_R) - 1)] if weight_R is None else weight_R
     reached = np.isfinite(values_R)
     rate = float(weights_R[reached].sum() / weights_R.sum())
     if rate < LEAST_REACH_RATE:
-        return Judged(interval=None, reach_rate=rate, reason=f"only {rate:.0%} of the resamples reach the target")
+        return Judged(effect=None, reach_rate=rate, reason=f"only {rate:.0%} of the resamples reach the target")
     estimate, drawn = float(values_R[0]), reached & (weights_R > 0)
     resampled, weights = values_R[drawn], weights_R[drawn]
-    if np.ptp(resampled) < ROUNDING:
-        if abs(estimate) > ROUNDING:
-            return Judged(interval=None, reach_rate=rate, reason="the seeds do not differ, so nothing tells the noise")
-        return Judged(interval=Interval(low=estimate, high=estimate, p_value=1.0), reach_rate=rate, reason=None)
-    interval = t_interval(estimate, resampled, n=n, df=df, confidence=confidence, weight_R=weights)
-    return Judged(interval=interval, reach_rate=rate, reason=None)
+    if np.ptp(resampled) >= ROUNDING:
+        seeds = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
+        effect = Effect(value=estimate, error=together(seeds, noise))
+        return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=seeds.size)
+    if same and noise.size > 0:
+        return Judged(effect=Effect(value=estimate, error=noise), reach_rate=rate, reason=None, seed_error=0.0)
+    if abs(estimate) > ROUNDING:
+        return Judged(effect=None, reach_rate=rate, reason="the seeds do not differ, so nothing tells the noise")
+    effect = Effect(value=0.0, error=together(noise))
+    return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=0.0)
 
 
 class Comparison(Protocol):
-    """A frozen result of a comparison, as far as correcting for many of them goes."""
+    """A frozen result of a comparison, as far as judging many of them together goes."""
 
     @property
     def baseline_setting(self) -> Setting: ...
@@ -136,27 +152,24 @@ class Comparison(Protocol):
     def baseline(self) -> str: ...
     @property
     def p_value(self) -> float | None: ...
+    def among(self, family: int) -> Self:
+        """The result with the interval and the p-value that it has as one of that many."""
+        ...
 
 
 AnyComparison = TypeVar("AnyComparison", bound=Comparison)
 
 
 def adjusted(results: Sequence[AnyComparison]) -> list[AnyComparison]:
-    """The results with `p_holm` and `family`: a family is all comparisons with one baseline, on whatever machine.
+    """The results, each as one of its family: all comparisons with one baseline, on whatever machine.
 
     One without a p-value tests nothing and is not counted. Give it all of them: a view that shows some of the recipes
     leaves the others out afterwards, or what is hidden would no longer be paid for.
     """
-    families: dict[tuple[Setting, str], list[int]] = {}
-    for index, result in enumerate(results):
-        if result.p_value is not None:
-            families.setdefault((result.baseline_setting, result.baseline), []).append(index)
-    done: list[Any] = list(results)
-    for members in families.values():
-        p_values = holm([done[index].p_value for index in members])
-        for index, p_value in zip(members, p_values, strict=True):
-            done[index] = replace(done[index], p_holm=p_value, family=len(members))
-    return done
+    sizes = Counter((each.baseline_setting, each.baseline) for each in results if each.p_value is not None)
+    return [
+        each if each.p_value is None else each.among(sizes[each.baseline_setting, each.baseline]) for each in results
+    ]
 
 
 def known(value: float) -> float | None:

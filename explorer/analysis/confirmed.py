@@ -14,17 +14,18 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES
-from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.errors import AnalysisError
 
 
-class Verdict(StrEnum):
+class Confirmed(StrEnum):
     """What fresh seeds say."""
 
     CONFIRMED = "confirmed"
     NOT_CONFIRMED = "not confirmed"
     IN_PROGRESS = "in progress"
+    ITSELF = "a confirmation itself"  # its seeds are the fresh ones
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,11 +33,12 @@ class Confirmation:
     """A recipe of a sweep on fresh seeds, beside its baseline on the same."""
 
     setting: Setting  # of the sweep that is confirmed
+    baseline: str
     recipe: str
     recipe_digest: str
-    sweeps: tuple[str, ...]  # that confirm it
+    sweeps: tuple[str, ...]  # that confirm it, or that it confirms
     seeds: tuple[int, ...]  # fresh ones
-    verdict: Verdict
+    verdict: Confirmed
     result: EqualQuality | None  # on the fresh seeds alone; None while nothing can be compared
     reason: str  # why it is not confirmed, or not yet
 
@@ -49,8 +51,10 @@ class Confirmation:
 
     def told(self, of: str = "") -> str:
         """The sentence, with `of` behind the ratio: what it is a ratio of."""
+        if self.verdict is Confirmed.ITSELF:
+            return f"on fresh seeds, as the confirmation of {', '.join(self.sweeps)}"
         seeds = f"{len(self.seeds)} fresh seed{'s' * (len(self.seeds) != 1)}"
-        if self.verdict is Verdict.IN_PROGRESS:
+        if self.verdict is Confirmed.IN_PROGRESS:
             return f"its confirmation on {seeds} is in progress: {self.reason}"
         words = [words for words in (self._figure(of), self.reason) if words]
         return f"{self.verdict} on {seeds}: {', '.join(words)}"
@@ -59,9 +63,9 @@ class Confirmation:
         result = self.result
         if result is None or result.ratio is None or result.outcome is not Outcome.REACHED:
             return ""
-        if result.ratio_low is None or result.ratio_high is None:
+        if result.adjusted_low is None or result.adjusted_high is None:
             return f"{result.ratio:.2f}{of}"
-        return f"{result.ratio:.2f} ({result.ratio_low:.2f} to {result.ratio_high:.2f}){of}"
+        return f"{result.ratio:.2f} ({result.adjusted_low:.2f} to {result.adjusted_high:.2f}){of}"
 
 
 def confirmations(
@@ -71,6 +75,7 @@ def confirmations(
     x: str = "train_seconds",
     target: float | None = None,
     baseline: str | None = None,
+    confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> list[Confirmation]:
     """The confirmations of a sweep's recipes among rows of `results` of all sweeps, all with one metric.
@@ -90,9 +95,12 @@ def confirmations(
         if base is None or ladder is base or ladder.control is not None:
             continue
         pairs = _confirming(elsewhere, base, ladder)
+        if not pairs:
+            done += _itself(here, elsewhere, base, ladder)
+            continue
         fresh = _fresh(rows, pairs, base, ladder, taken)
         if not fresh.empty:
-            done.append(_judged(fresh, base, ladder, x=x, target=target, resamples=resamples))
+            done.append(_judged(fresh, base, ladder, x=x, target=target, confidence=confidence, resamples=resamples))
     return done
 
 
@@ -117,6 +125,38 @@ def _confirming(elsewhere: Iterable[Ladder], base: Ladder, mine: Ladder) -> set[
     }
 
 
+def _itself(here: Iterable[Ladder], elsewhere: Iterable[Ladder], base: Ladder, mine: Ladder) -> list[Confirmation]:
+    """Whether this sweep confirms others itself: it has nothing to choose from, they have, and they share no seed."""
+    if sum(each.setting == base.setting and each.control is None for each in here) != 2:
+        return []
+    wanted, others = {base.recipe_digest, mine.recipe_digest}, dict[Setting, list[Ladder]]()
+    for each in elsewhere:
+        if replace(each.setting, sweep=base.setting.sweep) == base.setting:
+            others.setdefault(each.setting, []).append(each)
+    taken = {*base.seeds_S.tolist(), *mine.seeds_S.tolist()}
+    confirmed = [
+        setting.sweep
+        for setting, found in others.items()
+        if wanted < {each.recipe_digest for each in found}
+        and not any(taken & {*each.seeds_S.tolist()} for each in found)
+    ]
+    if not confirmed:
+        return []
+    return [
+        Confirmation(
+            setting=base.setting,
+            baseline=base.recipe,
+            recipe=mine.recipe,
+            recipe_digest=mine.recipe_digest,
+            sweeps=tuple(sorted(confirmed)),
+            seeds=tuple(sorted(int(seed) for seed in taken)),
+            verdict=Confirmed.ITSELF,
+            result=None,
+            reason="",
+        )
+    ]
+
+
 def _fresh(rows: pd.DataFrame, settings: set[Setting], base: Ladder, mine: Ladder, taken: set[int]) -> pd.DataFrame:
     """The rows of those sweeps that share no seed with this one."""
     wanted = rows[rows["recipe_digest"].isin([base.recipe_digest, mine.recipe_digest])]
@@ -131,7 +171,14 @@ def _fresh(rows: pd.DataFrame, settings: set[Setting], base: Ladder, mine: Ladde
 
 
 def _judged(
-    fresh: pd.DataFrame, base: Ladder, mine: Ladder, *, x: str, target: float | None, resamples: int
+    fresh: pd.DataFrame,
+    base: Ladder,
+    mine: Ladder,
+    *,
+    x: str,
+    target: float | None,
+    confidence: float,
+    resamples: int,
 ) -> Confirmation:
     sweeps = tuple(dict.fromkeys(str(name) for name in fresh["sweep"]))
     names = {base.recipe_digest: base.recipe, mine.recipe_digest: mine.recipe}
@@ -142,11 +189,12 @@ def _judged(
         baseline=base.recipe,
         is_baseline=once["recipe_digest"] == base.recipe_digest,
     )
-    found = equal_quality(joint, x=x, target=target, resamples=resamples)
+    found = equal_quality(joint, x=x, target=target, confidence=confidence, resamples=resamples)
     result = found[0] if found else None
     verdict, reason = _verdict(fresh, result)
     return Confirmation(
         setting=base.setting,
+        baseline=base.recipe,
         recipe=mine.recipe,
         recipe_digest=mine.recipe_digest,
         sweeps=sweeps,
@@ -157,23 +205,24 @@ def _judged(
     )
 
 
-def _verdict(fresh: pd.DataFrame, result: EqualQuality | None) -> tuple[Verdict, str]:
-    """A single comparison: nothing was chosen among fresh runs, so nothing is adjusted for."""
+def _verdict(fresh: pd.DataFrame, result: EqualQuality | None) -> tuple[Confirmed, str]:
+    """What the comparison calls it, as a family of one: nothing was chosen among fresh runs."""
     if missing := _missing(fresh):
-        return Verdict.IN_PROGRESS, missing
-    if result is None or result.outcome is Outcome.UNKNOWN:
-        return Verdict.IN_PROGRESS, (result.reason if result else None) or "one of the two has not finished"
-    if result.outcome is not Outcome.REACHED:
-        below = "past the baseline at its lowest budget, so by how much is not known"
-        return Verdict.NOT_CONFIRMED, below if result.outcome is Outcome.BELOW else "the quality is not reached"
-    if result.ratio_low is None:
-        return Verdict.NOT_CONFIRMED, result.reason or "there is no interval"
-    if result.differs and result.ratio is not None and result.ratio < 1:
-        return Verdict.CONFIRMED, ""
-    return (
-        Verdict.NOT_CONFIRMED,
-        "no less than the baseline" if result.differs else "no difference that noise could not make",
-    )
+        return Confirmed.IN_PROGRESS, missing
+    if result is None or result.call is Call.UNKNOWN:
+        return Confirmed.IN_PROGRESS, (result.reason if result else None) or "one of the two has not finished"
+    if result.call is Call.LESS:
+        return Confirmed.CONFIRMED, ""
+    return Confirmed.NOT_CONFIRMED, _WHY_NOT.get(result.call) or result.reason or "there is no interval"
+
+
+_WHY_NOT = {
+    Call.MORE: "more than the baseline",
+    Call.EQUIVALENT: "equivalent to the baseline",
+    Call.INCONCLUSIVE: "inconclusive",
+    Call.BELOW: "past the baseline at its lowest budget, so by how much is not known",
+    Call.NOT_REACHED: "the quality is not reached",
+}
 
 
 def _missing(fresh: pd.DataFrame) -> str:

@@ -1,25 +1,11 @@
 """What comparing recipes with their controls says, in words."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from explorer.analysis.controls import Controlled, Difference, verdict
+from explorer.analysis.controls import Controlled, Difference
 from explorer.records import Metric
 
 FULL = 1.0
-
-
-class Gap(Protocol):
-    """What two qualities differ by, with its interval."""
-
-    @property
-    def difference(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def reason(self) -> str | None: ...
 
 
 def control_sentences(found: Sequence[Controlled]) -> list[str]:
@@ -50,23 +36,27 @@ def control_sentence(found: Controlled) -> str:
         return f"{found.label} is the same as {_control(found)}, seed for seed ({_seeds(against)})"
     if words in ("better", "worse"):
         return f"{found.label} is {words} than {_control(found)} ({_by(against, found)})"
-    return f"no difference between {found.label} and {_control(found)} is shown ({_by(against, found)})"
+    return f"{found.label} against {_control(found)} is inconclusive ({_by(against, found)})"
 
 
-def by_how_much(found: Gap, kind: Metric) -> str:
+def by_how_much(difference: float | None, kind: Metric) -> str:
     """A difference with its sign.
 
-    >>> by_how_much(Difference(difference=0.012), Metric(name="f1", higher_is_better=True))
+    >>> by_how_much(0.012, Metric(name="f1", higher_is_better=True))
     '+0.0120'
     """
-    return "-" if found.difference is None else kind.difference(found.difference)
+    return "-" if difference is None else kind.difference(difference)
 
 
-def interval(found: Gap, kind: Metric) -> str:
-    """The interval of a difference, or why there is none."""
-    if found.low is None or found.high is None:
-        return found.reason or "none"
-    return f"{kind.number(found.low, sign='+')} to {kind.difference(found.high)}"
+def interval(low: float | None, high: float | None, kind: Metric, *, reason: str | None = None) -> str:
+    """The interval of a difference, or why there is none.
+
+    >>> interval(-0.003, 0.012, Metric(name="f1", higher_is_better=True))
+    '-0.0030 to +0.0120'
+    """
+    if low is None or high is None:
+        return reason or "none"
+    return f"{kind.number(low, sign='+')} to {kind.difference(high)}"
 
 
 def _but(found: Controlled) -> str:
@@ -83,15 +73,14 @@ def _control(found: Controlled) -> str:
     return f"{found.name}, which chooses as many examples at random"
 
 
-def _by(difference: Difference, found: Controlled) -> str:
-    kind = found.setting.kind
-    words = by_how_much(difference, kind)
-    if difference.low is None:
-        return f"{words}, no interval: {difference.reason}, {_seeds(difference)}"
-    of_all = ""
-    if verdict(difference, found) == "cannot tell" and not difference.low <= 0 <= (difference.high or 0.0):
-        of_all = f"; no difference once all {difference.family} comparisons are taken into account"
-    return f"{words}, {found.confidence:.0%} interval {interval(difference, kind)}, {_seeds(difference)}{of_all}"
+def _by(found: Difference, at: Controlled) -> str:
+    kind = at.setting.kind
+    words = by_how_much(found.difference, kind)
+    if found.adjusted_low is None:
+        return f"{words}, no interval: {found.reason}, {_seeds(found)}"
+    adjusted = f" adjusted for {found.family} comparisons" if found.family > 1 else ""
+    span = interval(found.adjusted_low, found.adjusted_high, kind)
+    return f"{words}, {at.confidence:.0%} interval {span}{adjusted}, {_seeds(found)}"
 
 
 def _seeds(found: Difference) -> str:

@@ -6,12 +6,14 @@ rescaled-baseline   the baseline's run that takes as much uncontended time as th
                     length: quality at equal time, without a curve between budgets
 random-subset       of a recipe that chooses examples, the recipe that chooses as many at random, at the same budget
 
-A difference counts when its interval leaves 0 out and still does when all recipes at that budget are taken into
-account (Holm).
+A difference counts when its interval leaves 0 out as one of all recipes' at that budget (`inference.Effect`). Quality
+at equal time is as exact as the times are: their error, times the slope of the baseline's curve there, is in the
+interval.
 
 Shapes: B budgets, S seeds.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,8 +22,10 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Match, judge, matches
-from explorer.analysis.inference import draws, holm
+from explorer.analysis.inference import Effect, Error, draws, scaled
 from explorer.analysis.ladders import Ladder, Setting, ladders
+from explorer.analysis.monotone import monotone, steepest
+from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.costing import SAME_TIME
 from explorer.records import Control
 
@@ -35,14 +39,26 @@ class Difference:
     quality: float | None = None  # the recipe's mean over the seeds that both have
     other: float | None = None
     difference: float | None = None  # in the metric's unit
-    low: float | None = None
+    low: float | None = None  # the interval of this difference alone
     high: float | None = None
+    adjusted_low: float | None = None  # its interval as one of all recipes with this control at this budget
+    adjusted_high: float | None = None
     n: int = 0
     p_value: float | None = None
-    p_holm: float | None = None  # adjusted for all recipes with this control at this budget
+    p_adjusted: float | None = None
     family: int = 0
+    error: float | None = None  # standard error of the difference
+    df: float | None = None  # its degrees of freedom; None where the error is known, and where there is none
     identical: bool = False  # not one seed differs
     reason: str | None = None
+
+    def among(self, family: int, *, confidence: float) -> "Difference":
+        """The same as one of that many."""
+        if self.difference is None or self.error is None:
+            return self
+        error = Error(size=self.error, df=math.inf if self.df is None else self.df)
+        found = Effect(value=self.difference, error=error).interval(confidence, of=family)
+        return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,12 +97,10 @@ def verdict(found: Difference, at: Controlled) -> Verdict:
         return "not compared"
     if found.identical:
         return "the same"
-    adjusted = found.p_value if found.p_holm is None else found.p_holm
-    if found.low is None or found.high is None or found.low <= 0 <= found.high or adjusted is None:
+    low, high = found.adjusted_low, found.adjusted_high
+    if low is None or high is None or low <= 0 <= high:
         return "cannot tell"
-    if adjusted >= 1 - at.confidence:
-        return "cannot tell"
-    return "better" if (found.low > 0) == at.setting.higher_is_better else "worse"
+    return "better" if (low > 0) == at.setting.higher_is_better else "worse"
 
 
 def controlled(frame: pd.DataFrame, *, confidence: float = 0.95, resamples: int = RESAMPLES) -> list[Controlled]:
@@ -97,7 +111,7 @@ def controlled(frame: pd.DataFrame, *, confidence: float = 0.95, resamples: int 
     """
     found = ladders(frame, x="steps")
     look = _Look(
-        times={_key(ladder): _medians(ladder) for ladder in ladders(frame, x="train_seconds")},
+        timed={_key(ladder): ladder for ladder in ladders(frame, x="train_seconds")},
         twins={(twin.setting, name): twin for twin in found if twin.control for name in twin.control_of},
         asked=bool((frame["control"] == "rescaled-baseline").any()),
         confidence=confidence,
@@ -115,7 +129,7 @@ def _key(ladder: Ladder) -> tuple[Setting, str]:
 class _Look:
     """What a recipe is compared with. Ladders are along the steps."""
 
-    times: dict[tuple[Setting, str], dict[float, float]]  # seconds by budget, of recipes whose time is known
+    timed: dict[tuple[Setting, str], Ladder]  # along the time, of recipes whose time is known
     twins: dict[tuple[Setting, str], Ladder]  # by the name of the recipe that they are the control of
     asked: bool  # for rescaled baselines
     confidence: float
@@ -135,8 +149,7 @@ class _Look:
                 yield self._beside(match, match.baseline, twin, float(ssr), float(ssr), "random-subset")
 
     def _rescaled(self, match: Match, baseline: Ladder, ssr: float) -> Controlled | None:
-        seconds = self.times.get(_key(match.recipe), {}).get(ssr)
-        budgets = self.times.get(_key(baseline), {})
+        seconds, budgets = self._seconds(match.recipe, ssr), self._budgets(baseline)
         if seconds is None or not budgets:
             return None
         nearest = min(budgets, key=lambda budget: abs(budgets[budget] - seconds))
@@ -164,14 +177,35 @@ class _Look:
             name=other.recipe,
             ssr=ssr,
             control_ssr=other_ssr,
-            seconds=self.times.get(_key(recipe), {}).get(ssr),
-            control_seconds=self.times.get(_key(other), {}).get(other_ssr),
-            against=self._difference(recipe, ssr, other, other_ssr),
+            seconds=self._seconds(recipe, ssr),
+            control_seconds=self._seconds(other, other_ssr),
+            against=self._difference(recipe, ssr, other, other_ssr, timed=control == "rescaled-baseline"),
             plain=self._difference(recipe, ssr, baseline, ssr),
             confidence=self.confidence,
         )
 
-    def _difference(self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float) -> Difference:
+    def _budgets(self, ladder: Ladder) -> dict[float, float]:
+        """Seconds by budget."""
+        timed = self.timed.get(_key(ladder))
+        return {} if timed is None else _medians(timed)
+
+    def _seconds(self, ladder: Ladder, ssr: float) -> float | None:
+        return self._budgets(ladder).get(ssr)
+
+    def _noise(self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float) -> Error:
+        """What not knowing exactly whether the two take as long adds to the error of their difference."""
+        mine, base = self.timed.get(_key(recipe)), self.timed.get(_key(other))
+        seconds, others = self._seconds(recipe, ssr), self._seconds(other, other_ssr)
+        if mine is None or base is None or seconds is None or others is None:
+            return EXACT
+        x_B, y_B = np.nanmedian(base.x_BS, axis=1), base.sign * np.nanmean(base.quality_BS, axis=1)
+        order = np.argsort(x_B, kind="stable")
+        slope = steepest(x_B[order], monotone(y_B[order][None, :])[0], others)
+        return scaled(error_of_ratio(mine.times_at(seconds), base.times_at(others)), slope)
+
+    def _difference(
+        self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float, *, timed: bool = False
+    ) -> Difference:
         mine, others = _by_seed(recipe, ssr), _by_seed(other, other_ssr)
         seeds = sorted(mine.keys() & others.keys())
         if not seeds:
@@ -180,7 +214,9 @@ class _Look:
         mine_S, other_S = np.array([mine[s] for s in seeds]), np.array([others[s] for s in seeds])
         less_S, n = mine_S - other_S, len(seeds)
         rows_RS = draws(n, resamples=self.resamples, key="seeds")
-        judged = judge(np.r_[less_S.mean(), less_S[rows_RS].mean(axis=1)], n=n, df=n - 1, confidence=self.confidence)
+        noise = self._noise(recipe, ssr, other, other_ssr) if timed else EXACT
+        values_R = np.r_[less_S.mean(), less_S[rows_RS].mean(axis=1)]
+        judged = judge(values_R, n=n, df=n - 1, noise=noise)
         found = Difference(
             quality=float(mine_S.mean()),
             other=float(other_S.mean()),
@@ -189,9 +225,17 @@ class _Look:
             identical=not less_S.any(),
             reason=judged.reason,
         )
-        if judged.interval is None:
+        if judged.effect is None:
             return found
-        return replace(found, low=judged.interval.low, high=judged.interval.high, p_value=judged.interval.p_value)
+        error, alone = judged.effect.error, judged.effect.interval(self.confidence)
+        return replace(
+            found,
+            low=alone.low,
+            high=alone.high,
+            p_value=alone.p_value,
+            error=error.size,
+            df=error.df if math.isfinite(error.df) else None,
+        )
 
 
 def _medians(ladder: Ladder) -> dict[float, float]:
@@ -208,16 +252,19 @@ def _by_seed(ladder: Ladder, ssr: float) -> dict[int, float]:
 
 
 def _adjusted(found: list[Controlled]) -> list[Controlled]:
-    """With `p_holm`: a family is all recipes with the same kind of control at the same budget."""
+    """Each as one of its family: all recipes with the same kind of control at the same budget."""
     families: dict[tuple[Setting, str, float], list[int]] = {}
     for index, each in enumerate(found):
         families.setdefault((each.setting, each.control, each.ssr), []).append(index)
     done = list(found)
     for members in families.values():
-        for field in ("against", "plain"):
-            known = [index for index in members if getattr(done[index], field).p_value is not None]
-            p_values = holm([getattr(done[index], field).p_value for index in known]) if known else []
-            for index, p_value in zip(known, p_values, strict=True):
-                difference = replace(getattr(done[index], field), p_holm=p_value, family=len(known))
-                done[index] = replace(done[index], **{field: difference})
+        against = sum(done[index].against.p_value is not None for index in members)
+        plain = sum(done[index].plain.p_value is not None for index in members)
+        for index in members:
+            each = done[index]
+            done[index] = replace(
+                each,
+                against=each.against.among(against, confidence=each.confidence),
+                plain=each.plain.among(plain, confidence=each.confidence),
+            )
     return done

@@ -19,9 +19,10 @@ from explorer.analysis import sentences
 from explorer.analysis.comparison import RESAMPLES, judge
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, equal_quality
-from explorer.analysis.estimate import Estimate
+from explorer.analysis.estimate import Estimate, estimate
 from explorer.analysis.inference import draws
 from explorer.analysis.ladders import SETTING, Ladder, Setting, ladders
+from explorer.analysis.verdict import verdicts
 from explorer.errors import AnalysisError, unknown
 
 FULL = 1.0
@@ -123,7 +124,8 @@ def sentence(found: Duel) -> str:
     result = found.equal_quality
     if not found.first.is_baseline:
         result = replace(result, tuning="")  # only of a baseline is it asked whether it was tuned
-    return f"{sentences.answer(result)}; {PICKED}"
+    (verdict,) = verdicts([result])
+    return f"{sentences.answer(verdict)}; {PICKED}"
 
 
 def _both(rows: pd.DataFrame, first: str, second: str, x: str) -> pd.DataFrame:
@@ -206,10 +208,7 @@ def _difference(
     less_S = np.array([second[seed] - first[seed] for seed in seeds]).round(12)  # equal ones are equal
     value, n = float(less_S.mean()), len(seeds)
     resampled_R = less_S[draws(n, resamples=resamples, key="seeds")].mean(axis=1)
-    found = judge(np.concatenate([[value], resampled_R]), n=n, df=n - 1, confidence=confidence)
-    if found.interval is None:
-        return Estimate(value=value, n=n, reason=found.reason)
-    return Estimate(value=value, low=found.interval.low, high=found.interval.high, p_value=found.interval.p_value, n=n)
+    return estimate(judge(np.concatenate([[value], resampled_R]), n=n, df=n - 1), value, n=n, confidence=confidence)
 
 
 def _median(values: pd.Series) -> float | None:

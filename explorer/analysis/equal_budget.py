@@ -11,9 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.comparison import RESAMPLES, Compared, adjusted, compared, judge, known
+from explorer.analysis.comparison import RESAMPLES, Compared, Match, adjusted, compared, judge, known
+from explorer.analysis.inference import Effect, Error, scaled, together
 from explorer.analysis.ladders import Machine, Setting, axis_words
-from explorer.analysis.monotone import value_at
+from explorer.analysis.monotone import steepest, value_at
+from explorer.analysis.pairing import Pair
+from explorer.analysis.step_times import EXACT, error_of, error_of_ratio
 from explorer.errors import AnalysisError
 
 
@@ -32,28 +35,43 @@ class EqualBudget:
     baseline_quality: float | None = None
     recipe_quality: float | None = None
     difference: float | None = None  # recipe minus baseline, in the metric's unit
-    low: float | None = None
+    low: float | None = None  # the interval of this comparison alone
     high: float | None = None
+    adjusted_low: float | None = None  # its interval as one of all comparisons with this baseline
+    adjusted_high: float | None = None
     confidence: float
     n: int = 0
     p_value: float | None = None
-    p_holm: float | None = None
+    p_adjusted: float | None = None
     family: int = 0
+    error: float | None = None  # standard error of the difference
+    df: float | None = None  # its degrees of freedom; None where the error is known, and where there is none
     tuning: str | None = None  # of the baseline
     left_out: tuple[float, ...] = ()
     reason: str | None = None
 
     @property
     def better(self) -> bool | None:
-        """Whether the recipe is better; None where the interval cannot tell."""
-        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+        """Whether the recipe is better, all comparisons taken into account; None where that cannot be told."""
+        low, high = self.adjusted_low, self.adjusted_high
+        if low is None or high is None or low <= 0 <= high:
             return None
-        return (self.low > 0) == self.setting.higher_is_better
+        return (low > 0) == self.setting.higher_is_better
 
     @property
-    def significant(self) -> bool:
-        """Whether the difference stands when all comparisons are taken into account."""
-        return self.better is not None and self.p_holm is not None and self.p_holm < 1 - self.confidence
+    def effect(self) -> Effect | None:
+        """The difference with its error; None where there is no interval."""
+        if self.difference is None or self.error is None:
+            return None
+        df = math.inf if self.df is None else self.df
+        return Effect(value=self.difference, error=Error(size=self.error, df=df))
+
+    def among(self, family: int) -> "EqualBudget":
+        """The same as one of that many comparisons."""
+        if self.effect is None:
+            return self
+        found = self.effect.interval(self.confidence, of=family)
+        return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
 
 
 def equal_budget(
@@ -68,7 +86,7 @@ def equal_budget(
 ) -> list[EqualBudget]:
     """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
 
-    `baseline`, `machine` and the adjusting of p-values are those of `equal_quality`.
+    `baseline`, `machine` and what intervals and p-values are adjusted for are those of `equal_quality`.
     Raises `AnalysisError` for a name, a machine, a column or a budget that cannot be used.
     """
     found = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
@@ -111,8 +129,35 @@ def _compare(each: Compared, *, budget: float | None, confidence: float) -> Equa
     if not np.isfinite(mine_R[0] - base_R[0]):
         who = match.baseline_name if not np.isfinite(base_R[0]) else match.recipe.recipe
         return replace(found, reason=f"{who} was not tested at this {axis_words(x)}")
-    judged = judge(mine_R - base_R, n=both.n, df=both.df, confidence=confidence, weight_R=both.weight_R)
+    judged = judge(
+        mine_R - base_R,
+        n=both.n,
+        df=both.df,
+        weight_R=both.weight_R,
+        noise=_noise(match, both, float(x_R[0]), own=budget is None),
+        same=both.same,
+    )
     found = replace(found, difference=float(mine_R[0] - base_R[0]), reason=judged.reason)
-    if judged.interval is None:
+    if judged.effect is None:
         return found
-    return replace(found, low=judged.interval.low, high=judged.interval.high, p_value=judged.interval.p_value)
+    error = judged.effect.error
+    found = replace(found, error=error.size, df=error.df if math.isfinite(error.df) else None)
+    assert found.effect is not None
+    alone = found.effect.interval(confidence)
+    return replace(found, low=alone.low, high=alone.high, p_value=alone.p_value)
+
+
+def _noise(match: Match, both: Pair, x: float, *, own: bool) -> Error:
+    """What the noise of step times adds: the error of a logarithm of a time, times the slope of the curve there.
+
+    At the baseline's own full budget its quality is what was measured, whatever the time is said to be: what is not
+    exact is where on the recipe's curve that time lies. At a time that is given, both are read from their curves.
+    """
+    if match.baseline is None:
+        return EXACT
+    mine, base = match.recipe.times_at(x), match.baseline.times_at(x)
+    slope = steepest(both.recipe.x_RB[0], both.recipe.y_RB[0], x)
+    if own:
+        return scaled(error_of_ratio(mine, base), slope)
+    other = steepest(both.baseline.x_RB[0], both.baseline.y_RB[0], x)
+    return together(scaled(error_of(mine), slope), scaled(error_of(base), other))

@@ -14,9 +14,11 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Compared, Match, adjusted, compared, judge, known
+from explorer.analysis.inference import Effect, Error, exponential
 from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.monotone import Crossing, crossing
 from explorer.analysis.pairing import Pair
+from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.errors import AnalysisError
 
 SLOWER_INFERENCE = 1.02  # from here on, what training saves is paid for at inference, and is marked
@@ -31,6 +33,24 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"  # there is no target, see `reason`
 
 
+class Call(StrEnum):
+    """What a comparison says. Everything that shows one reads this, and none of its numbers again."""
+
+    LESS = "less than the baseline"
+    MORE = "more than the baseline"
+    EQUIVALENT = "equivalent"  # the adjusted interval lies within `EQUIVALENT`
+    INCONCLUSIVE = "inconclusive"  # neither a difference nor its absence is shown
+    ONE_SEED = "one seed"
+    NO_INTERVAL = "no interval"
+    BELOW = "past the target at its lowest budget"  # so how much less it needs is not known
+    NOT_REACHED = "not reached"
+    NO_BASELINE = "the baseline does not have this quality"
+    UNKNOWN = "cannot be compared"
+
+
+EQUIVALENT = 1.05  # ratios from 1 / EQUIVALENT to EQUIVALENT make no difference that matters
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EqualQuality:
     """One recipe beside its baseline. None where there is no such number; `reason` says why."""
@@ -38,6 +58,7 @@ class EqualQuality:
     setting: Setting
     baseline_setting: Setting  # that of the recipe, but for the machine if the baseline is bound to one
     recipe: str
+    recipe_digest: str
     label: str
     baseline: str
     x: str  # the column that is compared
@@ -47,14 +68,19 @@ class EqualQuality:
     baseline_x: float | None
     recipe_x: float | None  # for BELOW, the recipe's lowest x
     ratio: float | None  # recipe over baseline
-    ratio_low: float | None = None
+    ratio_low: float | None = None  # the interval of this comparison alone
     ratio_high: float | None = None
+    adjusted_low: float | None = None  # its interval as one of all comparisons with this baseline
+    adjusted_high: float | None = None
     confidence: float
     n: int
     reach_rate: float | None = None
     p_value: float | None = None
-    p_holm: float | None = None  # adjusted for all comparisons with this baseline
+    p_adjusted: float | None = None  # for all comparisons with this baseline
     family: int = 0  # how many these are
+    error: float | None = None  # standard error of the logarithm of the ratio
+    df: float | None = None  # its degrees of freedom; None where the error is known, and where there is none
+    seed_error: float | None = None  # the part of the error that more seeds would reduce
     inference_ratio: float | None
     time_source: str
     tuning: str | None
@@ -66,14 +92,43 @@ class EqualQuality:
         return None if self.ratio is None else 1 / self.ratio
 
     @property
-    def differs(self) -> bool:
-        """Whether the interval leaves 1 out."""
-        return self.ratio_low is not None and self.ratio_high is not None and not self.ratio_low <= 1 <= self.ratio_high
+    def call(self) -> Call:
+        """What it says, all comparisons with this baseline taken into account.
+
+        Equivalence is shown as by two one-sided tests (Schuirmann 1987), at half their level: the whole interval lies
+        within the margin. A difference that is shown stays one, be it smaller than the margin.
+        """
+        if self.outcome is not Outcome.REACHED:
+            others = {Outcome.NOT_REACHED: Call.NOT_REACHED, Outcome.BELOW: Call.BELOW}
+            return others.get(self.outcome, Call.UNKNOWN)
+        if self.ratio is None:
+            return Call.NO_BASELINE
+        if self.adjusted_low is None or self.adjusted_high is None:
+            return Call.ONE_SEED if self.n == 1 else Call.NO_INTERVAL
+        if not self.adjusted_low <= 1 <= self.adjusted_high:
+            return Call.LESS if self.adjusted_high < 1 else Call.MORE
+        within = self.adjusted_low >= 1 / EQUIVALENT and self.adjusted_high <= EQUIVALENT
+        return Call.EQUIVALENT if within else Call.INCONCLUSIVE
 
     @property
-    def significant(self) -> bool:
-        """Whether the difference stands when all comparisons are taken into account."""
-        return self.differs and self.p_holm is not None and self.p_holm < 1 - self.confidence
+    def less_alone(self) -> bool:
+        """Whether it would be less if it were the only comparison: what fresh seeds may show, and these do not."""
+        return self.call is Call.INCONCLUSIVE and self.ratio_high is not None and self.ratio_high < 1
+
+    @property
+    def effect(self) -> Effect | None:
+        """The logarithm of the ratio with its error; None where there is no interval."""
+        if self.ratio is None or self.error is None:
+            return None
+        df = math.inf if self.df is None else self.df
+        return Effect(value=math.log(self.ratio), error=Error(size=self.error, df=df))
+
+    def among(self, family: int) -> "EqualQuality":
+        """The same as one of that many comparisons."""
+        if self.effect is None:
+            return self
+        found = self.effect.interval(self.confidence, of=family, scale=exponential)
+        return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
 
     @property
     def slower_inference(self) -> bool:
@@ -93,8 +148,8 @@ def equal_quality(
     """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
 
     `baseline` names the recipe to compare with, by default the one of the sweep; `machine` binds it to one machine, by
-    default it is the baseline on the recipe's own. p-values are adjusted for all recipes of the table: a view that
-    shows some of them gives the whole table, and leaves results out afterwards.
+    default it is the baseline on the recipe's own. Intervals and p-values are adjusted for all recipes of the table: a
+    view that shows some of them gives the whole table, and leaves results out afterwards.
     Raises `AnalysisError` for a name, a machine, a column or a target that cannot be used.
     """
     found = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
@@ -116,18 +171,18 @@ def table(results: list[EqualQuality]) -> pd.DataFrame:
         asdict(result.setting)
         | {name: getattr(result, name) for name in _OWN}
         | {f"baseline_{name}": getattr(result.baseline_setting, name) for name in Machine.__dataclass_fields__}
-        | {"outcome": str(result.outcome), "speedup": result.speedup, "significant": result.significant}
+        | {"outcome": str(result.outcome), "call": str(result.call), "speedup": result.speedup}
         for result in results
     ]
     columns = [*Setting.__dataclass_fields__, *_OWN, *(f"baseline_{name}" for name in Machine.__dataclass_fields__)]
-    frame = pd.DataFrame(rows, columns=None if rows else [*columns, "speedup", "significant"])
+    frame = pd.DataFrame(rows, columns=None if rows else [*columns, "call", "speedup"])
     return frame.astype(dict.fromkeys(_NUMBERS, float)) if rows else frame
 
 
 _OWN = tuple(name for name in EqualQuality.__dataclass_fields__ if name not in ("setting", "baseline_setting"))
 _NUMBERS = (
-    *("target", "baseline_x", "recipe_x", "ratio", "ratio_low", "ratio_high", "speedup"),
-    *("reach_rate", "p_value", "p_holm", "inference_ratio"),
+    *("target", "baseline_x", "recipe_x", "ratio", "ratio_low", "ratio_high", "adjusted_low", "adjusted_high"),
+    *("speedup", "reach_rate", "p_value", "p_adjusted", "error", "df", "seed_error", "inference_ratio"),
 )
 
 
@@ -145,7 +200,7 @@ def _compare(each: Compared, *, target: float | None, confidence: float) -> Equa
         blank = replace(blank, target=float(sign * target_R[0]))
     else:
         return replace(blank, reason=f"{match.baseline_name} has not finished its full budget with every seed")
-    return _measured(blank, both, target_R)
+    return _measured(blank, match, both, target_R)
 
 
 def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> EqualQuality:
@@ -153,6 +208,7 @@ def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> 
         setting=match.setting,
         baseline_setting=match.baseline_setting,
         recipe=match.recipe.recipe,
+        recipe_digest=match.recipe.recipe_digest,
         label=match.recipe.label,
         baseline=match.baseline_name,
         x=x,
@@ -178,32 +234,49 @@ def _inference_ratio(match: Match) -> float | None:
     return None if recipe is None or baseline is None else recipe / baseline
 
 
-def _measured(blank: EqualQuality, both: Pair, target_R: np.ndarray) -> EqualQuality:
+def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarray) -> EqualQuality:
     base = crossing(both.baseline.x_RB, both.baseline.y_RB, target_R)
     mine = crossing(both.recipe.x_RB, both.recipe.y_RB, target_R)
     outcome = _outcome(mine)
     recipe_x = float(both.recipe.x_RB[0, 0] if outcome == Outcome.BELOW else mine.x_R[0])
-    log_ratio_R = np.log(mine.x_R) - np.log(base.x_R)
-    judged = judge(log_ratio_R, n=both.n, df=both.df, confidence=blank.confidence, weight_R=both.weight_R)
     found = replace(
         blank,
         outcome=outcome,
         baseline_x=known(base.x_R[0]),
         recipe_x=known(recipe_x),
         ratio=known(recipe_x / base.x_R[0]),
-        reach_rate=judged.reach_rate,
-        reason=judged.reason,
     )
     if not base.found_R[0]:
-        reached = judge(np.log(mine.x_R), n=both.n, df=both.df, confidence=blank.confidence, weight_R=both.weight_R)
+        reached = judge(np.log(mine.x_R), n=both.n, df=both.df, weight_R=both.weight_R)
         why = f"{blank.baseline} itself does not have this quality within its budgets"
         return replace(found, reach_rate=reached.reach_rate, reason=why)
-    if outcome != Outcome.REACHED or judged.interval is None:
-        return found if outcome == Outcome.REACHED else replace(found, reason=None)
-    interval = judged.interval
-    return replace(
-        found, ratio_low=math.exp(interval.low), ratio_high=math.exp(interval.high), p_value=interval.p_value
+    judged = judge(
+        np.log(mine.x_R) - np.log(base.x_R),
+        n=both.n,
+        df=both.df,
+        weight_R=both.weight_R,
+        noise=_noise(match, found.recipe_x, found.baseline_x),
+        same=both.same,
     )
+    if outcome != Outcome.REACHED:
+        return replace(found, reach_rate=judged.reach_rate)
+    found = replace(found, reach_rate=judged.reach_rate, reason=judged.reason)
+    if judged.effect is None:
+        return found
+    error = judged.effect.error
+    found = replace(
+        found, error=error.size, df=error.df if math.isfinite(error.df) else None, seed_error=judged.seed_error
+    )
+    assert found.effect is not None
+    alone = found.effect.interval(blank.confidence, scale=exponential)
+    return replace(found, ratio_low=alone.low, ratio_high=alone.high, p_value=alone.p_value)
+
+
+def _noise(match: Match, recipe_x: float | None, baseline_x: float | None) -> Error:
+    """What the noise of step times adds to the error of the ratio."""
+    if match.baseline is None or recipe_x is None or baseline_x is None:
+        return EXACT
+    return error_of_ratio(match.recipe.times_at(recipe_x), match.baseline.times_at(baseline_x))
 
 
 def _outcome(mine: Crossing) -> Outcome:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from explorer.analysis.comparison import Judged
 from explorer.analysis.inference import holm
 
 
@@ -23,6 +24,14 @@ class Estimate:
     def differs(self) -> bool:
         """Whether the interval excludes 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+
+def estimate(found: Judged, value: float, *, n: int, confidence: float) -> Estimate:
+    """An effect as it was judged."""
+    if found.effect is None:
+        return Estimate(value=value, n=n, reason=found.reason)
+    interval = found.effect.interval(confidence)
+    return Estimate(value=value, low=interval.low, high=interval.high, p_value=interval.p_value, n=n)
 
 
 def adjusted(estimates: Sequence[Estimate]) -> list[Estimate]:

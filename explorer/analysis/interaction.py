@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from explorer.analysis.comparison import RESAMPLES, judge
-from explorer.analysis.estimate import Estimate
+from explorer.analysis.estimate import Estimate, estimate
 from explorer.analysis.inference import draws
 from explorer.analysis.prediction import log_ratio, measured
 from explorer.analysis.schedules import Schedule
@@ -31,10 +31,7 @@ def quality_interaction(
     values = values.round(12)  # seeds may agree exactly, and then the rounding of floats must not look like an effect
     value, n = float(values.mean()), len(seeds)
     resampled = values[draws(n, resamples=RESAMPLES, key="interaction")].mean(axis=1)
-    found = judge(np.concatenate([[value], resampled]), n=n, df=n - 1, confidence=confidence)
-    if found.interval is None:
-        return Estimate(value=value, n=n, reason=found.reason)
-    return Estimate(value=value, low=found.interval.low, high=found.interval.high, p_value=found.interval.p_value, n=n)
+    return estimate(judge(np.concatenate([[value], resampled]), n=n, df=n - 1), value, n=n, confidence=confidence)
 
 
 def time_interaction(

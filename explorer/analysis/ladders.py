@@ -3,6 +3,7 @@
 Shapes: B budgets, S seeds.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.grouping import Groups, grids, grouped, medians, texts
+from explorer.analysis.step_times import StepTimes, between, of_quartiles, of_windows
 from explorer.errors import AnalysisError, unknown
 from explorer.records import Control, Metric
 
@@ -23,6 +25,8 @@ AXES = {
     "deletion_seconds": "time of deletion",
     "deletion_usd": "cost of deletion",
 }
+
+PROFILED = ("train_seconds", "cost_usd", "deletion_seconds", "deletion_usd")  # made of profiled step times
 
 
 def axis_words(x: str) -> str:
@@ -113,11 +117,26 @@ class Ladder:
     seeds_S: np.ndarray
     x_BS: np.ndarray
     quality_BS: np.ndarray
+    times_B: tuple[StepTimes, ...]  # how exact x is at each budget; empty where it is counted or measured run by run
 
     @property
     def sign(self) -> int:
         """Quality times this is better when it is higher."""
         return 1 if self.setting.higher_is_better else -1
+
+    def times_at(self, x: float) -> StepTimes:
+        """How exact that x is: of the budgets on either side, as far as x lies between them."""
+        if not self.times_B:
+            return StepTimes()
+        x_B = np.nanmedian(self.x_BS, axis=1)
+        order = np.argsort(x_B, kind="stable")
+        log_B = np.log(x_B[order])
+        upper = int(np.clip(np.searchsorted(log_B, math.log(x)), 1, max(1, len(log_B) - 1)))
+        if upper >= len(log_B):
+            return self.times_B[order[0]]
+        width = log_B[upper] - log_B[upper - 1]
+        share = 0.0 if width <= 0 else float(np.clip((math.log(x) - log_B[upper - 1]) / width, 0.0, 1.0))
+        return between(self.times_B[order[upper - 1]], self.times_B[order[upper]], share=share)
 
 
 SETTING = tuple(field.name for field in fields(Setting) if field.name != "format")  # how numbers are written: no matter
@@ -148,7 +167,7 @@ def ladders(frame: pd.DataFrame, *, x: str, empty: bool = False) -> list[Ladder]
     if frame.empty:
         return []
     groups = grouped(frame, [*SETTING, "recipe", "recipe_digest"])
-    found = _ladders(frame, groups, x_N, quality_N)
+    found = _ladders(frame, groups, x_N, quality_N, profiled=x.partition("/")[0] in PROFILED)
     found = [ladder for ladder in found if empty or ladder.ssr_B.size]
     names = Counter((ladder.setting, ladder.recipe) for ladder in found)
     return [
@@ -185,12 +204,15 @@ def _numbers(frame: pd.DataFrame, x: str) -> tuple[np.ndarray, np.ndarray]:
     return x_N, quality_N
 
 
-def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np.ndarray) -> list[Ladder]:
+def _ladders(
+    frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np.ndarray, *, profiled: bool
+) -> list[Ladder]:
     known_N = ~np.isnan(x_N) & ~np.isnan(quality_N)
     ssr_N, seed_N = np.asarray(frame["ssr"], dtype=float), np.asarray(frame["seed"])
     chosen_N = np.asarray(frame["control"] == "random-subset")
     ratios_G = medians(groups, np.asarray(frame["inference_ratio"], dtype=float), where_N=known_N)
     first = frame.iloc[groups.first_G]
+    times = _times(frame, groups, ssr_N, where_N=known_N) if profiled else [()] * len(groups)
     return [
         Ladder(
             setting=Setting(
@@ -199,19 +221,20 @@ def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np
             recipe=recipe,
             recipe_digest=digest,
             label=recipe,
-            is_baseline=bool(is_baseline),
+            is_baseline=bool(is_base),
             control="random-subset" if controlled else None,
             control_of=controlled,
             baseline=baseline,
-            tuning=tuning if isinstance(tuning, str) and is_baseline else None,
+            tuning=tuning if isinstance(tuning, str) and is_base else None,
             inference_ratio=None if np.isnan(ratio) else float(ratio),
             time_source="+".join(sorted(sources)),
             ssr_B=grid.ssr_B,
             seeds_S=grid.seeds_S,
             x_BS=grid.values[0],
             quality_BS=grid.values[1],
+            times_B=times_B,
         )
-        for setting, style, recipe, digest, is_baseline, baseline, tuning, controlled, ratio, sources, grid in zip(
+        for setting, style, recipe, digest, is_base, baseline, tuning, controlled, ratio, sources, grid, times_B in zip(
             zip(*(first[column].tolist() for column in SETTING), strict=True),
             first["format"].tolist() if "format" in first else [""] * len(first),
             *(first[name].tolist() for name in ("recipe", "recipe_digest", "is_baseline", "baseline", "tuning")),
@@ -219,9 +242,46 @@ def _ladders(frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np
             ratios_G,
             texts(groups, frame["time_source"], where_N=known_N),
             grids(groups, ssr_N=ssr_N, seed_N=seed_N, values=(x_N, quality_N), where_N=known_N),
+            times,
             strict=True,
         )
     ]
+
+
+def _times(
+    frame: pd.DataFrame, groups: Groups, ssr_N: np.ndarray, *, where_N: np.ndarray
+) -> list[tuple[StepTimes, ...]]:
+    """How exact the times of each ladder are, budget by budget; nothing where no profile tells of any of them."""
+    found: list[tuple[StepTimes, ...]] = [()] * len(groups)
+    if not {"train_seconds_low", "train_seconds_high"} <= set(frame.columns):
+        return found
+    rows = np.flatnonzero(where_N)
+    rows = rows[np.lexsort((ssr_N[rows], groups.of_N[rows]))]
+    if not rows.size:
+        return found
+    new = (np.diff(groups.of_N[rows]) != 0) | (np.diff(ssr_N[rows]) != 0)
+    start_C = np.r_[0, np.flatnonzero(new) + 1]  # C: the cells of one ladder and budget
+    passes = frame["profile_pass"] if "profile_pass" in frame.columns else pd.Series(None, index=frame.index)
+    code_N = pd.factorize(passes)[0][rows]
+    one_C = np.minimum.reduceat(code_N, start_C) == np.maximum.reduceat(code_N, start_C)
+    cells = frame.iloc[rows[start_C]]
+    windows_C = cells["train_seconds_windows"] if "train_seconds_windows" in cells.columns else [None] * len(cells)
+    names = ("train_seconds", "train_seconds_low", "train_seconds_high")
+    seconds_C, low_C, high_C = (np.asarray(cells[name], dtype=float) for name in names)
+    in_turn_C = np.asarray(passes, dtype=object)[rows[start_C]]
+    for group, windows_W, seconds, low, high, in_turn, one in zip(
+        groups.of_N[rows[start_C]], windows_C, seconds_C, low_C, high_C, in_turn_C, one_C, strict=True
+    ):
+        together = in_turn if one and isinstance(in_turn, str) else ""
+        found[group] += (_time(windows_W, seconds, low, high, measured_with=together),)
+    return [times if any(each.is_profiled for each in times) else () for times in found]
+
+
+def _time(windows_W: Any, seconds: float, low: float, high: float, *, measured_with: str) -> StepTimes:
+    """How exact one time is; `windows_W` is anything but a sequence where there are none."""
+    if isinstance(windows_W, list | np.ndarray) and len(windows_W):
+        return of_windows(windows_W, seconds, measured_with=measured_with)
+    return StepTimes() if math.isnan(low) else of_quartiles(low, high, seconds)
 
 
 def _controlled(names_G: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

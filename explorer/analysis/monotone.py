@@ -86,5 +86,12 @@ def value_at(x_RB: np.ndarray, y_RB: np.ndarray, x_R: np.ndarray) -> np.ndarray:
     return np.where(inside_R, value, np.nan)
 
 
+def steepest(x_B: np.ndarray, y_B: np.ndarray, x: float) -> float:
+    """By how much one curve rises with log x at `x`; where two pieces meet, what the steeper one does."""
+    width_B = np.diff(np.log(x_B))
+    near_B = (x_B[:-1] <= x * (1 + TOLERANCE)) & (x_B[1:] >= x * (1 - TOLERANCE)) & (width_B > 0)
+    return float((np.diff(y_B)[near_B] / width_B[near_B]).max(initial=0.0))
+
+
 def _at(values_RB: np.ndarray, index_R: np.ndarray) -> np.ndarray:
     return values_RB[np.arange(len(index_R)), index_R]

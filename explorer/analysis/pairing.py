@@ -34,6 +34,7 @@ class Pair:
     n: int  # seeds
     df: int  # degrees of freedom of Student's t
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
+    same: bool  # the recipe has the baseline's quality in every run, seed by seed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +64,8 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> lis
         key = (tuple(mine), others.size, joint)
         if key not in known:
             cells_b = _cells(baseline, mine)
-            known[key] = cells_b.left_out, _resampled(cells_b, taken.counts[0])
-        left_out, curves_b = known[key]
+            known[key] = cells_b, _resampled(cells_b, taken.counts[0])
+        cells_b, curves_b = known[key]
         cells_r = _cells(recipe, others)
         n = min(mine.size, others.size)
         done.append(
@@ -74,7 +75,8 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> lis
                 weight_R=taken.weight_R,
                 n=n,
                 df=n - 1 if common.size else 2 * (n - 1),
-                left_out=tuple(sorted({*left_out, *cells_r.left_out})),
+                left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
+                same=joint and _same(cells_b, cells_r),
             )
         )
     return done
@@ -101,6 +103,10 @@ def _cells(ladder: Ladder, seeds: np.ndarray) -> _Cells:
         y_BS=ladder.sign * quality_BS[whole_B],
         left_out=tuple(float(ssr) for ssr in ladder.ssr_B[~whole_B]),
     )
+
+
+def _same(first: _Cells, second: _Cells) -> bool:
+    return np.array_equal(first.ssr_B, second.ssr_B) and np.array_equal(first.y_BS, second.y_BS)
 
 
 @lru_cache(maxsize=32)

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.analysis.comparison import LEAST_REACH_RATE, RESAMPLES, judge, known
+from explorer.analysis.inference import exponential
 from explorer.analysis.ladders import Ladder
 from explorer.analysis.monotone import crossing
 from explorer.analysis.pairing import pair
+from explorer.analysis.step_times import StepTimes, error_of
 
 _SAME = 1e-9  # relative; what rounding may take from the time of a tested budget
 
@@ -45,6 +47,7 @@ class Reached:
     weight_R: np.ndarray = field(repr=False, compare=False)  # how many resamples each of these stands for
     seeds: tuple[int, ...]
     df: int = 0
+    times: StepTimes = field(default_factory=StepTimes, repr=False, compare=False)  # how exact `seconds` is
 
 
 def reached_by(
@@ -97,19 +100,21 @@ def _reached(ladder: Ladder, *, baseline: Ladder, target: float | None, confiden
         )
     cross = crossing(curve.x_RB, curve.y_RB, target_R)
     seconds_R = np.where(cross.below_R, curve.x_RB[:, 0], cross.x_R)
-    judged = judge(np.log(seconds_R), n=both.n, df=both.df, confidence=confidence, weight_R=both.weight_R)
+    times = ladder.times_at(float(seconds_R[0])) if np.isfinite(seconds_R[0]) else StepTimes()
+    judged = judge(np.log(seconds_R), n=both.n, df=both.df, weight_R=both.weight_R, noise=error_of(times))
     seconds, at_lowest = known(seconds_R[0]), bool(cross.below_R[0])
     enough = (judged.reach_rate or 0.0) >= LEAST_REACH_RATE
     sure = (own and ladder is baseline) or (at_lowest and enough)  # it is as good as itself, and what was run was run
-    interval = judged.interval if seconds is not None else None
+    sized = judged.effect is not None and seconds is not None
+    interval = judged.effect.interval(confidence, scale=exponential) if judged.effect and sized else None
     tested, below = _around(ladder, best_seconds if seconds is None else seconds, left_out=both.left_out)
     return Reached(
         target=float(sign * target_R[0]),
         best=best,
         best_seconds=best_seconds,
         seconds=seconds,
-        low=None if interval is None else math.exp(interval.low),
-        high=None if interval is None else math.exp(interval.high),
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
         at_lowest=at_lowest,
         reach_rate=judged.reach_rate,
         n=both.n,
@@ -121,6 +126,7 @@ def _reached(ladder: Ladder, *, baseline: Ladder, target: float | None, confiden
         weight_R=both.weight_R,
         seeds=seeds,
         df=both.df,
+        times=times,
     )
 
 

@@ -1,22 +1,26 @@
 """The answers in words, the same in the terminal, in notebooks and in reports."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
+from explorer.analysis.comparison import LEAST_REACH_RATE
 from explorer.analysis.equal_budget import EqualBudget
-from explorer.analysis.equal_quality import EqualQuality, Outcome
+from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
 from explorer.analysis.ladders import amount_words, axis_words
+from explorer.analysis.verdict import MOST_SEEDS, Verdict
 
 CONFIRM = "confirm on fresh seeds"
 
 
-def answer(result: EqualQuality) -> str:
+def answer(verdict: Verdict) -> str:
     """One sentence on one recipe.
 
-    "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70, 3 seeds)"
+    "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70 adjusted for 4 comparisons, 3
+    seeds)"
     """
-    sentence = _sentence(result)
-    notes = [note for note in (_inference_note(result), _tuning_note(result), _left_out_note(result)) if note]
-    return "; ".join([sentence, *notes])
+    result = verdict.comparison
+    notes = [_control_note(verdict), _inference_note(result), _tuning_note(result), _left_out_note(result)]
+    return "; ".join([_sentence(verdict), *(note for note in notes if note)])
 
 
 def budget_answer(result: EqualBudget) -> str:
@@ -42,96 +46,175 @@ def time_notes(sources: Iterable[str]) -> list[str]:
     return [words for source, words in _TIMES.items() if source in found]
 
 
-def summary(results: list[EqualQuality]) -> str:
-    """The most favourable answer that stands when all comparisons are taken into account, or that there is none."""
-    if not results:
+def summary(found: Sequence[Verdict]) -> str:
+    """The most favourable verdict, or that there is none: the headline of a sweep."""
+    if not found:
         return "nothing to compare: there is no recipe beside the baseline"
-    if all(result.outcome == Outcome.UNKNOWN for result in results):
-        return f"nothing can be compared: {results[0].reason}"
-    winners = [result for result in results if is_winner(result)]
-    if winners:
-        best = min(winners, key=lambda result: result.ratio or 0.0)
-        return f"{answer(best)}; {CONFIRM}"
-    single = [result for result in results if result.outcome == Outcome.REACHED and result.n == 1 and result.ratio]
-    if single:
-        best = min(single, key=lambda result: result.ratio or 0.0)
-        return f"{answer(best)}; more seeds are needed before that is a result"
-    lowest = [result for result in results if result.outcome == Outcome.BELOW]
+    if all(each.call is Call.UNKNOWN for each in found):
+        return f"nothing can be compared: {found[0].comparison.reason}"
+    if (best := headliner(found)) is not None:
+        return f"{answer(best)}{fresh_words(best)}"
+    singles = [each for each in found if each.call is Call.ONE_SEED]
+    if singles:
+        return f"{answer(_least(singles))}; more seeds are needed before that is a result"
+    lowest = [each for each in found if each.call is Call.BELOW]
     if lowest:
         return f"{answer(lowest[0])}; lower budgets are needed to say by how much"
-    candidates = [result for result in results if result.differs and result.ratio is not None and result.ratio < 1]
-    if candidates:
-        best = min(candidates, key=lambda result: result.ratio or 0.0)
-        return f"{answer(best)}; {CONFIRM}"
-    alone = [result for result in results if result.outcome == Outcome.REACHED and result.ratio is None]
+    alone = [each for each in found if each.call is Call.NO_BASELINE]
     if alone:
-        return answer(min(alone, key=lambda result: result.recipe_x or 0.0))
-    axis = _axis(results[0])
+        return answer(min(alone, key=lambda each: each.comparison.recipe_x or 0.0))
+    axis = axis_words(found[0].comparison.x)
     less = "fewer" if axis.endswith("s") else "less"  # fewer steps, less time
-    nobody = f"none of {len(results)} recipes is" if len(results) > 1 else f"{results[0].label} is not"
-    return f"{nobody} shown to need {less} {axis} than the baseline at equal quality"
+    label = found[0].comparison.label
+    none = f"none of {len(found)} recipes is" if len(found) > 1 else f"{label} is not"
+    return f"{none} shown to need {less} {axis} than the baseline at equal quality ({_counted(found)})"
 
 
-def is_winner(result: EqualQuality) -> bool:
-    """Whether the recipe is shown to need less than the baseline, all comparisons taken into account."""
-    return result.significant and result.ratio is not None and result.ratio < 1
+def headliner(found: Sequence[Verdict]) -> Verdict | None:
+    """The verdict that a headline is about: of the claims the one that needs least, one that no control takes away
+    first; else what fresh seeds do not bear out; else what fresh seeds could make a claim of. None: there is none."""
+    claims = [each for each in found if each.claims]
+    for group in (
+        [each for each in claims if each.control is None],
+        claims,
+        [each for each in found if each.call is Call.LESS],
+        [] if any(each.call in (Call.ONE_SEED, Call.BELOW) for each in found) else _open(found),
+    ):
+        if group:
+            return _least(group)
+    return None
 
 
-def _sentence(result: EqualQuality) -> str:
+def _open(found: Sequence[Verdict]) -> list[Verdict]:
+    return [each for each in found if each.confirmable and not each.is_refuted]
+
+
+def fresh_words(verdict: Verdict, of: str = "") -> str:
+    """What fresh seeds say, or that they are asked for, to be put behind a sentence; `of`: what the ratio is of."""
+    if verdict.confirmation is not None:
+        return f"; {verdict.confirmation.told(of)}"
+    return f"; {CONFIRM}" if verdict.asks else ""
+
+
+def call_words(verdict: Verdict) -> str:
+    """The verdict in a few words, as tables have it.
+
+    "inconclusive, about 9 seeds would decide"
+    """
+    if verdict.call is Call.EQUIVALENT:
+        return f"{verdict.call} within {_margin()}"
+    if verdict.call is Call.INCONCLUSIVE:
+        return f"{verdict.call}, {decide_words(verdict)}"
+    return str(verdict.call)
+
+
+def decide_words(verdict: Verdict) -> str:
+    """What would decide an inconclusive comparison."""
+    if verdict.seeds is None:
+        return f"more than {MOST_SEEDS} seeds or quieter times would be needed to decide"
+    return f"about {verdict.seeds} seeds would decide"
+
+
+def ratio_interval(result: EqualQuality) -> str:
+    """The interval that the verdict rests on, or why there is none."""
+    if result.adjusted_low is not None and result.adjusted_high is not None:
+        return f"{_ratio(result.adjusted_low)} to {_ratio(result.adjusted_high)}"
+    if result.n == 1:
+        return "n=1"
+    if result.reach_rate is not None and result.reach_rate < LEAST_REACH_RATE:
+        return "no interval"  # the reach rate that is shown with it says why
+    return result.reason or ""
+
+
+def _least(found: Sequence[Verdict]) -> Verdict:
+    return min(found, key=lambda each: each.comparison.ratio or 0.0)
+
+
+def _counted(found: Sequence[Verdict]) -> str:
+    """How many there are of each kind.
+
+    "3 inconclusive, 1 not reached"
+    """
+    counts = Counter(str(each.call) for each in found)
+    return ", ".join(f"{number} {call}" for call, number in counts.items())
+
+
+def _sentence(verdict: Verdict) -> str:
+    result = verdict.comparison
     mine, others = _machines(result)
-    label, axis = f"{result.label}{mine}", f"{_axis(result)}{others}"
-    if result.outcome == Outcome.UNKNOWN:
-        return f"{label} cannot be compared: {result.reason}"
-    if result.outcome == Outcome.NOT_REACHED:
-        return f"{label} does not reach {_target(result)} within its budgets ({_seeds(result)})"
-    if result.outcome == Outcome.BELOW:
-        within = "" if result.ratio is None else f", in less than {_ratio(result.ratio)} of its {axis}"
-        return f"{label} is past {_target(result)} at its lowest budget already{within} (no interval, {_seeds(result)})"
-    if result.ratio is None:
-        return f"{label} reaches {_target(result)}, but there is nothing to compare with: {result.reason}"
-    reached = f"{label} reaches {_target(result)} in {_ratio(result.ratio)} of its {axis}"
-    if result.ratio_low is None or result.ratio_high is None:
-        return f"{reached} ({_without_interval(result)})"
-    interval = (
-        f"{result.confidence:.0%} interval {_ratio(result.ratio_low)}-{_ratio(result.ratio_high)}, {_seeds(result)}"
-    )
-    if not result.differs:
-        return f"{label}: no difference to {result.baseline} in {axis} at {_target(result)} ({interval})"
-    if not result.significant:
-        return f"{reached} ({interval}); {_not_of_all(result)}"
-    return f"{reached} ({interval})"
+    label, axis = f"{result.label}{mine}", f"{axis_words(result.x)}{others}"
+    reached = "" if result.ratio is None else f"reaches {_target(result)} in {_ratio(result.ratio)} of its {axis}"
+    match verdict.call:
+        case Call.UNKNOWN:
+            return f"{label} cannot be compared: {result.reason}"
+        case Call.NOT_REACHED:
+            return f"{label} does not reach {_target(result)} within its budgets ({_seeds(result)})"
+        case Call.BELOW:
+            within = "" if result.ratio is None else f", in less than {_ratio(result.ratio)} of its {axis}"
+            past = f"{label} is past {_target(result)} at its lowest budget already{within}"
+            return f"{past} (no interval, {_seeds(result)})"
+        case Call.NO_BASELINE:
+            return f"{label} reaches {_target(result)}, but there is nothing to compare with: {result.reason}"
+        case Call.ONE_SEED | Call.NO_INTERVAL:
+            return f"{label} {reached} ({_without_interval(result)})"
+        case Call.EQUIVALENT:
+            return f"{label} {reached} ({_interval(result)}), which is equivalent within {_margin()}"
+        case Call.INCONCLUSIVE:
+            alone = f"; alone, its interval is {_span(result.ratio_low, result.ratio_high)}"
+            shown = f"{_interval(result)}{alone if result.less_alone else ''}"
+            return f"{label} is inconclusive: it {reached} ({shown}); {decide_words(verdict)}"
+        case _:
+            return f"{label} {reached} ({_interval(result)})"
+
+
+def _interval(result: EqualQuality) -> str:
+    """The interval that the verdict rests on.
+
+    "95% interval 0.55-0.70 adjusted for 4 comparisons, 3 seeds"
+    """
+    span = _span(result.adjusted_low, result.adjusted_high)
+    return f"{result.confidence:.0%} interval {span}{_of_family(result)}, {_seeds(result)}"
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{_ratio(low)}-{_ratio(high)}"
+
+
+def _of_family(result: EqualQuality | EqualBudget) -> str:
+    return f" adjusted for {result.family} comparisons" if result.family > 1 else ""
+
+
+def _margin() -> str:
+    return f"{EQUIVALENT - 1:.0%}"
 
 
 def _budget_sentence(result: EqualBudget) -> str:
     mine, others = _machines(result)
+    label = f"{result.label}{mine}"
     if result.difference is None:
-        return f"{result.label}{mine} cannot be compared: {result.reason}"
+        return f"{label} cannot be compared: {result.reason}"
     better = (result.difference > 0) == result.setting.higher_is_better
     side = "as good as" if result.difference == 0 else "better than" if better else "worse than"
     kind = result.setting.kind
     by = f" by {kind.number(abs(result.difference))}{kind.of_difference}" if result.difference else ""
-    found = f"{result.label}{mine} is {side} {_named(result)}{others}{by} {_within(result)}"
-    if result.low is None or result.high is None:
-        return f"{found} ({_without_interval(result)})"
+    found = f"{side} {_named(result)}{others}{by} {_within(result)}"
+    low, high = result.adjusted_low, result.adjusted_high
+    if low is None or high is None:
+        return f"{label} is {found} ({_without_interval(result)})"
     how_sure = f"{result.confidence:.0%} interval"
     if result.better is None:
-        interval = f"{kind.number(result.low, sign='+')} to {kind.difference(result.high)}"
-        same = f"no difference to {result.baseline}{others} in {result.setting.metric} {_within(result)}"
-        return f"{result.label}{mine}: {same} ({how_sure} {interval}, {_seeds(result)})"
-    low, high = sorted((abs(result.low), abs(result.high)))
-    found = f"{found} ({how_sure} {kind.number(low)} to {kind.number(high)}, {_seeds(result)})"
-    return found if result.significant else f"{found}; {_not_of_all(result)}"
-
-
-def _not_of_all(result: EqualQuality | EqualBudget) -> str:
-    return f"no difference once all {result.family} comparisons are taken into account"
+        span = f"{kind.number(low, sign='+')} to {kind.difference(high)}"
+        return f"{label} is inconclusive: {found} ({how_sure} {span}{_of_family(result)}, {_seeds(result)})"
+    low, high = sorted((abs(low), abs(high)))
+    span = f"{kind.number(low)} to {kind.number(high)}"
+    return f"{label} is {found} ({how_sure} {span}{_of_family(result)}, {_seeds(result)})"
 
 
 def _within(result: EqualBudget) -> str:
     """The budget in words."""
     if result.own_budget or result.budget is None:
-        return _SAME.get(result.x) or f"at the same {_axis(result)}"
-    return f"{_BEFORE.get(result.x) or f'at a {_axis(result)} of'} {amount_words(result.x, result.budget)}"
+        return _SAME.get(result.x) or f"at the same {axis_words(result.x)}"
+    return f"{_BEFORE.get(result.x) or f'at a {axis_words(result.x)} of'} {amount_words(result.x, result.budget)}"
 
 
 _SAME = {"train_seconds": "in the same time", "wall_seconds": "in the same wall time", "steps": "in as many steps"}
@@ -169,17 +252,26 @@ def _named(result: EqualQuality | EqualBudget) -> str:
     return "the baseline" if result.baseline == "baseline" else result.baseline
 
 
-def _axis(result: EqualQuality | EqualBudget) -> str:
-    return axis_words(result.x)
-
-
 def _seeds(result: EqualQuality | EqualBudget) -> str:
     return f"{result.n} seed{'s' * (result.n != 1)}"
 
 
 def _ratio(value: float) -> str:
-    """Two decimals, or two digits where that would say nothing."""
-    return f"{value:.2f}" if 0.1 <= value < 1000 else f"{value:.2g}"
+    """Two decimals, or two digits where that would say nothing; three where two would make 1 of what is not.
+
+    >>> [_ratio(value) for value in (0.625, 0.0421, 0.9984, 1.0, 1e9)]
+    ['0.62', '0.042', '0.998', '1.00', 'over 1000']
+    """
+    if value >= 1000:
+        return "over 1000"
+    if value < 0.1:
+        return f"{value:.2g}" if value >= 1e-3 else "0.00"
+    return f"{value:.3f}" if value != 1 and f"{value:.2f}" == "1.00" else f"{value:.2f}"
+
+
+def _control_note(verdict: Verdict) -> str:
+    control = verdict.control
+    return "" if control is None else f"its gain vanishes against its control {control.name}"
 
 
 def _inference_note(result: EqualQuality) -> str:

@@ -1,39 +1,67 @@
-"""The answer of a sweep in the terminal: what each recipe needs to be as good as the baseline."""
+"""The answer of a sweep in the terminal: the verdict on every recipe, and what it needs to equal the baseline."""
 
 from pathlib import Path
 
-from explorer.analysis import sentences
-from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
-from explorer.cli.output import print_table
-from explorer.records import metric_of
+import pandas as pd
+
+from explorer.analysis.equal_quality import EqualQuality, Outcome
+from explorer.analysis.ladders import Setting
+from explorer.analysis.sentences import call_words, fresh_words, ratio_interval, summary
+from explorer.analysis.verdict import Verdict, sweep_verdicts
+from explorer.cli.output import print_table, visible
 from explorer.store import frames
+from explorer.store.confirming import with_confirming
 from explorer.store.place import database
 from explorer.views import text
 
-
-def print_answer(runs: Path, sweep: str) -> None:
-    """One sentence and the equal-quality table, for time. Quality is the sweep's own metric at its full budget."""
-    frame = frames.results(database(runs), sweep=sweep)
-    found = sorted(equal_quality(frame), key=lambda result: (result.ratio is None, result.ratio or 0.0))
-    kind = metric_of(frame.iloc[0].to_dict())
-    full = frame[frame["ssr"] == 1.0].groupby("recipe")["quality"].mean()
-    baseline = found[0].baseline
-    columns = ("recipe", kind.name, "time to equal", "of baseline", "95% interval", "reach rate")
-    rows = [(baseline, text.quality(full.get(baseline), kind), text.seconds(found[0].baseline_x), "1", "", "")]
-    for result in found:
-        rows.append((result.label, text.quality(full.get(result.recipe), kind), *_needed(result)))
-    print(f"\n{sentences.summary(found)}")
-    print_table(columns, rows, right=columns[1:4])
-    print(f"{kind.name}: mean over seeds at full budget; time to equal: training time to reach {baseline}'s")
+COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")
 
 
-def _needed(result: EqualQuality) -> tuple[str, str, str, str]:
-    """The time a recipe needs, the ratio, its interval, and how often resampled seeds reach the target."""
+def print_answer(runs: Path, sweep: str, *, metric: str | None = None) -> bool:
+    """The verdicts on a sweep's recipes, for time: on each machine a sentence and a table. Quality is the sweep's own
+    metric unless another is named. False, and nothing is printed, where there is nothing to compare."""
+    where = database(runs)
+    rows = frames.results(where, sweep=sweep, metric=metric)
+    found = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
+    for setting in dict.fromkeys(each.comparison.setting for each in found):
+        here = [each for each in found if each.comparison.setting == setting]
+        mine = rows[(rows["hardware"] == setting.hardware) & (rows["threads"] == setting.threads)]
+        _print(here, mine[mine["world_size"] == setting.world_size], setting)
+    return bool(found)
+
+
+def _print(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> None:
+    found.sort(key=lambda each: (each.comparison.ratio is None, each.comparison.ratio or 0.0))
+    first = found[0].comparison
+    full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
+    columns = ("recipe", setting.metric, *COLUMNS)
+    known = text.quality(full.get(first.baseline), setting.kind)
+    shown = [(visible(first.baseline), known, text.seconds(first.baseline_x), "1", "", "", "baseline")]
+    for each in found:
+        quality = text.quality(full.get(each.comparison.recipe), setting.kind)
+        shown.append((visible(each.comparison.label), quality, *_needed(each)))
+    print(f"\n{visible(summary(found))}")
+    print_table(columns, shown, right=columns[1:4])
+    print(visible(_note(first, setting)))
+
+
+def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
+    """The time a recipe needs, the ratio, its interval, how often resampled seeds reach the target, the verdict."""
+    result = verdict.comparison
     reach = "" if result.reach_rate is None else f"{result.reach_rate:.0%}"
-    if result.outcome != Outcome.REACHED or result.ratio is None:
-        return str(result.outcome), "", "", reach
-    if result.ratio_low is None or result.ratio_high is None:
-        interval = "n=1" if result.n == 1 else "none"
-    else:
-        interval = f"{result.ratio_low:.2f} to {result.ratio_high:.2f}"
-    return text.seconds(result.recipe_x), f"{result.ratio:.2f}", interval, reach
+    control = "" if verdict.control is None else f"; no better than its control {verdict.control.name}"
+    words = visible(f"{call_words(verdict)}{fresh_words(verdict)}{control}")
+    if result.outcome is not Outcome.REACHED or result.ratio is None:
+        return "-", "", "", reach, words
+    interval = "" if result.adjusted_low is None else ratio_interval(result)
+    return text.seconds(result.recipe_x), text.ratio(result.ratio), interval, reach, words
+
+
+def _note(first: EqualQuality, setting: Setting) -> str:
+    """How to read the table."""
+    family = max(first.family, 1)
+    adjusted = f", adjusted for {family} comparisons (Bonferroni)" if family > 1 else ""
+    return (
+        f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to equal: training time to reach"
+        f" {first.baseline}'s; {first.confidence:.0%} intervals{adjusted}"
+    )

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from explorer.analysis.ask import Asked, Candidate
-    from explorer.analysis.confirmed import Confirmation
     from explorer.analysis.limits import Limits
 
 Sweep = Annotated[
@@ -67,10 +66,10 @@ def ask(
     limit, its uncertainty included.
     """
     from explorer.analysis.ask import ask as answer
+    from explorer.analysis.verdict import sweep_verdicts
     from explorer.store import frames
     from explorer.store.confirming import with_confirming
     from explorer.store.place import database
-    from explorer.views.confirming import confirmation_of
 
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
     tell_upkeep(runs)
@@ -80,15 +79,12 @@ def ask(
     rows = frames.results(where, sweep=chosen, metric=metric)
     _refuse_superseded(where, chosen, rows)
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
-    asked = answer(_on(rows, hardware), forecasts, limits)
-    best = asked.best
-    confirmation = None
-    if best is not None and not best.is_baseline:
-        confirmation = confirmation_of(with_confirming(where, chosen, metric=asked.kind.name), best)
+    found = sweep_verdicts(rows, with_confirming(where, chosen, metric=metric)) if len(rows) else []
+    asked = answer(_on(rows, hardware), forecasts, limits, verdicts=found)
     if json:
-        print_json(_as_json(asked, confirmation, runs))
+        print_json(_as_json(asked, runs))
     else:
-        _print(asked, confirmation, runs)
+        _print(asked, runs)
     if not asked.holds:
         raise typer.Exit(1)
 
@@ -152,11 +148,11 @@ def _on(rows: "pd.DataFrame", hardware: str | None) -> "pd.DataFrame":
     return rows[rows["hardware"] == hardware]
 
 
-def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> None:
+def _print(asked: "Asked", runs: Path) -> None:
     from explorer.views import ask_evidence, ask_words
 
     print(visible(f"asked: {ask_words.limits_words(asked)}"))
-    print(visible(ask_words.headline(asked, confirmation)))
+    print(visible(ask_words.headline(asked)))
     if second := ask_words.runner_up(asked):
         print(visible(second))
     print()
@@ -167,23 +163,21 @@ def _print(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> N
     for words in ask_evidence.notes(asked, datetime.date.today()):
         print(visible(words))
     best = asked.best
-    if best is not None and not best.is_baseline:
-        print(
-            visible(
-                f"To confirm it on fresh seeds: {ask_words.confirming_command(best, None if runs == RUNS else runs)}"
-            )
-        )
+    if best is not None and best.verdict is not None and best.verdict.asks:
+        command = ask_words.confirming_command(best, None if runs == RUNS else runs)
+        print(visible(f"To confirm it on fresh seeds: {command}"))
 
 
-def _as_json(asked: "Asked", confirmation: "Confirmation | None", runs: Path) -> dict[str, Any]:
+def _as_json(asked: "Asked", runs: Path) -> dict[str, Any]:
     import dataclasses
 
     from explorer.views import ask_evidence, ask_words
 
     best, second, difference = asked.best, asked.runner_up, asked.difference
+    verdict = best and best.verdict
     return {
         "asked": {**dataclasses.asdict(asked.limits), "metric": asked.kind.name, "least": asked.least},
-        "answer": ask_words.headline(asked, confirmation),
+        "answer": ask_words.headline(asked),
         "holds": asked.holds,
         "best": best and best.label,
         "runner_up": second and second.label,
@@ -192,8 +186,10 @@ def _as_json(asked: "Asked", confirmation: "Confirmation | None", runs: Path) ->
         "candidates": [_candidate(asked, each) for each in asked.candidates],
         "extrapolated": [],
         "notes": ask_evidence.notes(asked, datetime.date.today()),
-        "confirmation": confirmation and confirmation.sentence,
-        "confirm": None if best is None or best.is_baseline else ask_words.confirming_command(best, runs),
+        "call": verdict and verdict.call,
+        "claims": verdict and verdict.claims,
+        "confirmation": verdict and verdict.confirmation and verdict.confirmation.sentence,
+        "confirm": best and verdict and (ask_words.confirming_command(best, runs) if verdict.asks else None),
     }
 
 

@@ -48,9 +48,9 @@ def confirm(
 
         print_answer(runs, planned.spec.name)
         print(visible(f"{recipe}: {found.sentence if found else 'nothing can be compared yet'}"))
-    from explorer.analysis.confirmed import Verdict
+    from explorer.analysis.confirmed import Confirmed
 
-    if found is None or found.verdict is not Verdict.CONFIRMED:
+    if found is None or found.verdict is not Confirmed.CONFIRMED:
         raise typer.Exit(1)
 
 
@@ -119,6 +119,6 @@ def _as_json(found: "Confirmation | None") -> dict[str, Any]:
         "sweeps": found.sweeps,
         "seeds": found.seeds,
         "ratio": result and result.ratio,
-        "ratio_low": result and result.ratio_low,
-        "ratio_high": result and result.ratio_high,
+        "ratio_low": result and result.adjusted_low,
+        "ratio_high": result and result.adjusted_high,
     }

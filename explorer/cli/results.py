@@ -1,5 +1,6 @@
 """`explorer results` and `explorer store`: what came out of runs and sweeps."""
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -57,11 +58,13 @@ def results(
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="RATIO", help="With --composition: at which. Default: the full.")
     ] = None,
+    each: Annotated[bool, typer.Option("--each", help="One line for each finished run of the sweep.")] = False,
     runs: Runs = RUNS,
     json: Json = False,
 ) -> None:
-    """The table that the plots are made of: one row for each finished run of the present specifications; or how the
-    methods of a sweep compose. Finished runs that the database lacks are brought in first."""
+    """The verdict on every recipe of a sweep. With --each, without a sweep, and in other formats: the table that the
+    plots are made of, one row for each finished run of the present specifications. With --composition: how the methods
+    of a sweep compose. Finished runs that the database lacks are brought in first."""
     if composition:
         from explorer.cli.composition import show_composition
 
@@ -89,6 +92,12 @@ def results(
     elif format is TableFormat.TABLE and not found.rows:
         _print_states(queries.states(where, sweep=sweep))
     elif format is TableFormat.TABLE:
+        if (
+            sweep is not None
+            and not (each or every)
+            and _print_verdicts(runs, where, found, sweep=sweep, metric=metric)
+        ):
+            return
         _print_results(found)
         if metric is None:
             _print_controls(where, found)
@@ -135,6 +144,18 @@ def _export(
         raise ExplorerError("Parquet is not text: say where to write it with --out FILE")
     chosen = None if format is TableFormat.TABLE else format.value
     print(f"{write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)} rows in {out}")
+
+
+def _print_verdicts(runs: Path, where: Path, found: "Table", *, sweep: str, metric: str | None) -> bool:
+    """The verdicts on a sweep's recipes, if there is anything to compare."""
+    from explorer.cli.answer import print_answer
+
+    if not print_answer(runs, sweep, metric=metric):
+        return False
+    if metric is None:
+        _print_controls(where, found)
+    print(f"every run, {len(found.rows)} of them: explorer results {shlex.quote(sweep)} --each")
+    return True
 
 
 def _print_results(found: "Table") -> None:

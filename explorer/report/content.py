@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from explorer.analysis.composition import Composition
-from explorer.analysis.confirmed import Confirmation, Verdict, confirmations
+from explorer.analysis.confirmed import Confirmation, Confirmed
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.audit.integrity import Integrity, check_runs
@@ -18,13 +18,13 @@ from explorer.planned import read_plan
 from explorer.records import Metric, metric_of
 from explorer.report import negative
 from explorer.report.negative import Negative
-from explorer.store import confirming, frames
+from explorer.store import frames
 from explorer.views import text
 from explorer.views.answer import Answer, answer
 from explorer.views.composed import composed
 from explorer.views.question import Question
 from explorer.views.settle import hardware_labels
-from explorer.views.snapshot import Snapshot, read_snapshot
+from explorer.views.snapshot import read_snapshot
 
 NOT_QUALITIES = ("lr", "train_loss")  # measured on the way, not what a recipe is judged by
 
@@ -106,7 +106,7 @@ def gather(runs: Path, sweep: str) -> SweepContent:
     if results.empty:
         return _nothing(runs, sweep, every, plan=plan, database_sha256=snapshot.sha256)
     sections = tuple(
-        _section(answer(snapshot, Question(sweep=sweep, hardware=hardware, metric=metric)), snapshot)
+        _section(answer(snapshot, Question(sweep=sweep, hardware=hardware, metric=metric)))
         for hardware in dict.fromkeys(hardware_labels(results))
         for metric in _metrics(snapshot.facets, results, sweep)
     )
@@ -171,10 +171,10 @@ def _negatives(
     sections: tuple[Section, ...], states: pd.DataFrame, *, sweep: str, plan: Mapping[str, Any] | None
 ) -> Iterator[Negative]:
     for section in sections:
-        yield from negative.of_comparisons(section.answer.comparisons, where=section.where)
+        yield from negative.of_verdicts(section.answer.verdicts, where=section.where)
         yield from negative.of_controls(section.controls, where=section.where)
         for each in section.confirmations:
-            if each.verdict is Verdict.NOT_CONFIRMED:
+            if each.verdict is Confirmed.NOT_CONFIRMED:
                 yield Negative(topic="not confirmed", subject=each.recipe, where=section.where, words=each.sentence)
     yield from negative.of_runs(states, where=sweep)
     if plan is not None:
@@ -198,7 +198,7 @@ def _metrics(facets: pd.DataFrame, results: pd.DataFrame, sweep: str) -> tuple[s
     return tuple(dict.fromkeys([results["metric"].iloc[0], *(m for m in sorted(found) if m not in NOT_QUALITIES)]))
 
 
-def _section(found: Answer, snapshot: Snapshot) -> Section:
+def _section(found: Answer) -> Section:
     rows, asked = found.rows, found.question
     return Section(
         hardware=asked.hardware,
@@ -206,16 +206,8 @@ def _section(found: Answer, snapshot: Snapshot) -> Section:
         answer=found,
         recipes=_recipes(found),
         controls=tuple(controlled(rows)),
-        confirmations=_confirmed(found, snapshot),
+        confirmations=tuple(each.confirmation for each in found.verdicts if each.confirmation is not None),
     )
-
-
-def _confirmed(found: Answer, snapshot: Snapshot) -> tuple[Confirmation, ...]:
-    """What fresh seeds say of the recipes of this answer, on its hardware."""
-    asked, sweep = found.question, str(found.rows["sweep"].iloc[0])
-    rows = confirming.with_confirming(snapshot.database, sweep, metric=asked.metric)
-    here = rows[[label == asked.hardware for label in hardware_labels(rows)]]
-    return tuple(confirmations(here, sweep=sweep, x=asked.paid_in.column, baseline=asked.baseline))
 
 
 def _recipes(found: Answer) -> tuple[RecipeLine, ...]:

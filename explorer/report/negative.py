@@ -8,12 +8,15 @@ import pandas as pd
 
 from explorer.analysis.control_sentences import control_sentence
 from explorer.analysis.controls import Controlled
-from explorer.analysis.equal_quality import EqualQuality, Outcome
+from explorer.analysis.equal_quality import Call, EqualQuality
+from explorer.analysis.sentences import decide_words, ratio_interval
+from explorer.analysis.verdict import Verdict
 
 Topic = Literal[
     "does not reach the baseline",
     "needs more than the baseline",
-    "cannot be told from the baseline",
+    "inconclusive",
+    "equivalent to the baseline",
     "costs more at inference",
     "no better than its control",
     "budgets left out",
@@ -34,10 +37,11 @@ class Negative:
     words: str
 
 
-def of_comparisons(found: Iterable[EqualQuality], *, where: str) -> Iterator[Negative]:
-    """What comparisons with the baseline say against a recipe."""
+def of_verdicts(found: Iterable[Verdict], *, where: str) -> Iterator[Negative]:
+    """What verdicts say against a recipe."""
     for each in found:
-        yield from (Negative(topic=topic, subject=each.label, where=where, words=words) for topic, words in _of(each))
+        label = each.comparison.label
+        yield from (Negative(topic=topic, subject=label, where=where, words=words) for topic, words in _of(each))
 
 
 def of_controls(found: Iterable[Controlled], *, where: str) -> Iterator[Negative]:
@@ -68,18 +72,25 @@ def not_run(asked: Sequence[tuple[str, str]], *, where: str) -> Iterator[Negativ
         yield Negative(topic="not run", subject=name, where=where, words=reason)
 
 
-def _of(found: EqualQuality) -> Iterator[tuple[Topic, str]]:
+def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
+    found = verdict.comparison
     seeds = f"{found.n} seed{'s' * (found.n != 1)}"
-    if found.outcome is Outcome.UNKNOWN:
-        yield "cannot be compared", found.reason or "there is no target"
-    elif found.outcome is Outcome.NOT_REACHED:
-        yield "does not reach the baseline", f"within the budgets that were run, {seeds}"
-    elif found.ratio is not None and found.differs and found.ratio > 1:
-        sure = "" if found.significant else "; no difference once all comparisons are taken into account"
-        yield "needs more than the baseline", f"{found.ratio:.2f} of what the baseline needs{_interval(found)}{sure}"
-    elif found.ratio is not None and found.outcome is Outcome.REACHED and not found.significant:
-        words = _interval(found) or f", no interval: {found.reason or seeds}"
-        yield "cannot be told from the baseline", f"{found.ratio:.2f} of what the baseline needs{words}"
+    words = f"{found.ratio or 0:.2f} of what the baseline needs{_interval(found)}"
+    match verdict.call:
+        case Call.UNKNOWN:
+            yield "cannot be compared", found.reason or "there is no target"
+        case Call.NOT_REACHED:
+            yield "does not reach the baseline", f"within the budgets that were run, {seeds}"
+        case Call.MORE:
+            yield "needs more than the baseline", words
+        case Call.EQUIVALENT:
+            yield "equivalent to the baseline", words
+        case Call.INCONCLUSIVE:
+            yield "inconclusive", f"{words}; {decide_words(verdict)}"
+        case Call.ONE_SEED | Call.NO_INTERVAL:
+            yield "inconclusive", f"{words}, no interval: {found.reason or seeds}"
+        case _:
+            pass
     if found.slower_inference:
         yield "costs more at inference", f"{found.inference_ratio:.2f} of the baseline's time for an example"
     if found.left_out:
@@ -88,9 +99,7 @@ def _of(found: EqualQuality) -> Iterator[tuple[Topic, str]]:
 
 
 def _interval(found: EqualQuality) -> str:
-    if found.ratio_low is None or found.ratio_high is None:
-        return ""
-    return f" ({found.confidence:.0%} interval {found.ratio_low:.2f} to {found.ratio_high:.2f})"
+    return "" if found.adjusted_low is None else f" ({found.confidence:.0%} interval {ratio_interval(found)})"
 
 
 def _known(value: object) -> bool:

@@ -15,7 +15,7 @@ from explorer.schema import json_schema
 DIRECTORY = Path(__file__).parent / "schemas"
 BASE = "https://explorer.example/schemas/report"
 
-SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport, "sweep_report.v2": SweepReport}
+SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport, "sweep_report.v3": SweepReport}
 
 
 def file_of(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The report of a sweep as values, whose JSON form is published as a schema (`schemas/sweep_report.v2.json`).
+"""The report of a sweep as values, whose JSON form is published as a schema (`schemas/sweep_report.v3.json`).
 
 What is unknown is null. A later version of the format has another number.
 """
@@ -8,24 +8,34 @@ from typing import Any, Literal
 
 import explorer
 from explorer.analysis.confirmed import Confirmation
-from explorer.analysis.controls import Controlled, Verdict
-from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.confirmed import Confirmed as FreshSeeds
+from explorer.analysis.controls import Controlled
+from explorer.analysis.controls import Verdict as ControlVerdict
+from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.hypervolume import Hypervolume
+from explorer.analysis.sentences import call_words
+from explorer.analysis.verdict import Verdict
 from explorer.provenance.times import Time, format_time
 from explorer.report.content import LedgerHead, RecipeLine, Section, SweepContent, rate_of
 from explorer.report.negative import Negative
 from explorer.schema import record, to_json
 from explorer.views.composition_rows import composition_json
 
-FORMAT = 2
+FORMAT = 3
 
 
 @record
 class ComparedQuality:
-    """A recipe beside its baseline at equal quality, and what the interval says of all comparisons together."""
+    """A recipe beside its baseline at equal quality, and the verdict on it."""
 
     result: EqualQuality
-    significant: bool
+    call: Call
+    words: str  # the verdict as the tables have it
+    seeds_to_decide: int | None  # of an inconclusive one
+    claims: bool  # it is shown to need less
+    asks_confirmation: bool
+    confirmed: FreshSeeds | None  # what they say
+    vanishes_against: str | None  # the control that takes its gain away
 
 
 @record
@@ -33,7 +43,7 @@ class BesideControl:
     """A recipe beside its control, and what that takes away."""
 
     result: Controlled
-    verdict: Verdict
+    verdict: ControlVerdict
     gain_vanishes: bool
 
 
@@ -84,7 +94,7 @@ class Checked:
 class SweepReport:
     """The whole report."""
 
-    format: Literal[2] = FORMAT
+    format: Literal[3] = FORMAT
     explorer: str  # the version that made it
     made: Time
     sweep: str
@@ -122,6 +132,19 @@ def sweep_report(content: SweepContent) -> SweepReport:
     )
 
 
+def _compared(found: Verdict) -> ComparedQuality:
+    return ComparedQuality(
+        result=found.comparison,
+        call=found.call,
+        words=call_words(found),
+        seeds_to_decide=found.seeds,
+        claims=found.claims,
+        asks_confirmation=found.asks,
+        confirmed=found.confirmation and found.confirmation.verdict,
+        vanishes_against=found.control and found.control.name,
+    )
+
+
 def _section(section: Section) -> MetricSection:
     found = section.answer
     return MetricSection(
@@ -132,7 +155,7 @@ def _section(section: Section) -> MetricSection:
         answer=found.sentence,
         target=found.target,
         price=PricePaid(usd_per_hour=rate_of(section), words=found.price),
-        equal_quality=tuple(ComparedQuality(result=each, significant=each.significant) for each in found.comparisons),
+        equal_quality=tuple(_compared(each) for each in found.verdicts),
         recipes=section.recipes,
         controls=tuple(
             BesideControl(result=each, verdict=each.verdict, gain_vanishes=each.gain_vanishes)

@@ -12,7 +12,6 @@ import explorer
 from explorer.analysis.composition import Composition
 from explorer.analysis.composition_sentences import composition_sentences
 from explorer.analysis.control_sentences import control_sentences
-from explorer.analysis.sentences import is_winner
 from explorer.provenance.times import format_time
 from explorer.report import sweep_tables
 from explorer.report.content import Section, SweepContent
@@ -82,23 +81,21 @@ def _blocks(content: SweepContent) -> Iterator[Block]:
 
 
 def _confirmed(content: SweepContent) -> Iterator[Block]:
-    """Whether the winner of the first section stands on seeds that did not choose it."""
+    """What fresh seeds say of the recipes of the first section."""
     if not content.sections:
         return
     first = content.sections[0]
-    winners = [each for each in first.answer.comparisons if is_winner(each)]
-    known = {each.recipe for each in first.confirmations}
+    open_ones = [each.comparison for each in first.answer.verdicts if each.asks]
     yield Heading(2, "Is it confirmed?", "confirmed")
     if first.confirmations:
         yield sweep_tables.confirmed(first.confirmations)
-    open_ones = [each for each in winners if each.recipe not in known]
     for each in open_ones:
         words = f"{each.label} is not confirmed: the seeds that chose it are the seeds that it is judged by."
         yield Paragraph(words, "warning")
     if open_ones:
         names = (f"explorer confirm {_quoted(content.sweep)} {_quoted(each.recipe)}" for each in open_ones)
         yield Code("\n".join(names))
-    if not winners and not known:
+    if not open_ones and not first.confirmations:
         yield Paragraph("No recipe is shown to need less than the baseline, so there is nothing to confirm.", "note")
 
 

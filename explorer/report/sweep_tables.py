@@ -4,17 +4,19 @@ from collections.abc import Iterable, Sequence
 
 from explorer import costing
 from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import is_winner
+from explorer.analysis.sentences import ratio_interval
+from explorer.analysis.verdict import Verdict
 from explorer.records import Metric
 from explorer.report.content import LedgerHead, RecipeLine, Section, rate_of
 from explorer.report.negative import Negative
 from explorer.report.page import Column, Mark, Row, Span, Table, Text, with_note
 from explorer.views import control_rows, text
 from explorer.views.axes import amount
-from explorer.views.equal_quality import interval, verdict
+from explorer.views.equal_quality import said
 from explorer.views.tables import OUTLINES
 
 NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond both", "Time beyond both")
@@ -23,10 +25,11 @@ NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond 
 def equal_quality(section: Section) -> Table:
     """What each recipe needs to be as good as the baseline: the baseline first, then the cheapest on."""
     payment = section.answer.question.paid_in
-    titles = (f"{payment.label} needed", "Of baseline", "95% interval", "Reach rate", "Holm p", "Inference", "n")
+    found = sorted(section.answer.verdicts, key=lambda each: _least_first(each.comparison))
+    first = max((each.comparison for each in found), key=lambda each: each.family)
+    interval = "Adjusted interval" if first.family > 1 else "95% interval"
+    titles = (f"{payment.label} needed", "Of baseline", interval, "Reach rate", "Adjusted p", "Inference", "n")
     columns = [Column("Recipe"), *(Column(title, number=True) for title in titles)]
-    found = sorted(section.answer.comparisons, key=lambda each: (not _reached(each), each.ratio or 0.0, each.label))
-    first = found[0]
     note = "tuned baseline" if first.tuning else "untuned baseline"
     needed = text.MISSING if first.baseline_x is None else _needed(first.baseline_x, section)
     one = text.ratio(None if first.baseline_x is None else 1.0)
@@ -39,7 +42,7 @@ def recipes(section: Section) -> Table:
     metric = section.metric
     titles = ("Recipe", "Methods", "Budgets", "Seeds", f"{metric} at full budget", f"{metric} in the baseline's time")
     columns = [Column(title, number=position > 1) for position, title in enumerate(titles)]
-    columns += [Column("Holm p", number=True)]
+    columns += [Column("Adjusted p", number=True)]
     return Table(columns, [_recipe(line, section) for line in section.recipes])
 
 
@@ -90,7 +93,12 @@ def named(recipe: str, section: Section) -> Text:
     return (Span(recipe, mark=Mark(outline=OUTLINES[look.shapes[at]], colour=look.colours[at])),)
 
 
-def _equal_quality(found: EqualQuality, section: Section) -> Row:
+def _least_first(found: EqualQuality) -> tuple[bool, float, str]:
+    return not _reached(found), found.ratio or 0.0, found.label
+
+
+def _equal_quality(verdict: Verdict, section: Section) -> Row:
+    found = verdict.comparison
     needed: Text = str(found.outcome)
     if _reached(found) and found.recipe_x is not None:
         upper = "at most " if found.outcome == Outcome.BELOW else ""
@@ -98,16 +106,16 @@ def _equal_quality(found: EqualQuality, section: Section) -> Row:
     sign = "at most " if found.outcome == Outcome.BELOW else ""
     inference = text.ratio(found.inference_ratio)
     cells: tuple[Text, ...] = (
-        with_note(named(found.label, section), verdict(found)),
+        with_note(named(found.label, section), said(verdict)),
         needed,
         f"{sign}{text.ratio(found.ratio)}" if _reached(found) else text.MISSING,
-        interval(found),
+        ratio_interval(found),
         text.MISSING if found.reach_rate is None else f"{found.reach_rate:.0%}",
-        _p_value(found.p_holm),
+        _p_value(found.p_adjusted),
         (Span(f"{inference} slower", "warn"),) if found.slower_inference else inference,
         str(found.n),
     )
-    return Row(cells, strong=is_winner(found), quiet=not _reached(found))
+    return Row(cells, strong=verdict.claims, quiet=not _reached(found))
 
 
 def _reached(found: EqualQuality) -> bool:
@@ -135,7 +143,7 @@ def _recipe(line: RecipeLine, section: Section) -> Row:
             str(line.seeds),
             text.quality(line.full_quality, section.kind),
             _at_equal_budget(line, section),
-            _p_value(line.equal_budget.p_holm if line.equal_budget else None),
+            _p_value(line.equal_budget.p_adjusted if line.equal_budget else None),
         )
     )
 
@@ -153,9 +161,9 @@ def _at_equal_budget(line: RecipeLine, section: Section) -> Text:
 
 
 def _difference(found: EqualBudget, kind: Metric) -> str:
-    if found.low is None or found.high is None:
+    if found.adjusted_low is None:
         return found.reason or ""
-    return f"{kind.number(found.low, sign='+')} to {kind.difference(found.high)}"
+    return points(found.adjusted_low, found.adjusted_high, kind)
 
 
 def _p_value(value: float | None) -> str:

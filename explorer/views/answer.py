@@ -9,14 +9,12 @@ import pandas as pd
 
 from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
-from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
 from explorer.analysis.hypervolume import Hypervolume, hypervolumes
 from explorer.analysis.ladders import Machine
-from explorer.analysis.sentences import CONFIRM, is_winner
+from explorer.analysis.verdict import Verdict, controls_of, verdicts
 from explorer.views import text, theme
-from explorer.views.equal_quality import Confirmed, confirmable
 from explorer.views.pricing import price_words
 from explorer.views.question import Question
 from explorer.views.scene import Scene, build_scene
@@ -30,16 +28,14 @@ from explorer.views.tradeoff import look_of
 class Answer:
     """What is shown for one question. `scene` is None when no run has been paid in what was asked for.
 
-    Comparisons are those of the recipes that are shown; each counts all that were made (Holm). There are none in a
+    Verdicts are those on the recipes that are shown; each counts all comparisons that were made. There are none in a
     survey of several sweeps.
     """
 
     settled: Settled
     scene: Scene | None
-    comparisons: tuple[EqualQuality, ...]
+    verdicts: tuple[Verdict, ...]
     budgets: tuple[EqualBudget, ...]  # quality at equal budget, of the same recipes
-    confirmed: Confirmed  # of winners that were run again on fresh seeds
-    vanishing: frozenset[str]  # recipes whose gain is none beside a control, by label
     volume: Hypervolume | None  # of the front of the setting; None where several are drawn, or nothing is known
     sentence: str
     target: float | None  # the quality at which recipes are compared
@@ -49,6 +45,11 @@ class Answer:
     @property
     def question(self) -> Question:
         return self.settled.question
+
+    @property
+    def comparisons(self) -> tuple[EqualQuality, ...]:
+        """What the verdicts are on."""
+        return tuple(each.comparison for each in self.verdicts)
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -64,10 +65,8 @@ class Answer:
 class _Compared:
     """All comparisons of a setting, whatever is shown."""
 
-    qualities: tuple[EqualQuality, ...]
+    verdicts: tuple[Verdict, ...]
     budgets: tuple[EqualBudget, ...]
-    confirmed: Confirmed
-    vanishing: frozenset[str]
     volume: Hypervolume | None
 
 
@@ -82,9 +81,9 @@ def answer(results: Results, wished: Question) -> Answer:
         return _survey(settled)
     beside = results.remember(("compared", _of_comparison(asked)), lambda: _compare(results, settled))
     shown = set(settled.rows.loc[settled.shown, "recipe"])
-    comparisons = tuple(each for each in beside.qualities if each.recipe in shown)
+    shown_ones = tuple(each for each in beside.verdicts if each.comparison.recipe in shown)
     visible = settled.rows[settled.shown]
-    target = asked.target if asked.target is not None else _own_target(settled.rows, asked, beside.qualities)
+    target = asked.target if asked.target is not None else _own_target(settled.rows, asked, beside.verdicts)
     scene = results.remember(
         ("scene", replace(asked, **_OF_NO_SCENE)),
         lambda: build_scene(
@@ -101,12 +100,10 @@ def answer(results: Results, wished: Question) -> Answer:
     return Answer(
         settled=settled,
         scene=scene,
-        comparisons=comparisons,
+        verdicts=shown_ones,
         budgets=tuple(each for each in beside.budgets if each.recipe in shown),
         volume=beside.volume,
-        confirmed=beside.confirmed,
-        vanishing=beside.vanishing & shown,
-        sentence=_sentence(comparisons, beside.confirmed),
+        sentence=sentences.summary(shown_ones),
         target=target,
         rates=_rates(visible),
         price=price_words(visible, today=datetime.now(UTC).date()),
@@ -121,10 +118,8 @@ def _survey(settled: Settled) -> Answer:
     return Answer(
         settled=settled,
         scene=scene,
-        comparisons=(),
+        verdicts=(),
         budgets=(),
-        confirmed={},
-        vanishing=frozenset(),
         volume=None,
         sentence=survey_sentence(visible),
         target=None,
@@ -157,26 +152,13 @@ def _compare(results: Results, settled: Settled) -> _Compared:
     found = compared(
         rows, x=asked.paid_in.column, baseline=asked.baseline, machine=_machine(rows, asked.baseline_hardware)
     )
-    qualities = tuple(at_equal_quality(found, target=asked.target))
-    winners = [] if asked.paid_in.forecast else [each for each in qualities if is_winner(each)]
+    qualities = at_equal_quality(found, target=asked.target)
+    fresh = [] if asked.paid_in.forecast else results.confirmations(qualities)
     return _Compared(
-        qualities=qualities,
+        verdicts=tuple(verdicts(qualities, controls=controls_of(rows), fresh=fresh)),
         budgets=tuple(at_equal_budget(found)),
-        confirmed={confirmable(winners[at]): each for at, each in results.confirmations(winners).items()},
-        vanishing=_vanishing(rows),
         volume=_volume(rows, asked),
     )
-
-
-def _vanishing(rows: pd.DataFrame) -> frozenset[str]:
-    """The recipes whose gain at their largest budget with a control is none beside it."""
-    if not (rows["control"] == "random-subset").any():
-        return frozenset()
-    largest: dict[str, Controlled] = {}
-    for each in controlled(rows):
-        if each.control == "random-subset" and each.ssr >= largest.get(each.label, each).ssr:
-            largest[each.label] = each
-    return frozenset(label for label, each in largest.items() if each.gain_vanishes)
 
 
 def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:
@@ -189,26 +171,16 @@ def _machine(rows: pd.DataFrame, label: str) -> Machine | None:
     return machines(rows[rows["hardware_label"] == label].head(1))[0] if label else None
 
 
-def _sentence(comparisons: tuple[EqualQuality, ...], confirmed: Confirmed) -> str:
-    """The best answer; where fresh seeds have spoken, what they said in the place of the wish for them."""
-    words = sentences.summary(list(comparisons))
-    winners = [each for each in comparisons if is_winner(each)]
-    best = min(winners, key=lambda each: each.ratio or 0.0, default=None)
-    if best is None or confirmable(best) not in confirmed:
-        return words
-    return words.removesuffix(CONFIRM) + confirmed[confirmable(best)].sentence
-
-
 def _rates(rows: pd.DataFrame) -> dict[Machine, float]:
     priced = rows[rows["usd_per_hour"].notna()].drop_duplicates(["device", "hardware", "threads", "world_size"])
     return dict(zip(machines(priced), priced["usd_per_hour"].astype(float), strict=True))
 
 
-def _own_target(rows: pd.DataFrame, asked: Question, comparisons: tuple[EqualQuality, ...]) -> float | None:
+def _own_target(rows: pd.DataFrame, asked: Question, found: tuple[Verdict, ...]) -> float | None:
     """The baseline's quality at its full budget: as the comparisons have it, or from its curve if there are none."""
-    for comparison in comparisons:
-        if comparison.target is not None:
-            return comparison.target
+    for each in found:
+        if each.comparison.target is not None:
+            return each.comparison.target
     own = curves.curves(rows[rows["recipe"] == asked.baseline], x="steps")
     return next((point.fitted for curve in own for point in curve.points if point.ssr == 1.0), None)
 

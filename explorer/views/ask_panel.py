@@ -8,15 +8,14 @@ import ipywidgets as widgets
 import pandas as pd
 from markupsafe import Markup
 
-from explorer.analysis.ask import Asked, Candidate, ask
-from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.ask import Asked, ask
 from explorer.analysis.limits import Limits, Standing
+from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError
 from explorer.provenance.levels import EXACT, read_cost
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.views import ask_evidence, ask_words, text, units
-from explorer.views.confirming import confirmation_of
 from explorer.views.question import Question
 from explorer.views.settle import settle
 from explorer.views.snapshot import Snapshot
@@ -31,18 +30,16 @@ REPEATED = {
 """What deleting a class may repeat, at most."""
 
 
-def ask_html(asked: Asked, confirmation: Confirmation | None, *, today: datetime.date) -> Markup:
+def ask_html(asked: Asked, *, today: datetime.date) -> Markup:
     """The answer, the runner-up, the evidence and how to read it, as HTML."""
     kind = "x-answer" if asked.holds else "x-answer x-warn"
-    said = [
-        Markup('<p class="{}" role="status">{}</p>').format(kind, text.plain(ask_words.headline(asked, confirmation)))
-    ]
+    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, text.plain(ask_words.headline(asked)))]
     if second := ask_words.runner_up(asked):
         said.append(_note(second))
     said.append(_evidence(asked))
     said += [_note(words) for words in ask_evidence.notes(asked, today)]
     best = asked.best
-    if best is not None and not best.is_baseline:
+    if best is not None and best.verdict is not None and best.verdict.asks:
         command = ask_words.confirming_command(best, None)
         said.append(Markup('<p class="x-note">On fresh seeds: <code>{}</code></p>').format(text.clipped(command, 200)))
     return Markup("").join(said)
@@ -106,12 +103,11 @@ class AskPanel(widgets.VBox):
             return
         about, self.asked = self._about, None
         try:
-            asked = ask(about.rows, about.forecasts, self._limits(), baseline=about.baseline)
-            confirmation = None if asked.best is None else about.confirmation(asked.best)
+            asked = ask(about.rows, about.forecasts, self._limits(), verdicts=about.verdicts, baseline=about.baseline)
         except ExplorerError as error:
             return self._refuse(error)
         self.asked = asked
-        self._said.value = ask_html(asked, confirmation, today=datetime.date.today())
+        self._said.value = ask_html(asked, today=datetime.date.today())
 
     def _refuse(self, error: ExplorerError) -> None:
         self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(text.plain(str(error)))
@@ -151,15 +147,11 @@ class _About:
             "forecasts", lambda: frames.deletion_forecasts(snapshot.database, sweep=self._sweep)
         )
         self.classes = sorted({str(name) for name in self.forecasts["class"]})
-
-    def confirmation(self, best: Candidate) -> Confirmation | None:
-        if best.is_baseline:
-            return None
-        metric = best.setting.metric
-        rows = self._read(
-            f"fresh seeds in {metric}", lambda: with_confirming(self._snapshot.database, self._sweep, metric=metric)
+        metric = str(self.rows["metric"].iloc[0])
+        fresh = self._read(
+            f"fresh seeds in {metric}", lambda: with_confirming(snapshot.database, self._sweep, metric=metric)
         )
-        return confirmation_of(rows, best)
+        self.verdicts = sweep_verdicts(self.rows, fresh, baseline=self.baseline)
 
     def _read(self, what: str, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         return self._snapshot.remember((what, self._sweep), read)

@@ -5,14 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
-from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
-from explorer.analysis.sentences import CONFIRM
+from explorer.analysis.sentences import call_words, fresh_words
 from explorer.views import text
 
 
-def headline(asked: Asked, confirmation: Confirmation | None) -> str:
-    """The answer in one sentence; `confirmation` is that of the best recipe, if there is one."""
+def headline(asked: Asked) -> str:
+    """The answer in one sentence, and the verdict on the recipe beside its baseline."""
     best = asked.best
     if best is None:
         nearest = asked.nearest
@@ -23,7 +22,7 @@ def headline(asked: Asked, confirmation: Confirmation | None) -> str:
     if not asked.holds:
         return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
     among = f", the least {asked.least} of {text.count(len(asked.candidates), 'candidate')} under these limits"
-    return f"{what}{among}{_confirmed(best, confirmation)}."
+    return f"{what}{among}{verdict_words(best)}."
 
 
 def runner_up(asked: Asked) -> str:
@@ -133,12 +132,21 @@ def span_words(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{text.seconds(low)} to {text.seconds(high)}"
 
 
-def _confirmed(best: Candidate, confirmation: Confirmation | None) -> str:
-    if best.is_baseline:
+def verdict_words(best: Candidate) -> str:
+    """The verdict on the recipe at the baseline's quality, to be put behind a sentence.
+
+    "; at baseline's own quality: inconclusive, about 9 seeds would decide, 0.72 of the baseline's time"
+    """
+    found = best.verdict
+    if found is None:
         return ""
-    if confirmation is None:
-        return f"; {CONFIRM}"
-    return "; " + confirmation.told(" of the baseline's time at the baseline's quality")
+    result, of = found.comparison, " of the baseline's time"
+    ratio = "" if result.ratio is None or result.adjusted_low is None else f", {result.ratio:.2f}{of}"
+    control = (
+        "" if found.control is None else f"; its gain vanishes against its control {text.clipped(found.control.name)}"
+    )
+    words = f"; at {text.clipped(result.baseline)}'s own quality: {call_words(found)}{ratio}"
+    return f"{words}{control}{fresh_words(found, of)}"
 
 
 def _named(asked: Asked, candidate: Candidate) -> str:

@@ -1,19 +1,17 @@
 """The winners of an answer and their confirmations: what came out best is run once more on fresh seeds."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import ipywidgets as widgets
 from markupsafe import Markup
 
-from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import is_winner
+from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
-from explorer.store.confirming import with_confirming
-from explorer.store.place import database
-from explorer.views.answer import Answer
-from explorer.views.confirming import confirmations_of
+from explorer.views.answer import Answer, answer
+from explorer.views.snapshot import read_snapshot
 from explorer.views.winner import Winner
 
 MOST = 12  # winners that are shown: those that need least
@@ -35,56 +33,55 @@ class ConfirmPanel(widgets.VBox):
         super().__init__([self._said])
         self.add_class("x-confirm")
 
-    def show(self, answer: Answer, runs: Path) -> None:
+    def show(self, found: Answer, runs: Path) -> None:
         """Show the winners of an answer about a sweep in `runs`."""
-        self._shown = answer, runs
-        winners = [each for each in answer.comparisons if is_winner(each)]
-        if answer.question.paid_in.forecast:
-            winners = []
-        own = {str(name) for name in answer.rows["baseline"]}
-        beside = [each for each in winners if each.baseline in own and each.baseline_setting == each.setting]
-        beside.sort(key=lambda each: each.ratio or 0.0)
-        shown = beside[:MOST]
-        try:
-            confirmed = _confirmed(runs, shown)
-        except ExplorerError as error:
-            self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
-            self.children = (self._said,)
-            return
-        self._said.value = _introduction(answer, winners, beside)
-        self.winners = [self._winner(runs, each, confirmed.get(at)) for at, each in enumerate(shown)]
+        self._shown = found, runs
+        open_ones = (
+            [] if found.question.paid_in.forecast else [e for e in found.verdicts if e.asks or e.judged_by_others]
+        )
+        own = {str(name) for name in found.rows["baseline"]}
+        beside = [each for each in open_ones if _beside_own(each.comparison, own)]
+        beside.sort(key=lambda each: each.comparison.ratio or 0.0)
+        self._said.value = _introduction(found, open_ones, beside)
+        self.winners = [self._winner(runs, each) for each in beside[:MOST]]
         self.children = (self._said, *self.winners)
 
-    def _winner(self, runs: Path, result: EqualQuality, confirmation: Confirmation | None) -> "Winner":
+    def _winner(self, runs: Path, verdict: Verdict) -> "Winner":
+        result = verdict.comparison
         key = (runs, result.setting, result.recipe)
         winner = self._known.get(key)
         if winner is None:
             winner = self._known[key] = Winner(runs, result.setting.sweep, result.recipe, on_end=self._again)
-        winner.show(result, confirmation)
+        winner.show(verdict)
         return winner
 
     def _again(self) -> None:
         """Show the same again, with what has become known."""
-        if self._shown is not None:
-            self.show(*self._shown)
+        if self._shown is None:
+            return
+        answered, runs = self._shown
+        try:
+            self.show(answer(read_snapshot(runs), answered.question), runs)
+        except ExplorerError as error:
+            self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
+            self.children = (self._said,)
 
 
-def _confirmed(runs: Path, shown: list[EqualQuality]) -> dict[int, Confirmation]:
-    if not shown:
-        return {}
-    setting = shown[0].setting
-    return confirmations_of(with_confirming(database(runs), setting.sweep, metric=setting.metric), shown)
+def _beside_own(result: EqualQuality, own: Collection[str]) -> bool:
+    """Whether fresh seeds would be run beside the same baseline on the same machine."""
+    return result.baseline in own and result.baseline_setting == result.setting
 
 
-def _introduction(answer: Answer, winners: list[EqualQuality], beside: list[EqualQuality]) -> Markup:
-    if answer.question.paid_in.forecast:
+def _introduction(found: Answer, open_ones: list[Verdict], beside: list[Verdict]) -> Markup:
+    if found.question.paid_in.forecast:
         words = "What a deletion takes is a forecast: fresh seeds confirm time, cost and steps."
-    elif not winners:
+    elif any(each.claims for each in found.verdicts) and not open_ones:
+        words = "Nothing to confirm: this sweep is a confirmation itself."
+    elif not open_ones:
         words = "Nothing to confirm: no recipe is shown to need less than the baseline at equal quality."
     elif not beside:
         words = "Only a comparison with the sweep's own baseline on the same machine can be confirmed from here."
     else:
-        words = (
-            NOTE if len(beside) <= MOST else f"{NOTE} Of {len(beside)} winners the {MOST} that need least are shown."
-        )
+        more = f" Of {len(beside)} recipes the {MOST} that need least are shown."
+        words = f"{NOTE}{more if len(beside) > MOST else ''}"
     return Markup('<p class="x-note">{}</p>').format(words)

@@ -21,7 +21,10 @@ CONTROLS = (
     "n",
     "Verdict",
 )
-CAPTION = "Beside the controls: the baseline trained for as long, and choosing examples at random"
+CAPTION = (
+    "Recipes and their controls: the baseline trained for as long, and examples chosen at random. Intervals are"
+    " adjusted for all recipes with the same control at the same budget."
+)
 
 
 def control_rows(found: Sequence[Controlled]) -> list[tuple[str, ...]]:
@@ -33,13 +36,19 @@ def control_rows(found: Sequence[Controlled]) -> list[tuple[str, ...]]:
             each.name if each.control == "random-subset" else f"{each.name} for as long",
             text.MISSING if each.control_ssr is None else f"{each.control_ssr:g}",
             text.seconds(each.control_seconds),
-            by_how_much(each.against, each.setting.kind),
-            interval(each.against, each.setting.kind),
+            by_how_much(each.against.difference, each.setting.kind),
+            _interval(each),
             str(each.against.n),
             f"{each.verdict}: the gain vanishes" if each.gain_vanishes else each.verdict,
         )
         for each in found
     ]
+
+
+def _interval(found: Controlled) -> str:
+    """The interval that the verdict rests on."""
+    at = found.against
+    return interval(at.adjusted_low, at.adjusted_high, found.setting.kind, reason=at.reason)
 
 
 def control_table(found: Sequence[Controlled]) -> Markup:

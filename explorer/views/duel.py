@@ -6,11 +6,12 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from explorer.analysis.control_sentences import by_how_much, interval
-from explorer.analysis.controls import Difference
 from explorer.analysis.duel import AtBudget, Duel, Reached, Side, sentence
-from explorer.analysis.equal_quality import Outcome
+from explorer.analysis.equal_quality import Call, Outcome
+from explorer.analysis.estimate import Estimate
 from explorer.analysis.ladders import axis_words
-from explorer.views import equal_quality, text, theme
+from explorer.analysis.sentences import ratio_interval
+from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
 from explorer.views.tables import Column, Row, named, swatch, table, with_note
 
@@ -49,13 +50,12 @@ def _rows(found: Duel, payment: Payment) -> Iterator[Row]:
 
 def _at(found: Duel, at: AtBudget, payment: Payment) -> Row:
     less = at.difference
-    difference = Difference(difference=less.value, low=less.low, high=less.high, n=less.n, reason=less.reason)
     return Row(
         cells=(
             f"{found.setting.metric} at budget {at.ssr:g}",
             _reached(found, at.first, payment),
             _reached(found, at.second, payment),
-            _difference(found, difference),
+            _difference(found, less),
         )
     )
 
@@ -67,7 +67,7 @@ def _reached(found: Duel, side: Reached, payment: Payment) -> Markup:
 def _equal_x(found: Duel, payment: Payment) -> Row:
     at, kind = found.equal_x, found.setting.kind
     title = f"{found.setting.metric} at equal {axis_words(found.x)}"
-    difference = Difference(difference=at.difference, low=at.low, high=at.high, n=at.n, reason=at.reason)
+    difference = Estimate(value=at.difference, low=at.low, high=at.high, n=at.n, reason=at.reason)
     return Row(
         cells=(
             with_note(title, "" if at.budget is None else amount(at.budget, payment)),
@@ -107,23 +107,21 @@ def _ratio(found: Duel) -> str:
 
 def _of_ratio(found: Duel) -> str:
     at = found.equal_quality
-    words = [equal_quality.interval(at)] if at.outcome == Outcome.REACHED else ["its lowest budget"]
-    if at.ratio_low is not None and not at.differs:
-        words.append("no difference shown")
+    words = [ratio_interval(at)] if at.outcome == Outcome.REACHED else ["its lowest budget"]
+    if at.call in (Call.INCONCLUSIVE, Call.EQUIVALENT):
+        words.append(str(at.call))
     if at.reach_rate is not None:
         words.append(f"reach rate {at.reach_rate:.0%}")
     return _clipped(", ".join(word for word in words if word))
 
 
-def _difference(found: Duel, difference: Difference) -> str | Markup:
+def _difference(found: Duel, less: Estimate) -> str | Markup:
     kind = found.setting.kind
-    if difference.difference is None:
-        return with_note(text.MISSING, _clipped(difference.reason or ""))
-    low, high = difference.low, difference.high
-    unclear = ", no difference shown" if low is not None and high is not None and low <= 0 <= high else ""
-    return with_note(
-        by_how_much(difference, kind), f"{_clipped(interval(difference, kind))}, n={difference.n}{unclear}"
-    )
+    if less.value is None:
+        return with_note(text.MISSING, _clipped(less.reason or ""))
+    unclear = ", inconclusive" if less.low is not None and not less.differs else ""
+    span = _clipped(interval(less.low, less.high, kind, reason=less.reason))
+    return with_note(by_how_much(less.value, kind), f"{span}, n={less.n}{unclear}")
 
 
 def _inference(found: Duel) -> Row:

@@ -1,51 +1,38 @@
 """The comparison table: what every recipe needs to be as good as the baseline, what it reaches for as much as the
 baseline is paid, and how sure either is."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from explorer import costing
-from explorer.analysis.comparison import LEAST_REACH_RATE
-from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.control_sentences import by_how_much
 from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.equal_budget import EqualBudget
-from explorer.analysis.equal_quality import EqualQuality, Outcome
-from explorer.analysis.ladders import Machine, Setting
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
+from explorer.analysis.ladders import Machine
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import CONFIRM, is_winner
+from explorer.analysis.sentences import call_words, fresh_words, ratio_interval
+from explorer.analysis.verdict import Verdict
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
 from explorer.views.tables import Column, Row, swatch, table, with_note
 
-Confirmed = Mapping[tuple[Setting, str], Confirmation]
-"""What fresh seeds said of comparisons, by `confirmable`: on one machine nothing is confirmed for another."""
-
-
-def confirmable(result: EqualQuality) -> tuple[Setting, str]:
-    """What a confirmation confirms: a recipe where it was compared."""
-    return result.setting, result.label
-
 
 def comparison_table(
-    results: Sequence[EqualQuality],
+    found: Sequence[Verdict],
     budgets: Sequence[EqualBudget],
     *,
     payment: Payment,
     look: theme.Look,
     rates: Mapping[Machine, float],
     order: str = "least",
-    confirmed: Confirmed | None = None,
-    vanishing: Collection[str] = (),
     caption: str | Markup = "",
 ) -> Markup:
     """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
     or, for the order "best", by what they reach at equal budget.
 
-    `rates` are US dollars an hour of a run; a machine that is not there has no price. `confirmed` are winners that were
-    run again on fresh seeds. `vanishing` are the labels of
-    recipes whose gain is none beside a control.
+    `rates` are US dollars an hour of a run; a machine that is not there has no price.
     """
     columns = (
         Column(title="Recipe"),
@@ -56,56 +43,33 @@ def comparison_table(
         Column(title="Inference", number=True),
     )
     beside = {(each.setting, each.label): each for each in budgets}
-    several = len({result.setting for result in results}) > 1
-    pairs = [(result, beside.get((result.setting, result.label))) for result in results]
-    pairs.sort(key=lambda pair: _best_first(pair) if order == "best" else _least_first(pair[0]))
-    fresh = confirmed or {}
-    rows = [
-        _recipe(
-            *pair,
-            payment=payment,
-            look=look,
-            rates=rates,
-            several=several,
-            fresh=fresh.get(confirmable(pair[0])),
-            vanishes=pair[0].label in vanishing,
-        )
-        for pair in pairs
-    ]
-    bases = {result.baseline_setting: result for result in reversed(results)}
+    several = len({each.comparison.setting for each in found}) > 1
+    pairs = [(each, beside.get((each.comparison.setting, each.comparison.label))) for each in found]
+    pairs.sort(key=lambda pair: _best_first(*pair) if order == "best" else _least_first(pair[0].comparison))
+    rows = [_recipe(*pair, payment=payment, look=look, rates=rates, several=several) for pair in pairs]
+    bases = {each.comparison.baseline_setting: each.comparison for each in reversed(found)}
     for result in bases.values():
         rows.insert(0, _baseline(result, payment=payment, look=look, rates=rates, several=several))
     return table(columns, rows, caption=caption)
 
 
-def verdict(result: EqualQuality) -> str:
-    """What the interval says, in a word or two."""
-    if result.outcome == Outcome.REACHED and result.significant and result.ratio is not None:
-        return "less than baseline" if result.ratio < 1 else "more than baseline"
-    if result.outcome == Outcome.REACHED and result.ratio_low is not None:
-        return "no difference"
-    return ""
-
-
-def interval(result: EqualQuality) -> str:
-    """The interval of the ratio in words, or why there is none."""
-    if result.ratio_low is not None and result.ratio_high is not None:
-        return f"{result.ratio_low:.2f} to {result.ratio_high:.2f}"
-    if result.n == 1:
-        return "n=1"
-    if result.reach_rate is not None and result.reach_rate < LEAST_REACH_RATE:
-        return "no interval"  # the reach rate beside it says why
-    return result.reason or ""
+def said(found: Verdict) -> str:
+    """The verdict as the note of a recipe: what the sweep says, what fresh seeds say or that they are asked for, and
+    whether a control takes the gain away. What the column of the amounts says already is left out."""
+    shown = found.call in (Call.NOT_REACHED, Call.BELOW, Call.UNKNOWN, Call.NO_BASELINE)
+    control = "" if found.control is None else f"no better than its control {found.control.name}"
+    words = ["" if shown else call_words(found), fresh_words(found).removeprefix("; "), control]
+    return "; ".join(each for each in words if each)
 
 
 def difference(result: EqualBudget | None) -> str | Markup:
     """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
     if result is None or result.difference is None:
         return text.MISSING
-    shown = by_how_much(result, result.setting.kind)
-    if result.low is None or result.high is None:
+    shown = by_how_much(result.difference, result.setting.kind)
+    if result.adjusted_low is None:
         return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
-    return with_note(shown, points(result, result.setting.kind))
+    return with_note(shown, points(result.adjusted_low, result.adjusted_high, result.setting.kind))
 
 
 def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
@@ -113,8 +77,8 @@ def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
     return not known, result.ratio or 0.0, result.label
 
 
-def _best_first(pair: tuple[EqualQuality, EqualBudget | None]) -> tuple[bool, float, str]:
-    result, beside = pair
+def _best_first(found: Verdict, beside: EqualBudget | None) -> tuple[bool, float, str]:
+    result = found.comparison
     if beside is None or beside.difference is None:
         return True, 0.0, result.label
     return False, -beside.difference if result.setting.higher_is_better else beside.difference, result.label
@@ -141,34 +105,27 @@ def _baseline(
 
 
 def _recipe(
-    result: EqualQuality,
+    found: Verdict,
     beside: EqualBudget | None,
     *,
     payment: Payment,
     look: theme.Look,
     rates: Mapping[Machine, float],
     several: bool,
-    fresh: Confirmation | None,
-    vanishes: bool,
 ) -> Row:
-    setting = result.setting
-    said = [(fresh.sentence if fresh else CONFIRM) if is_winner(result) else verdict(result)]
-    if vanishes:
-        said.append("no better than its control")
-    if several:
-        said.append(str(setting.machine))
-    if _is_predicted(result, payment):
-        said.append("predicted")
+    result = found.comparison
+    notes = [said(found), str(result.setting.machine) if several else ""]
+    notes.append("predicted" if _is_predicted(result, payment) else "")
     cells = (
-        with_note(swatch(result.label, look), "; ".join(words for words in said if words)),
-        _outcome(result, payment=payment, rate=rates.get(setting.machine)),
+        with_note(swatch(result.label, look), "; ".join(words for words in notes if words)),
+        _outcome(result, payment=payment, rate=rates.get(result.setting.machine)),
         _ratio(result),
         difference(beside),
         with_note(text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),
         _inference(result),
     )
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
-    return Row(cells=cells, bold=is_winner(result), quiet=not reached)
+    return Row(cells=cells, bold=found.claims, quiet=not reached)
 
 
 def _is_predicted(result: EqualQuality, payment: Payment) -> bool:
@@ -197,7 +154,7 @@ def _ratio(result: EqualQuality) -> str | Markup:
     if result.ratio is None or result.outcome not in (Outcome.REACHED, Outcome.BELOW):
         return text.MISSING
     sign = "at most " if result.outcome == Outcome.BELOW else ""
-    return with_note(f"{sign}{text.ratio(result.ratio)}", interval(result))
+    return with_note(f"{sign}{text.ratio(result.ratio)}", ratio_interval(result))
 
 
 def _inference(result: EqualQuality) -> str | Markup:

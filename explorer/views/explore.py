@@ -230,14 +230,12 @@ def _table(found: Answer) -> Markup:
         return frontier_table(found.scene, found.look) + notes(found)
     title = Markup('<p class="x-heading">{}</p>').format(_title(found))
     rows = comparison_table(
-        found.comparisons,
+        found.verdicts,
         found.budgets,
         payment=found.question.paid_in,
         look=found.look,
         rates=found.rates,
         order=found.question.order,
-        confirmed=found.confirmed,
-        vanishing=found.vanishing,
     )
     return title + rows + notes(found)
 

@@ -25,8 +25,9 @@ def warnings(found: Answer) -> list[str]:
         words.append(f"Untuned baseline: nobody searched for good settings of {found.question.baseline}.")
     if any(comparison.n == 1 for comparison in found.comparisons):
         words.append("n=1: one seed says nothing about noise, so there is no interval.")
-    if found.vanishing:
-        words.append(f"No better than its control: {', '.join(sorted(found.vanishing))}. See Controls.")
+    vanishing = sorted(each.comparison.label for each in found.verdicts if each.control is not None)
+    if vanishing:
+        words.append(f"No better than its control: {', '.join(vanishing)}. See Controls.")
     slower = [comparison.label for comparison in found.comparisons if comparison.slower_inference]
     if slower:
         words.append(f"Slower at inference than the baseline: {', '.join(slower)}.")
@@ -45,7 +46,7 @@ def facts(found: Answer) -> list[str]:
     if any(comparison.ratio_low is not None for comparison in found.comparisons):
         first = found.comparisons[0]
         words.append(
-            f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_holm(found)}."
+            f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_adjusted(found)}."
         )
     if found.question.order == "best":
         words += _best_at_equal_budget(found)
@@ -76,13 +77,13 @@ def _ways(found: Answer) -> str:
     return " or ".join(words for level, words in ways.items() if level in levels) or "no run here is governed"
 
 
-def _holm(found: Answer) -> str:
+def _adjusted(found: Answer) -> str:
     families = {comparison.baseline_setting: comparison.family for comparison in found.comparisons if comparison.family}
     sizes = sorted(set(families.values()))
     if not sizes or sizes == [1]:
         return ""
     each = f"{sizes[0]:,} to {sizes[-1]:,} comparisons" if len(sizes) > 1 else text.count(sizes[0], "comparison")
-    return f"; adjusted for {each}{' on each machine' if len(families) > 1 else ''} (Holm)"
+    return f"; adjusted for {each}{' on each machine' if len(families) > 1 else ''} (Bonferroni)"
 
 
 def _paragraph(words: str, kind: str) -> Markup:

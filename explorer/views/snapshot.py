@@ -6,7 +6,7 @@ read is kept for a few questions: a control that changes only the picture asks n
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,11 +16,11 @@ import pandas as pd
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
+from explorer.analysis.verdict import confirming as confirmations_of
 from explorer.costing import Price
 from explorer.store import frames, place
 from explorer.store.confirming import confirming, with_confirming
 from explorer.store.filter import Filter
-from explorer.views.confirming import confirmations_of
 
 KEPT = 12  # answers to questions
 
@@ -53,14 +53,15 @@ class Snapshot:
         """The phases of each recipe of a sweep at each budget, with their step times. Raises as `rows` does."""
         return self.remember(("schedules", sweep), lambda: frames.schedules(self.database, sweep=sweep))
 
-    def confirmations(self, results: list[EqualQuality]) -> dict[int, Confirmation]:
-        """What fresh seeds said of comparisons of one sweep and metric, by their place. Raises as `rows` does."""
+    def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]:
+        """What fresh seeds say of comparisons, all of one sweep and metric. Raises as `rows` does."""
         if not results:
-            return {}
+            return []
         setting = results[0].setting
         if not self.remember(("confirming", setting.sweep), lambda: confirming(self.database, setting.sweep)):
-            return {}
-        return confirmations_of(with_confirming(self.database, setting.sweep, metric=setting.metric), results)
+            return []
+        rows = with_confirming(self.database, setting.sweep, metric=setting.metric)
+        return confirmations_of(rows, results)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         """What was made for this key before, or now."""

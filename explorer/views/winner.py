@@ -12,9 +12,10 @@ from typing import Any
 import ipywidgets as widgets
 from markupsafe import Markup
 
-from explorer.analysis.confirmed import Confirmation, Verdict
 from explorer.analysis.equal_quality import EqualQuality
-from explorer.analysis.sentences import CONFIRM
+from explorer.analysis.ladders import axis_words
+from explorer.analysis.sentences import call_words, fresh_words, ratio_interval
+from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
 from explorer.views import text
 from explorer.views.sweep_panel import TICK, progress_words
@@ -43,15 +44,15 @@ class Winner(widgets.VBox):
         super().__init__([self.words, self._buttons, self.state])
         self._offer()
 
-    def show(self, result: EqualQuality, confirmation: Confirmation | None) -> None:
-        """Show the comparison, and what fresh seeds say of it."""
-        said = CONFIRM if confirmation is None else confirmation.sentence
-        kinds = {Verdict.CONFIRMED: "x-verified", Verdict.NOT_CONFIRMED: "x-broken"}
-        kind = "x-warn" if confirmation is None else kinds.get(confirmation.verdict, "x-warn")
+    def show(self, verdict: Verdict) -> None:
+        """Show the verdict: what the sweep says, and what fresh seeds do."""
+        result = verdict.comparison
+        kind = "x-verified" if verdict.is_confirmed else "x-broken" if verdict.is_refuted else "x-warn"
+        where = f"in {_ratio(result)} of the baseline's {axis_words(result.x)}:"
         self.words.value = Markup(
             '<p class="x-confirmed"><strong>{}</strong> {} <span class="{}">{}</span></p>'
-        ).format(text.clipped(result.label), f"in {_ratio(result)} of the baseline's {_axis(result)}:", kind, said)
-        judged = confirmation is not None and confirmation.verdict is not Verdict.IN_PROGRESS
+        ).format(text.clipped(result.label), where, kind, f"{call_words(verdict)}{fresh_words(verdict)}")
+        judged = verdict.is_confirmed or verdict.is_refuted
         self._buttons.layout.display = "none" if judged and not self._running else ""
 
     async def plan(self) -> None:
@@ -147,9 +148,5 @@ def plan_words(plan: dict[str, Any]) -> str:
 
 
 def _ratio(result: EqualQuality) -> str:
-    interval = f" ({result.ratio_low:.2f} to {result.ratio_high:.2f})" if result.ratio_low is not None else ""
-    return f"{result.ratio:.2f}{interval}"
-
-
-def _axis(result: EqualQuality) -> str:
-    return {"cost_usd": "cost", "steps": "steps"}.get(result.x, "time")
+    interval = f" ({ratio_interval(result)})" if result.adjusted_low is not None else ""
+    return f"{text.ratio(result.ratio)}{interval}"

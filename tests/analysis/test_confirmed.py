@@ -6,8 +6,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from explorer.analysis.confirmed import Confirmation, Verdict, confirmations
-from explorer.analysis.equal_quality import equal_quality
+from explorer.analysis.confirmed import Confirmation, Confirmed, confirmations
+from explorer.analysis.equal_quality import Call, equal_quality
+from explorer.analysis.sentences import summary
+from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import AnalysisError
 from tests.analysis.tables import rows, table
 
@@ -40,7 +42,7 @@ FIRST = sweep("first", (0, 1, 2), other=True)
 def test_fresh_seeds_of_the_same_recipes_confirm() -> None:
     fresh = sweep("by-hand", (10, 11, 12), budgets=(0.5, 0.75, 1.0))
     confirmed = found(FIRST, fresh)
-    assert confirmed is not None and confirmed.verdict is Verdict.CONFIRMED
+    assert confirmed is not None and confirmed.verdict is Confirmed.CONFIRMED
     assert (confirmed.recipe, confirmed.sweeps, confirmed.seeds) == ("fast", ("by-hand",), (10, 11, 12))
     (alone,) = equal_quality(table(fresh))  # the fresh seeds alone
     assert alone.ratio is not None and alone.ratio_low is not None and alone.ratio_high is not None
@@ -52,11 +54,11 @@ def test_fresh_seeds_of_the_same_recipes_confirm() -> None:
 def test_a_winner_by_noise_is_not_confirmed() -> None:
     """In the sweep it is better; on fresh seeds it is the baseline with the noise turned around."""
     (first,) = (each for each in equal_quality(table(FIRST)) if each.recipe == "fast")
-    assert first.significant
+    assert first.call is Call.LESS
     luck = sweep("again", (10, 11, 12), lambda ssr, seed: log_curve(ssr, seed + 1))
     refuted = found(FIRST, luck)
-    assert refuted is not None and refuted.verdict is Verdict.NOT_CONFIRMED
-    assert refuted.sentence.startswith("not confirmed on 3 fresh seeds: ") and "no difference" in refuted.sentence
+    assert refuted is not None and refuted.verdict is Confirmed.NOT_CONFIRMED
+    assert refuted.sentence.startswith("not confirmed on 3 fresh seeds: ") and "inconclusive" in refuted.sentence
 
 
 def test_seeds_that_the_sweep_has_are_not_fresh() -> None:
@@ -88,8 +90,8 @@ def test_several_confirmations_count_together() -> None:
     luck = sweep("unlucky", (6, 7, 8), lambda ssr, seed: log_curve(ssr, seed + 1) - 0.03)
     good = sweep("lucky", (3, 4, 5), budgets=(0.5, 0.75, 1.0, 1.5))
     alone, both = found(FIRST, good), found(FIRST, good, luck)
-    assert alone is not None and alone.verdict is Verdict.CONFIRMED
-    assert both is not None and both.verdict is Verdict.NOT_CONFIRMED
+    assert alone is not None and alone.verdict is Confirmed.CONFIRMED
+    assert both is not None and both.verdict is Confirmed.NOT_CONFIRMED
     assert (both.sweeps, both.seeds) == (("lucky", "unlucky"), (3, 4, 5, 6, 7, 8))
 
 
@@ -107,7 +109,7 @@ def test_one_that_has_not_finished_says_nothing_yet() -> None:
     }
     for part in without.values():
         waiting = found(FIRST, part)
-        assert waiting is not None and waiting.verdict is Verdict.IN_PROGRESS
+        assert waiting is not None and waiting.verdict is Confirmed.IN_PROGRESS
         assert waiting.sentence.startswith("its confirmation on 3 fresh seeds is in progress: ")
     assert found(FIRST, [row for row in whole if row["recipe"] == "baseline"]) is None
 
@@ -117,20 +119,20 @@ def test_one_that_has_not_finished_says_nothing_yet() -> None:
     [
         (lambda ssr, seed: log_curve(ssr, seed) - 0.2, (3, 4, 5), "the quality is not reached"),
         (lambda ssr, seed: log_curve(ssr, seed) + 0.3, (3, 4, 5), "by how much is not known"),
-        (lambda ssr, seed: log_curve(0.8 * ssr, seed + 1), (3, 4, 5), "no less than the baseline"),
+        (lambda ssr, seed: log_curve(0.8 * ssr, seed + 1), (3, 4, 5), "more than the baseline"),
         (better, (3,), "one seed"),
     ],
 )
 def test_what_does_not_confirm_says_why(fast: Any, seeds: tuple[int, ...], words: str) -> None:
     known = found(FIRST, sweep("again", seeds, fast))
-    assert known is not None and known.verdict is Verdict.NOT_CONFIRMED
+    assert known is not None and known.verdict is Confirmed.NOT_CONFIRMED
     assert words in known.sentence
 
 
 def test_names_do_not_matter() -> None:
     fresh = [row | {"recipe": f"x{row['recipe']}", "baseline": "xbaseline"} for row in sweep("again", (3, 4, 5))]
     known = found(FIRST, fresh)
-    assert known is not None and (known.recipe, known.verdict) == ("fast", Verdict.CONFIRMED)
+    assert known is not None and (known.recipe, known.verdict) == ("fast", Confirmed.CONFIRMED)
 
 
 def test_a_sweep_that_is_not_there() -> None:
@@ -138,3 +140,22 @@ def test_a_sweep_that_is_not_there() -> None:
         confirmations(table(FIRST), sweep="nowhere")
     with pytest.raises(AnalysisError):
         confirmations(pd.DataFrame(columns=["sweep"]), sweep="first")
+
+
+def test_a_confirmation_asks_for_none_and_says_what_it_confirms() -> None:
+    """The only sweep that asked for fresh seeds once more was the one that had them."""
+    fresh = sweep("first-confirm-fast", (3, 4, 5))
+    both = table(FIRST, fresh)
+    (alone,) = sweep_verdicts(table(fresh))
+    assert alone.call is Call.LESS and alone.asks  # the control: without the sweep that it confirms
+    (known,) = sweep_verdicts(table(fresh), both)
+    assert known.confirmation is not None and known.confirmation.verdict is Confirmed.ITSELF
+    assert known.claims and not known.asks and not known.judged_by_others
+    assert summary([known]).endswith("; on fresh seeds, as the confirmation of first")
+    seen = sweep("first-confirm-fast", (2, 3, 4))  # one seed chose it, too
+    (unsure,) = sweep_verdicts(table(seen), table(FIRST, seen))
+    assert unsure.asks
+    chosen = sweep("search", (6, 7, 8), other=True)
+    assert [each.asks for each in sweep_verdicts(table(chosen), table(FIRST, chosen)) if each.call is Call.LESS] == [
+        True
+    ]

@@ -160,7 +160,8 @@ def test_many_recipes_are_corrected_for():
     others = [recipe(f"idle{index}", 0.0, noise=1.0 + index / 10) for index in range(12)]
     (among,) = [each for each in controlled(table(BASE, mild, *others)) if each.ssr == 1.0 and each.recipe == "mild"]
     assert (alone.against.family, among.against.family) == (1, 13)
-    assert (among.against.p_holm or 0) > (alone.against.p_holm or 1)
+    assert (among.against.p_adjusted or 0) > (alone.against.p_adjusted or 1)
     assert alone.against.low == among.against.low
     assert (alone.verdict, among.verdict) == ("better", "cannot tell")
-    assert "no difference once all 13 comparisons are taken into account" in control_sentences([among])[0]
+    assert among.against.adjusted_low is not None and among.against.adjusted_low < 0
+    assert "adjusted for 13 comparisons" in control_sentences([among])[0]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from explorer.analysis.duel import PICKED, Duel, duel, sentence
 from explorer.analysis.equal_budget import equal_budget
-from explorer.analysis.equal_quality import Outcome, equal_quality
+from explorer.analysis.equal_quality import Call, Outcome, equal_quality
 from explorer.errors import AnalysisError
 from tests.analysis.tables import rows as rows_of
 from tests.analysis.tables import table
@@ -47,7 +47,7 @@ def test_neither_need_be_the_baseline_and_the_estimates_are_those_of_all_compari
     (quality,) = equal_quality(two, baseline="slow")
     (budget,) = equal_budget(two, baseline="slow")
     assert (found.equal_quality, found.equal_x) == (quality, budget)
-    assert (found.equal_quality.family, found.equal_quality.p_holm) == (1, found.equal_quality.p_value)
+    assert (found.equal_quality.family, found.equal_quality.p_adjusted) == (1, found.equal_quality.p_value)
     assert found.equal_x.budget == 150  # what slow takes for its full budget
 
 
@@ -89,7 +89,7 @@ def test_two_that_differ_by_chance_alone_have_intervals_that_hold_0_and_1() -> N
         assert at.difference.low is not None and at.difference.high is not None
         assert at.difference.low < 0 < at.difference.high
     assert found.equal_x.better is None
-    assert not found.equal_quality.differs
+    assert found.equal_quality.call is Call.INCONCLUSIVE
 
 
 def test_noise_is_called_a_difference_no_more_often_than_it_may_be() -> None:

@@ -73,7 +73,7 @@ def test_a_given_budget():
 def test_the_family_is_corrected():
     found = equal_budget(table(rows("baseline", curve(0.0)), rows("a", noisy(0.03)), rows("b", noisy(0.05))))
     assert [result.family for result in found] == [2, 2]
-    assert all((result.p_holm or 0) >= (result.p_value or 1) for result in found)
+    assert all((result.p_adjusted or 0) >= (result.p_value or 1) for result in found)
 
 
 def test_a_baseline_that_is_not_done_is_a_reason():

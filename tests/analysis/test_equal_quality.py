@@ -10,7 +10,7 @@ from scipy import stats
 from explorer.analysis import equal_quality as module
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_budget import at_equal_budget, equal_budget
-from explorer.analysis.equal_quality import Outcome, at_equal_quality, equal_quality
+from explorer.analysis.equal_quality import Call, Outcome, at_equal_quality, equal_quality
 from explorer.analysis.ladders import Machine
 from explorer.errors import AnalysisError
 from tests.analysis.tables import BUDGETS, SETTING, fixed, rows, table
@@ -49,7 +49,7 @@ def test_a_recipe_that_learns_more_in_the_same_steps():
         assert result.ratio is not None and result.ratio_low is not None and result.ratio_high is not None
         assert result.ratio == pytest.approx(0.8, rel=0.01)
         assert 0.6 < result.ratio_low < 0.8 < result.ratio_high < 1.0
-        assert result.significant
+        assert result.call is Call.LESS
 
 
 def test_the_interval_is_the_one_that_is_documented():
@@ -103,7 +103,7 @@ def test_below_the_lowest_budget_gives_a_limit_only():
     result = one(table(rows("baseline", log_curve), rows("great", shifted(20))))
     assert result.outcome == Outcome.BELOW
     assert result.ratio == pytest.approx(0.125)
-    assert (result.ratio_low, result.p_value, result.significant) == (None, None, False)
+    assert (result.ratio_low, result.p_value, result.call) == (None, None, Call.BELOW)
 
 
 def test_a_given_target():
@@ -128,13 +128,13 @@ def test_a_recipe_that_reaches_what_the_baseline_does_not():
 def test_the_same_recipe_shows_no_difference():
     result = one(table(rows("baseline", log_curve), rows("same", log_curve)))
     assert (result.ratio, result.ratio_low, result.ratio_high, result.p_value) == (1.0, 1.0, 1.0, 1.0)
-    assert not result.differs and not result.significant
+    assert result.call is Call.EQUIVALENT
 
 
 def test_one_seed_has_a_ratio_and_no_interval():
     result = one(table(rows("baseline", log_curve, seeds=(0,)), rows("fast", log_curve, step=0.6, seeds=(0,))))
     assert (result.n, result.ratio) == (1, pytest.approx(0.6))
-    assert (result.ratio_low, result.p_value, result.reach_rate, result.significant) == (None, None, None, False)
+    assert (result.ratio_low, result.p_value, result.reach_rate, result.call) == (None, None, None, Call.ONE_SEED)
     assert result.reason == "one seed"
 
 
@@ -169,8 +169,8 @@ def test_shared_seeds_are_resampled_jointly_and_others_are_not():
     apart = one(table(base, rows("fast", lifted(shifted(1.25, turn=1)), seeds=(3, 4, 5))))
     assert paired.ratio == pytest.approx(apart.ratio)
     assert paired.ratio_low is not None
-    assert paired.significant
-    assert not apart.significant  # what the seeds share no longer cancels
+    assert paired.call is Call.LESS
+    assert apart.call is Call.INCONCLUSIVE  # what the seeds share no longer cancels
 
 
 def test_a_budget_that_lacks_seeds_is_left_out_and_named():
@@ -278,7 +278,7 @@ def test_what_a_view_hides_is_still_paid_for():
     cut = equal_quality(table(rows("baseline", log_curve), *recipes[:2]))
     assert [result.family for result in shown] == [8, 8] and [result.family for result in cut] == [2, 2]
     assert [result.p_value for result in shown] == pytest.approx([result.p_value for result in cut])
-    assert not any(result.significant for result in shown) and all(result.significant for result in cut)
+    assert {result.call for result in shown} == {Call.INCONCLUSIVE} and {result.call for result in cut} == {Call.LESS}
 
 
 def test_both_questions_are_read_from_the_same_curves():
@@ -292,20 +292,20 @@ def test_many_comparisons_are_corrected_as_a_family():
     recipes = [rows(f"r{k}", shifted(1.02 + 0.04 * k, turn=1)) for k in range(5)]
     frame = table(rows("baseline", log_curve), *recipes)
     found = equal_quality(frame)
-    p_values = sorted(result.p_value or 0.0 for result in found)
-    adjusted = sorted(result.p_holm or 0.0 for result in found)
-    expected = np.maximum.accumulate([min(1.0, (5 - k) * p) for k, p in enumerate(p_values)])
-    assert adjusted == pytest.approx(expected)
+    assert [each.p_adjusted for each in found] == pytest.approx([min(1.0, 5 * (each.p_value or 0)) for each in found])
+    for each in found:
+        assert each.adjusted_low is not None and each.ratio_low is not None and each.adjusted_low < each.ratio_low
     assert {result.family for result in found} == {5}
     alone = one(table(rows("baseline", log_curve), recipes[0]))
-    assert alone.p_holm == alone.p_value
+    assert alone.p_adjusted == alone.p_value
+    assert (alone.adjusted_low, alone.adjusted_high) == (alone.ratio_low, alone.ratio_high)
 
 
 def test_a_recipe_does_not_change_what_is_said_of_another():
     first, second = rows("fast", shifted(1.25, turn=1)), rows("other", shifted(1.1, turn=2))
     alone = one(table(rows("baseline", log_curve), first))
     beside = equal_quality(table(rows("baseline", log_curve), second, first))[1]
-    assert replace(beside, p_holm=alone.p_holm, family=1) == alone
+    assert beside.family == 2 and beside.among(1) == alone
 
 
 def test_five_seeds_are_drawn_the_same_every_time():

@@ -6,9 +6,29 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from explorer.analysis.inference import counted, draws, holm, t_interval, t_quantile
+from explorer.analysis.inference import (
+    Effect,
+    Error,
+    Interval,
+    counted,
+    draws,
+    exponential,
+    holm,
+    standard_error,
+    t_quantile,
+    together,
+)
+
+
+def t_interval(
+    estimate: float, resampled_R: np.ndarray, *, n: int, df: int, confidence: float, weight_R: np.ndarray | None = None
+) -> Interval:
+    error = Error(size=standard_error(resampled_R, n=n, weight_R=weight_R), df=df)
+    return Effect(value=estimate, error=error).interval(confidence)
 
 
 def test_all_resamples_are_taken_where_they_are_few():
@@ -88,3 +108,70 @@ def test_holm_by_its_definition():
                 rejected.add(index)
             assert {index for index, p_value in enumerate(found) if p_value <= alpha} == rejected
     assert holm([]) == []
+
+
+def test_parts_of_an_error_add_up_as_welch_has_it():
+    equal = together(Error(size=3.0, df=4), Error(size=3.0, df=4))
+    assert equal.size == pytest.approx(3 * math.sqrt(2)) and equal.df == pytest.approx(8)
+    assert together(Error(size=2.0, df=3), Error(size=0.0, df=5)) == Error(size=2.0, df=3)
+    assert together(Error(size=0.0, df=2), Error(size=0.0, df=1)) == Error(size=0.0, df=math.inf)
+    mixed = together(Error(size=1.0, df=2), Error(size=1.0, df=math.inf))
+    assert mixed.df == pytest.approx(8)  # half of the variance is known
+
+
+families = st.lists(
+    st.tuples(
+        st.floats(-3, 3),
+        st.one_of(st.just(0.0), st.floats(1e-6, 3)),
+        st.sampled_from([1.0, 2.0, 2.5, 8.0, math.inf]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(families, st.sampled_from([0.5, 0.9, 0.95, 0.99]), st.sampled_from([float, exponential]))
+def test_an_interval_contains_the_null_exactly_when_its_p_value_exceeds_alpha(family, confidence, scale):
+    null, alpha = scale(0.0), round(1 - confidence, 12)
+    for value, size, df in family:
+        effect = Effect(value=value, error=Error(size=size, df=df))
+        alone = effect.interval(confidence, scale=scale)
+        among = effect.interval(confidence, of=len(family), scale=scale)
+        for each in (alone, among):
+            assert (each.low <= null <= each.high) == (each.p_value > alpha)
+        assert among.low <= alone.low <= alone.high <= among.high and among.p_value >= alone.p_value
+    assert effect.interval(confidence, of=1, scale=scale) == alone
+
+
+@pytest.mark.parametrize("of", [1, 2, 4, 20])
+@pytest.mark.parametrize("df", [1.0, 2.0, 7.5, math.inf])
+@pytest.mark.parametrize("scale", [float, exponential])
+def test_they_agree_at_the_very_boundary(of, df, scale):
+    """At the effect whose p-value is alpha, and at the next floats to both sides of it: rounding decides either way,
+    and the interval goes with it. The control: what the formula of the interval alone says differs from it."""
+    quantile = -stats.t.ppf(0.05 / of / 2, df)
+    formula = []
+    for value in (quantile, *(math.nextafter(quantile, to) for to in (0, 9e9)), quantile * (1 + 1e-9)):
+        for signed in (value, -value):
+            found = Effect(value=signed, error=Error(size=1.0, df=df)).interval(0.95, of=of, scale=scale)
+            assert (found.low <= scale(0.0) <= found.high) == (found.p_value > 0.05)
+            formula.append(scale(abs(signed) - quantile) > scale(0.0))
+    assert len(set(formula)) == 2
+
+
+def test_an_unadjusted_interval_does_not_agree_with_an_adjusted_p_value():
+    """The negative control: the interval alone beside the p-value among four, as they were once shown together."""
+    effect = Effect(value=3.0, error=Error(size=1.0, df=20.0))
+    alone, among = effect.interval(0.95), effect.interval(0.95, of=10)
+    assert alone.low > 0 and among.p_value > 0.05 and among.low < 0
+
+
+def test_all_intervals_of_a_family_hold_the_truth_at_once():
+    random = np.random.default_rng(0)
+    missed = {1: 0, 8: 0}
+    for _ in range(1000):
+        sample_NS = random.normal(size=(8, 4)) + random.normal(size=4)  # they depend on each other
+        effects = [Effect(value=s.mean(), error=Error(size=s.std(ddof=1) / 2, df=3)) for s in sample_NS]
+        for of in missed:
+            missed[of] += any(not e.interval(0.95, of=of).low <= 0 <= e.interval(0.95, of=of).high for e in effects)
+    assert missed[8] <= 70 < missed[1]

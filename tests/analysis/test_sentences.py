@@ -1,20 +1,25 @@
 """Every answer in words, with the honest variants."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
-from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import answer, budget_answer, is_winner, summary, time_notes
+from explorer.analysis.sentences import answer, budget_answer, summary, time_notes
+from explorer.analysis.verdict import verdicts
 from tests.analysis.tables import SETTING, rows, table
 
 FAST = EqualQuality(
     setting=Setting(**SETTING),
     baseline_setting=Setting(**SETTING),
     recipe="fast",
+    recipe_digest="fa57",
     label="fast",
     baseline="baseline",
     x="train_seconds",
@@ -24,39 +29,63 @@ FAST = EqualQuality(
     baseline_x=100.0,
     recipe_x=62.0,
     ratio=0.62,
-    ratio_low=0.55,
-    ratio_high=0.70,
+    ratio_low=0.57,
+    ratio_high=0.67,
+    adjusted_low=0.55,
+    adjusted_high=0.70,
     confidence=0.95,
     n=3,
     reach_rate=1.0,
     p_value=0.001,
-    p_holm=0.004,
+    p_adjusted=0.004,
     family=4,
     inference_ratio=1.0,
     time_source="profiled",
     tuning="lr over 5 values",
 )
-ONE_SEED = replace(FAST, ratio_low=None, ratio_high=None, n=1, p_value=None, p_holm=None, reason="one seed")
+NONE = dict.fromkeys(("ratio_low", "ratio_high", "adjusted_low", "adjusted_high", "p_value", "p_adjusted"))
+ONE_SEED = replace(FAST, n=1, reason="one seed", **NONE)
 NO_INTERVAL = replace(ONE_SEED, n=3, reach_rate=0.7, reason="only 70% of the resamples reach the target")
-NO_DIFFERENCE = replace(FAST, ratio_low=0.3, ratio_high=1.2)
+UNSURE = replace(FAST, ratio_low=0.4, ratio_high=1.1, adjusted_low=0.3, adjusted_high=1.2, error=0.2, seed_error=0.2)
+ALONE = replace(UNSURE, ratio_high=0.95)
+TWIN = replace(FAST, ratio=1.0, adjusted_low=0.97, adjusted_high=1.03)
 NOT_REACHED = replace(ONE_SEED, n=3, outcome=Outcome.NOT_REACHED, ratio=None, recipe_x=None)
 BELOW = replace(ONE_SEED, n=3, outcome=Outcome.BELOW, ratio=0.125)
 UNKNOWN = replace(NOT_REACHED, outcome=Outcome.UNKNOWN, reason="fast has no cost: there is no price for its hardware")
 
 
+def said(result, control=None):
+    return answer(replace(verdicts([result])[0], control=control))
+
+
+def told(*results):
+    return summary(verdicts(results))
+
+
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        (FAST, "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70, 3 seeds)"),
+        (
+            FAST,
+            "fast reaches the baseline's accuracy in 0.62 of its time"
+            " (95% interval 0.55-0.70 adjusted for 4 comparisons, 3 seeds)",
+        ),
         (replace(FAST, x="cost_usd"), "in 0.62 of its cost (95%"),
         (replace(FAST, x="steps"), "in 0.62 of its steps (95%"),
         (replace(FAST, baseline="tuned"), "fast reaches tuned's accuracy in 0.62"),
         (replace(FAST, own_target=False), "fast reaches accuracy 0.97 in 0.62 of its time (95%"),
         (
-            NO_DIFFERENCE,
-            "fast: no difference to baseline in time at the baseline's accuracy (95% interval 0.30-1.20, 3 seeds)",
+            UNSURE,
+            "fast is inconclusive: it reaches the baseline's accuracy in 0.62 of its time"
+            " (95% interval 0.30-1.20 adjusted"
+            " for 4 comparisons, 3 seeds); about ",
         ),
-        (replace(FAST, p_holm=0.08), "3 seeds); no difference once all 4 comparisons are taken into account"),
+        (ALONE, "3 seeds; alone, its interval is 0.40-0.95); about "),
+        (
+            TWIN,
+            "in 1.00 of its time (95% interval 0.97-1.03 adjusted for 4 comparisons, 3 seeds), which is equivalent wi",
+        ),
+        (replace(FAST, family=1), "(95% interval 0.55-0.70, 3 seeds)"),
         (NOT_REACHED, "fast does not reach the baseline's accuracy within its budgets (3 seeds)"),
         (
             BELOW,
@@ -72,46 +101,102 @@ UNKNOWN = replace(NOT_REACHED, outcome=Outcome.UNKNOWN, reason="fast has no cost
     ],
 )
 def test_answers(result, expected):
-    assert expected in answer(result)
+    assert expected in said(result)
 
 
 def test_the_plain_answer_is_nothing_but_that():
-    assert answer(FAST) == "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70, 3 seeds)"
+    assert said(FAST) == (
+        "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70 adjusted for 4 comparisons,"
+        " 3 seeds)"
+    )
 
 
 def test_a_winner_is_to_be_confirmed():
-    slower = replace(FAST, recipe="slow", label="slow", ratio=1.5, ratio_low=1.4, ratio_high=1.6)
-    less = replace(FAST, recipe="less", label="less", ratio=0.8, ratio_low=0.7, ratio_high=0.9)
-    assert summary([slower, less, FAST, BELOW]) == f"{answer(FAST)}; confirm on fresh seeds"
-    assert is_winner(FAST) and not is_winner(slower)
+    slower = replace(FAST, recipe="slow", label="slow", ratio=1.5, adjusted_low=1.4, adjusted_high=1.6)
+    less = replace(FAST, recipe="less", label="less", ratio=0.8, adjusted_low=0.7, adjusted_high=0.9)
+    assert told(slower, less, FAST, BELOW) == f"{said(FAST)}; confirm on fresh seeds"
+    assert [each.claims for each in verdicts([FAST, slower])] == [True, False]
 
 
-@pytest.mark.parametrize("result", [NO_DIFFERENCE, NOT_REACHED, NO_INTERVAL])
-def test_what_is_no_winner_is_not_announced(result):
-    assert not is_winner(result)
-    assert summary([result]) == f"{result.label} is not shown to need less time than the baseline at equal quality"
+@pytest.mark.parametrize(
+    ("result", "kind"), [(UNSURE, "inconclusive"), (NOT_REACHED, "not reached"), (NO_INTERVAL, "no interval")]
+)
+def test_what_is_no_winner_is_not_announced(result, kind):
+    assert not verdicts([result])[0].claims
+    assert told(result) == (
+        f"{result.label} is not shown to need less time than the baseline at equal quality (1 {kind})"
+    )
 
 
 def test_several_that_are_no_winner_are_counted():
-    assert summary([NOT_REACHED, NOT_REACHED]).startswith("none of 2 recipes is shown")
+    words = told(NOT_REACHED, UNSURE, NOT_REACHED)
+    assert words.startswith("none of 3 recipes is shown") and words.endswith("(2 not reached, 1 inconclusive)")
 
 
 def test_what_reaches_a_target_that_the_baseline_does_not_is_the_answer():
-    only = replace(FAST, ratio=None, ratio_low=None, ratio_high=None, baseline_x=None, reason="baseline does not")
-    assert summary([NOT_REACHED, replace(only, label="late", recipe_x=90.0), only]) == answer(only)
+    only = replace(FAST, ratio=None, baseline_x=None, reason="baseline does not", **NONE)
+    assert told(NOT_REACHED, replace(only, label="late", recipe_x=90.0), only) == said(only)
 
 
-def test_what_stands_alone_but_not_in_its_family_is_a_candidate():
-    alone = replace(FAST, p_holm=0.08, family=4)
-    assert not is_winner(alone)
-    assert "no difference once all 4 comparisons are taken into account" in answer(alone)
-    assert summary([alone]) == f"{answer(alone)}; confirm on fresh seeds"
+def test_what_stands_alone_but_not_in_its_family_is_inconclusive_and_may_be_confirmed():
+    (found, _) = verdicts([ALONE, UNSURE])
+    assert not found.claims and found.asks and found.call is Call.INCONCLUSIVE
+    assert told(ALONE, UNSURE) == f"{said(ALONE)}; confirm on fresh seeds"
+
+
+def test_a_control_that_takes_the_gain_away_is_said_and_comes_after_a_gain_that_stays():
+    control = Controlled(
+        setting=FAST.setting,
+        recipe="fast",
+        label="fast",
+        baseline="baseline",
+        control="random-subset",
+        name="fast-random",
+        ssr=1.0,
+        control_ssr=1.0,
+        seconds=1.0,
+        control_seconds=1.0,
+        against=Difference(),
+        plain=Difference(),
+        confidence=0.95,
+    )
+    assert said(FAST, control).endswith("; its gain vanishes against its control fast-random")
+    less = replace(FAST, recipe="less", label="less", ratio=0.8, adjusted_low=0.7, adjusted_high=0.9)
+    taken, kept = verdicts([FAST, less])
+    assert summary([replace(taken, control=control), kept]).startswith("less reaches")
+    assert summary([taken, kept]).startswith("fast reaches")
+
+
+def test_the_seeds_that_would_decide_are_those_that_do():
+    """By simulation: with that many seeds the comparison is decided about as often as is said, and with half of them it
+    is not."""
+    noise, effect, family = 0.3, -0.35, 4
+    small = replace(UNSURE, ratio=math.exp(effect), n=3, error=noise / 3**0.5, df=2.0, seed_error=noise / 3**0.5)
+    small = small.among(family)
+    assert small.call is Call.INCONCLUSIVE
+    (found,) = verdicts([small])
+    assert found.seeds is not None and 8 <= found.seeds <= 30
+    random = np.random.default_rng(0)
+
+    def decided(n):
+        sample_RN = random.normal(effect, noise, (2000, n))
+        error_R = sample_RN.std(axis=1, ddof=1) / n**0.5
+        return np.mean(np.abs(sample_RN.mean(axis=1)) > -stats.t.ppf(0.05 / family / 2, n - 1) * error_R)
+
+    assert 0.7 <= decided(found.seeds) <= 0.95
+    assert decided(found.seeds // 2) < 0.6
+    loud = replace(small, error=0.5, adjusted_low=0.1, adjusted_high=4.0)  # most of it is the noise of step times
+    assert verdicts([loud])[0].seeds is None
+    assert "more than 100 seeds or quieter times would be needed" in said(loud)
+    nothing = replace(small, ratio=1.0, adjusted_low=0.8, adjusted_high=1.3, error=0.05, seed_error=0.05)
+    (equal,) = verdicts([nothing])
+    assert equal.seeds is not None and equal.seeds > 10  # until the interval lies within the margin
 
 
 def test_what_one_seed_or_the_lowest_budget_suggests_is_called_that():
-    assert summary([ONE_SEED]).endswith("more seeds are needed before that is a result")
-    assert summary([BELOW]).endswith("lower budgets are needed to say by how much")
-    assert summary([UNKNOWN]) == f"nothing can be compared: {UNKNOWN.reason}"
+    assert told(ONE_SEED).endswith("more seeds are needed before that is a result")
+    assert told(BELOW).endswith("lower budgets are needed to say by how much")
+    assert told(UNKNOWN) == f"nothing can be compared: {UNKNOWN.reason}"
     assert summary([]) == "nothing to compare: there is no recipe beside the baseline"
 
 
@@ -130,7 +215,7 @@ def test_equal_recipes_make_no_winner_out_of_noise():
             for k in range(21)
         ]
         more = rows("baseline", lambda ssr, seed: ssr / 10, budgets=(0.5,))
-        winners += any(is_winner(result) for result in equal_quality(table(*recipes, more)))
+        winners += any(each.claims for each in verdicts(equal_quality(table(*recipes, more))))
     assert winners <= 3
 
 
@@ -146,15 +231,23 @@ BETTER = EqualBudget(
     baseline_quality=0.97,
     recipe_quality=0.974,
     difference=0.004,
-    low=0.001,
-    high=0.007,
+    low=0.002,
+    high=0.006,
+    adjusted_low=0.001,
+    adjusted_high=0.007,
     confidence=0.95,
     n=3,
     p_value=0.001,
-    p_holm=0.004,
+    p_adjusted=0.004,
     family=4,
     tuning="lr over 5 values",
 )
+
+
+def between(low, high):
+    return {"adjusted_low": low, "adjusted_high": high}
+
+
 LOSS = replace(BETTER.setting, unit="bits", metric="bits_per_byte", higher_is_better=False)
 
 
@@ -163,38 +256,51 @@ LOSS = replace(BETTER.setting, unit="bits", metric="bits_per_byte", higher_is_be
     [
         (
             BETTER,
+            "fast is better than the baseline by 0.40 points in the same time"
+            " (95% interval 0.10 to 0.70 adjusted for 4 comparisons, 3 seeds)",
+        ),
+        (
+            replace(
+                BETTER, difference=-0.004, adjusted_low=-0.007, adjusted_high=-0.001, x="cost_usd", baseline="plain"
+            ),
+            "fast is worse than plain by 0.40 points at the same cost"
+            " (95% interval 0.10 to 0.70 adjusted for 4 comparisons, 3 seeds)",
+        ),
+        (
+            replace(
+                BETTER,
+                setting=LOSS,
+                baseline_setting=LOSS,
+                difference=-0.02,
+                adjusted_low=-0.03,
+                adjusted_high=-0.01,
+                x="steps",
+            ),
+            "fast is better than the baseline by 0.0200 bits in as many steps"
+            " (95% interval 0.0100 to 0.0300 adjusted for 4 comparisons, 3 seeds)",
+        ),
+        (
+            replace(BETTER, adjusted_low=-0.001, adjusted_high=0.009),
+            "fast is inconclusive: better than the baseline by 0.40 points in the same time"
+            " (95% interval -0.10 to +0.90 points adjusted for 4 comparisons, 3 seeds)",
+        ),
+        (
+            replace(BETTER, family=1),
             "fast is better than the baseline by 0.40 points in the same time (95% interval 0.10 to 0.70, 3 seeds)",
         ),
         (
-            replace(BETTER, difference=-0.004, low=-0.007, high=-0.001, x="cost_usd", baseline="plain"),
-            "fast is worse than plain by 0.40 points at the same cost (95% interval 0.10 to 0.70, 3 seeds)",
-        ),
-        (
-            replace(BETTER, setting=LOSS, baseline_setting=LOSS, difference=-0.02, low=-0.03, high=-0.01, x="steps"),
-            "fast is better than the baseline by 0.0200 bits in as many steps (95% interval 0.0100 to 0.0300, 3 seeds)",
-        ),
-        (
-            replace(BETTER, low=-0.001, high=0.009),
-            "fast: no difference to baseline in accuracy in the same time"
-            " (95% interval -0.10 to +0.90 points, 3 seeds)",
-        ),
-        (
-            replace(BETTER, p_holm=0.2),
-            "fast is better than the baseline by 0.40 points in the same time (95% interval 0.10 to 0.70, 3 seeds);"
-            " no difference once all 4 comparisons are taken into account",
-        ),
-        (
-            replace(BETTER, low=None, high=None, n=1, own_budget=False, budget=12.5, tuning=None),
+            replace(BETTER, adjusted_low=None, adjusted_high=None, n=1, own_budget=False, budget=12.5, tuning=None),
             "fast is better than the baseline by 0.40 points in 12.5 s (n=1: one seed, no interval);"
             " baseline is not tuned",
         ),
         (
             replace(BETTER, own_budget=False, x="deletion_usd/{0}", left_out=(0.5,)),
             "fast is better than the baseline by 0.40 points at a cost of deletion of {0} of $100"
-            " (95% interval 0.10 to 0.70, 3 seeds); budget 0.5 left out: not run with every seed",
+            " (95% interval 0.10 to 0.70 adjusted for 4 comparisons, 3 seeds)"
+            "; budget 0.5 left out: not run with every seed",
         ),
         (
-            replace(BETTER, difference=None, low=None, reason="fast was not tested at this time", tuning=None),
+            replace(BETTER, difference=None, adjusted_low=None, reason="fast was not tested at this time", tuning=None),
             "fast cannot be compared: fast was not tested at this time",
         ),
     ],
@@ -205,15 +311,13 @@ def test_quality_in_the_same_time(result, expected):
 
 def test_a_baseline_on_another_machine_is_named():
     there = replace(FAST.setting, hardware="NVIDIA A100")
-    assert answer(replace(FAST, baseline_setting=there)) == (
-        "fast on AMD EPYC 7B13 reaches the baseline's accuracy in 0.62 of its time on NVIDIA A100"
-        " (95% interval 0.55-0.70, 3 seeds)"
+    assert said(replace(FAST, baseline_setting=there)).startswith(
+        "fast on AMD EPYC 7B13 reaches the baseline's accuracy in 0.62 of its time on NVIDIA A100 (95% interval"
     )
-    assert answer(
-        replace(NO_DIFFERENCE, baseline_setting=replace(there, hardware=FAST.setting.hardware, threads=8))
-    ) == (
-        "fast (AMD EPYC 7B13, 1 thread): no difference to baseline in time (AMD EPYC 7B13, 8 threads)"
-        " at the baseline's accuracy (95% interval 0.30-1.20, 3 seeds)"
+    threads = replace(there, hardware=FAST.setting.hardware, threads=8)
+    assert said(replace(UNSURE, baseline_setting=threads)).startswith(
+        "fast (AMD EPYC 7B13, 1 thread) is inconclusive: it reaches the baseline's accuracy in 0.62 of its time"
+        " (AMD EPYC 7B13, 8 threads) (95% interval 0.30-1.20"
     )
     assert budget_answer(replace(BETTER, baseline_setting=there)).startswith(
         "fast on AMD EPYC 7B13 is better than the baseline on NVIDIA A100 by 0.40 points in the same time"
@@ -226,7 +330,7 @@ def test_what_is_found_is_what_is_said():
         rows("fast", lambda ssr, seed: 0.91 + 0.02 * np.log(ssr) + seed**2 / 2000),
     )
     (result,) = equal_budget(frame)
-    assert result.significant and result.better
+    assert result.better
     assert budget_answer(result).startswith("fast is better than the baseline by 0.98 points in the same time (95% in")
 
 

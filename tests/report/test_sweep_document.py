@@ -19,7 +19,7 @@ from tests.builders import run_record, write_failure, write_run, write_sweep
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
-    published = json.loads(file_of("sweep_report.v2").read_bytes())
+    published = json.loads(file_of("sweep_report.v3").read_bytes())
     jsonschema.Draft202012Validator.check_schema(published)
     return jsonschema.Draft202012Validator(published)
 
@@ -43,7 +43,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_published_schema_is_that_of_the_records() -> None:
-    assert file_of("sweep_report.v2").read_bytes() == content_of("sweep_report.v2")
+    assert file_of("sweep_report.v3").read_bytes() == content_of("sweep_report.v3")
 
 
 def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:

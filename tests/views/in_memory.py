@@ -1,6 +1,6 @@
 """Results that come from a table in memory, where a test changes what a database would hold."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -42,8 +42,8 @@ class InMemory:
         keys = ["sweep", "dataset", "model", "hardware", "recipe", "recipe_digest", "ssr"]
         return rows.groupby(keys, as_index=False).first().assign(n=1)
 
-    def confirmations(self, results: list[EqualQuality]) -> dict[int, Confirmation]:
-        return {}
+    def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]:
+        return []
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         return make()

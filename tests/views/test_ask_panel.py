@@ -61,7 +61,7 @@ def test_it_says_what_the_command_line_says(panel: AskPanel) -> None:
     panel.time.value = "1h"
     asked = panel.asked
     assert asked is not None
-    for words in (ask_words.headline(asked, None), ask_words.runner_up(asked)):
+    for words in (ask_words.headline(asked), ask_words.runner_up(asked)):
         assert words.replace("'", "&#39;") in said(panel)
     assert said(panel).count("<tr") == 1 + len(asked.candidates)
 

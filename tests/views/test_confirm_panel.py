@@ -158,7 +158,8 @@ def test_without_a_winner_there_is_no_button(tmp_path: Path) -> None:
 def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmPanel, runs: Path) -> None:
     """`explorer confirm` runs the sweep's own baseline."""
     found = asked(runs)
-    panel.show(replace(found, comparisons=tuple(replace(each, baseline="fast") for each in found.comparisons)), runs)
+    others = [replace(each, comparison=replace(each.comparison, baseline="fast")) for each in found.verdicts]
+    panel.show(replace(found, verdicts=tuple(others)), runs)
     assert panel.winners == [] and "own baseline" in panel.children[0].value
     panel.show(found, runs)
     assert len(panel.winners) == 1

@@ -62,11 +62,11 @@ def test_the_sentence_ends_in_what_it_does_not_show(frame: pd.DataFrame) -> None
     assert "of its steps" in shown(frame, payment="steps")
 
 
-def test_an_interval_with_0_in_it_says_that_no_difference_is_shown() -> None:
+def test_an_interval_with_0_in_it_is_called_inconclusive() -> None:
     html = shown(table(recipe("baseline", 0.0), recipe("fast", 0.0, 1)))
-    assert cells(html, "accuracy at budget 1<")[3].endswith("n=3, no difference shown")
-    assert "no difference shown" in cells(html, "accuracy at equal time")[3]
-    assert "no difference shown" not in shown(table(recipe("baseline", 0.0), recipe("fast", 0.5, 1)))
+    assert cells(html, "accuracy at budget 1<")[3].endswith("n=3, inconclusive")
+    assert "inconclusive" in cells(html, "accuracy at equal time")[3]
+    assert "inconclusive" not in shown(table(recipe("baseline", 0.0), recipe("fast", 0.5, 1)))
 
 
 def test_what_is_missing_is_said(frame: pd.DataFrame) -> None:

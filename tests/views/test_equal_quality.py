@@ -6,13 +6,15 @@ import pandas as pd
 import pytest
 
 from explorer.analysis.confirmed import confirmations
+from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
-from explorer.analysis.equal_quality import EqualQuality, Outcome, equal_quality
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
 from explorer.analysis.sentences import CONFIRM
+from explorer.analysis.verdict import Verdict, verdicts
 from explorer.views import theme
 from explorer.views.answer import answer, where_words
 from explorer.views.axes import PAYMENTS
-from explorer.views.equal_quality import comparison_table, confirmable
+from explorer.views.equal_quality import comparison_table
 from explorer.views.notes import warnings
 from explorer.views.question import ALL, Question
 from tests.views.in_memory import InMemory
@@ -29,9 +31,13 @@ def budgets(results: pd.DataFrame) -> list[EqualBudget]:
 
 
 def rows(comparisons: list[EqualQuality], budgets: Sequence[EqualBudget] = (), **options: Any) -> list[str]:
-    labels = [comparison.label for comparison in comparisons]
+    return shown(verdicts(comparisons), budgets, **options)
+
+
+def shown(found: Sequence[Verdict], budgets: Sequence[EqualBudget] = (), **options: Any) -> list[str]:
+    labels = [each.comparison.label for each in found]
     html = comparison_table(
-        comparisons,
+        found,
         budgets,
         **{
             "payment": PAYMENTS["time"],
@@ -103,12 +109,17 @@ def test_time_is_priced_where_there_is_a_price(comparisons: list[EqualQuality]) 
 def test_what_fresh_seeds_said_on_one_machine_is_said_of_no_other(results: pd.DataFrame) -> None:
     again = results.assign(sweep="again", seed=results["seed"] + 10)
     again = again[again["recipe"].isin(["baseline", "fast"])]
-    (said,) = confirmations(pd.concat([results, again]), sweep=str(results["sweep"].iloc[0]))
+    said = confirmations(pd.concat([results, again]), sweep=str(results["sweep"].iloc[0]))
     here = next(each for each in equal_quality(results) if each.recipe == "fast")
-    assert here.significant
+    assert here.call is Call.LESS
     there = replace(here, setting=replace(here.setting, threads=8), baseline_setting=replace(here.setting, threads=8))
-    found = rows([here, there], confirmed={confirmable(here): said})
-    assert [sum(words in row for row in found) for words in ("on 3 fresh seeds:", CONFIRM)] == [1, 1]
+    other = replace(there, recipe="other", recipe_digest="0", label="other")
+    found = shown(verdicts([here, there, other], fresh=said))
+    assert [sum(words in row for row in found) for words in ("on 3 fresh seeds:", CONFIRM)] == [1, 2]
+    beside_another = replace(here, baseline="heavy")
+    across = replace(here, baseline_setting=there.setting)
+    known = verdicts([here, there, across, beside_another], fresh=said)
+    assert [each.confirmation is not None for each in known] == [True, False, False, False]
 
 
 def test_each_machine_has_its_own_rate(results: pd.DataFrame) -> None:
@@ -146,9 +157,12 @@ def test_the_table_is_sorted_by_need_or_by_what_is_reached(
 
 
 def test_a_winner_asks_for_fresh_seeds(comparisons: list[EqualQuality]) -> None:
-    fast = next(each for each in comparisons if each.label == "fast")
-    assert fast.significant and "confirm on fresh seeds" in rows([fast])[1]
-    assert "confirm" not in rows([replace(fast, p_holm=0.5)])[1]
+    (fast,) = (each for each in verdicts(comparisons) if each.comparison.label == "fast")
+    assert fast.call is Call.LESS and fast.asks and "confirm on fresh seeds" in shown([fast])[1]
+    wide = replace(fast.comparison, adjusted_high=1.2, ratio_high=1.1)
+    (unsure,) = verdicts([wide])
+    assert unsure.call is Call.INCONCLUSIVE and "confirm" not in shown([unsure])[1]
+    assert "inconclusive" in shown([unsure])[1] and "no difference" not in shown([unsure])[1]
 
 
 def test_on_several_machines_each_row_says_which(comparisons: list[EqualQuality]) -> None:
@@ -175,5 +189,22 @@ def test_a_recipe_that_stands_in_for_the_baseline_is_said_to(results: pd.DataFra
 
 
 def test_a_gain_that_is_none_beside_a_control_is_said_where_the_gain_stands(comparisons: list[EqualQuality]) -> None:
-    assert "no better than its control" in rows(comparisons, vanishing=["fast"])[1]
+    fast, heavy = verdicts(sorted(comparisons, key=lambda each: each.label))
+    setting, nothing = fast.comparison.setting, Difference()
+    control = Controlled(
+        setting=setting,
+        recipe="fast",
+        label="fast",
+        baseline="baseline",
+        control="random-subset",
+        name="fast-random",
+        ssr=1.0,
+        control_ssr=1.0,
+        seconds=1.0,
+        control_seconds=1.0,
+        against=nothing,
+        plain=nothing,
+        confidence=0.95,
+    )
+    assert "no better than its control" in shown([replace(fast, control=control), heavy])[1]
     assert "control" not in "".join(rows(comparisons))
