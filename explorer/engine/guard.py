@@ -22,7 +22,9 @@ from torch import Tensor, nn
 
 from explorer.errors import TrainingError
 
-CLOSELY_EVERY = 50  # passes of one class: so often values are compared, and not version counters alone
+CLOSELY_EVERY = (
+    50  # passes of one class that may change the same: so often values are compared, and not version counters alone
+)
 _ABSENT = object()
 _OURS = ("torch.", "explorer.")  # packages whose modules keep nothing outside of parameters and buffers
 _PLAIN = (Tensor, int, float, type(None))  # attributes that are put back
@@ -83,7 +85,7 @@ class Guard:
         }
         self._scanned = [module for module in self._modules if _keeps_attributes(module)]
         self._known: dict[Open, _Closed] = {}
-        self._passes = Counter[str]()
+        self._passes = Counter[tuple[str, frozenset[str]]]()  # by who, and what is closed to it
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -95,8 +97,8 @@ class Guard:
         """Around a forward and its backward pass of `who`, which may change so much. Put back what can be; raises
         `TrainingError` for a parameter that changed."""
         closed = self._closed(may)
-        closely = self._passes[who] % CLOSELY_EVERY == 0
-        self._passes[who] += 1
+        closely = self._passes[who, closed.names] % CLOSELY_EVERY == 0
+        self._passes[who, closed.names] += 1
         with self.watching(closed.names, lambda: f"in a pass of {who or 'the model'}", closely=closely):
             undo = self._buffers(may, closed)
             attributes = [_attributes(module) for module in self._scanned if module in closed.modules]

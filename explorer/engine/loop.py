@@ -49,6 +49,7 @@ from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.finite import diverged
 from explorer.engine.gradients import Gradients
+from explorer.engine.guard import Guard
 from explorer.engine.initialise import initialise
 from explorer.engine.method import HOOKS, Kind, Method, Moment
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
@@ -119,6 +120,7 @@ class Loop:
         self.call("change_model")
         setting.begin(setting.model)
         self._gradients = Gradients(setting.model)
+        self.state.resources[Guard] = self._gradients.guard
         self._trainable = frozenset(name for name, p in self._gradients.parameters.items() if p.requires_grad)
         if not self._trainable:
             raise RecipeError(

@@ -88,7 +88,7 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
     inputs = batches.dataset.train.inputs[torch.from_numpy(probes.examples[path])]
     layers = layers_seen(state)
     found: dict[str, list[Tensor]] = {leaf.name: [] for leaf in layers}
-    with undisturbed(state.model, batches), switched_on(state.model, regions):
+    with undisturbed(state), switched_on(state.model, regions):
         for chunk in inputs.split(CHUNK):
             seen = _pass(state.model, layers, batches.prepare(chunk))
             for name, rows in found.items():

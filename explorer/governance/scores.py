@@ -7,7 +7,6 @@ the others by it; and no other class's rows are looked at. Shapes: N examples.
 
 from torch import Tensor
 
-from explorer.data.batches import Batches
 from explorer.engine.state import State
 from explorer.engine.task import Task
 from explorer.engine.undisturbed import undisturbed
@@ -21,7 +20,7 @@ def scores(state: State, *names: str) -> dict[str, Tensor]:
     """
     assert state.batch is not None and state.share is not None
     task = state.resource(Task)
-    with undisturbed(state.model, state.resource(Batches)), switched_on(state.model, state.share.regions):
+    with undisturbed(state), switched_on(state.model, state.share.regions):
         outputs = state.model(state.batch.inputs).float()
         found = {"loss": lambda: task.loss(outputs, state.batch.targets), "entropy": lambda: task.entropy(outputs)}  # pyright: ignore
         return {name: found[name]().detach() for name in names}

@@ -100,7 +100,7 @@ class SelectiveBackprop(Subset):
         """The loss of each example, N, by the model as it stands."""
         if self.scale != 1:
             inputs = shrunk(inputs, scale=self.scale)
-        with undisturbed(state.model, state.resource(Batches)):
+        with undisturbed(state):
             with state.modes:
                 outputs = state.model(inputs)
             return state.resource(Task).loss(outputs.float(), targets)

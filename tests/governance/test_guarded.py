@@ -12,10 +12,12 @@ from torch import Tensor, nn
 import explorer
 from explorer.data.batches import Typing
 from explorer.engine.gradients import Gradients
-from explorer.engine.guard import CLOSELY_EVERY
+from explorer.engine.guard import CLOSELY_EVERY, Guard, Open
 from explorer.errors import RecipeError, TrainingError
+from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.governance.own_loop import Governed
 from explorer.governance.routing import Routing
+from explorer.governance.scores import scores
 from explorer.methods.layer_freezing import LayerFreezing
 from explorer.provenance.policy import Rule
 from tests.data_for_tests import noise
@@ -215,3 +217,33 @@ def test_a_parameter_that_is_replaced_is_an_error_everywhere() -> None:
     """The optimiser has the other one: nothing that is trained would be in the model."""
     with pytest.raises(TrainingError, match="was replaced by another tensor in a pass of the model"):
         noise_loop(model=STOPPED["replaced"](), dataset=DATA, draw=False).step()
+
+
+@pytest.mark.parametrize("name", PUT_BACK)
+def test_what_only_looks_leaves_no_trace(name: str) -> None:
+    """Scores of examples are taken in passes of their own, in evaluation mode, of denied classes too."""
+    model = PUT_BACK[name]()
+    before = remembered(model)
+    loop = governed_loop(OPEN, [GovernedSelectiveBackprop(start=0.0)], model=model, draw=False)
+    loop.prepare_step()
+    loop.read_share(loop.state.shares[0])
+    scores(loop.state, "loss")
+    assert remembered(model) == before
+
+
+def test_looking_at_a_model_that_writes_to_its_parameters_stops_the_run() -> None:
+    loop = governed_loop(OPEN, [GovernedSelectiveBackprop(start=0.0)], model=STOPPED["projected"](), draw=False)
+    with pytest.raises(TrainingError, match="in a pass of what looks at the model without training"):
+        loop.step()
+
+
+def test_bands_of_a_class_are_looked_at_closely_each_by_itself() -> None:
+    """Passes of one class may differ in what they may change, and take turns."""
+    model = net(First)
+    guard, weight = Guard(model), model.get_parameter("first.weight")
+    some, other = Open(frozenset({"first.bias"}), frozenset()), Open(frozenset({"head.bias"}), frozenset())
+    for may in (some, other):
+        with pytest.raises(TrainingError, match=r"first\.weight"), guard.passing("open", may):
+            weight.data.mul_(0.9)
+        with guard.passing("open", may):  # not in the second
+            weight.data.mul_(0.9)
