@@ -8,7 +8,7 @@ The run directory is the seam. Left of it stands torch and never a database; rig
 never torch, so results open on any laptop in a second. Import what you need from its own module
 (`from explorer.methods.mixup import mix`); importing the package alone loads nothing heavy. `explorer.train` trains a
 model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
-with tensors that `explorer.tag` has tagged as a `Split`;
+with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` says what a policy for a model can name;
 `explorer.load_model` gives back a model that a recorded run has left, once its attestation is believed.
 """
 
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "govern": "explorer.recipes.govern",
     "Governed": "explorer.recipes.govern",
+    "layers": "explorer.recipes.model_layers",
     "Metric": "explorer.records",
     "Place": "explorer.recipes.own",
     "Split": "explorer.data.dataset",

@@ -19,7 +19,8 @@ from explorer.entries.numbers import Floats, decode_joint, split_joint
 from explorer.entries.run import Decision, Step
 from explorer.errors import ExplorerError
 from explorer.provenance.admission import Admission, Admissions
-from explorer.provenance.layers import ADAPTER, Layer, depths_of
+from explorer.provenance.findings import void
+from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
 from explorer.recorded.blobs import Missing
@@ -46,13 +47,14 @@ class Routable:
 
     def _compile(self, routing: Routing) -> None:
         run = self._run
-        depths = dict(depths_of([name for name in run.genesis.layers if ADAPTER not in name]))
-        shared = [name.partition(ADAPTER)[0] for name in run.genesis.layers]
-        if not depths.keys() >= set(shared):
-            self._judgement.contradict(0, "an adapter of a layer that is not there", found=run.genesis.layers)
+        try:
+            layers = recorded_layers(run.genesis.layers, run.genesis.other_names)
+        except ExplorerError as error:
+            self._judgement.contradict(0, str(error), found=run.genesis.layers)
             return
+        for each in void(routing, layers):
+            self._judgement.contradict(0, f"the policy does not fit the model: {each}")
         self._known = {str(phase): phase.conditions for phase in phases(routing.policy)}
-        layers = [Layer(name, depths[base]) for name, base in zip(run.genesis.layers, shared, strict=True)]
         self._tables = Admissions(routing, classes=run.genesis.classes, layers=layers)
         self._activations = dict[str, int]()  # condition -> the step from which it is on
         self._chosen = dict[tuple[int, str], Placed[Decision]]()  # step and class -> what was chosen by example

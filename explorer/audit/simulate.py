@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from explorer.entries.numbers import StepNumbers
 from explorer.errors import LedgerError
 from explorer.provenance.admission import Admission, Admissions
-from explorer.provenance.layers import ADAPTER, Layer, depths_of
+from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
 from explorer.recorded.run_ledger import RunLedger
@@ -79,8 +79,7 @@ def simulate(run: RunLedger, other: Routing, steps: range, *, recorded: Routing,
     Raises `LedgerError` where numbers of these steps are erased or not here.
     """
     classes, layers = run.genesis.classes, run.genesis.layers
-    depths = dict(depths_of([name for name in layers if ADAPTER not in name]))
-    placed_layers = [Layer(name, depths.get(name.partition(ADAPTER)[0], -1.0)) for name in layers]
+    placed_layers = recorded_layers(layers, run.genesis.other_names)
     now, then = (Admissions(each, classes=classes, layers=placed_layers) for each in (recorded, other))
     switched = {str(phase): phase.conditions for phase in phases(recorded.policy)}
     found: dict[str, _Sums] = {}

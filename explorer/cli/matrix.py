@@ -39,8 +39,11 @@ def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matr
     print("a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n")
     if matrix.layers:
         _print_tables(matrix)
+        for layer in matrix.layers:
+            if layer.also:
+                print(f"{layer.name} is also {', '.join(layer.also)}: the strictest of these names decides\n")
     else:
-        print("no layers named: --layers FILE or --layer NAME prints the matrix\n")
+        print("no layers named: --model NAME, --layers FILE or --layer NAME prints the matrix\n")
     _print_rules(policy)
     found = _findings(matrix)
     print("findings" if found else "no findings")

@@ -21,7 +21,14 @@ TaxonomyFile = Annotated[
 ]
 LayersFile = Annotated[
     Path | None,
-    typer.Option("--layers", metavar="FILE", help="Layer names, input to output: one on a line, or a JSON list."),
+    typer.Option("--layers", metavar="FILE", help="Layers of a model of your own; explorer.layers(...) writes them."),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="A model of the catalogue, whose layers to show."),
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the model; repeat for others.")
 ]
 LayerNames = Annotated[list[str] | None, typer.Option("--layer", metavar="NAME", help="A layer name; repeat in order.")]
 
@@ -37,18 +44,24 @@ def register(app: typer.Typer) -> None:
 def check(
     file: File,
     taxonomy: TaxonomyFile,
+    model: ModelName = None,
+    set_: Settings = None,
     layers: LayersFile = None,
     layer: LayerNames = None,
     trust: Believe = None,
     json: Json = False,
 ) -> None:
-    """Check a policy and print its class x layer matrix, phase by phase, with the rule that decided each cell."""
+    """Check a policy and print its class x layer matrix, phase by phase, with the rule that decided each cell.
+
+    Fails if a rule or a sealed region fits none of the layers: no run of such a model starts with it.
+    """
     from explorer.cli.matrix import matrix_json, print_matrix
+    from explorer.provenance.findings import void
     from explorer.provenance.matrix import matrix
     from explorer.provenance.routing import bind, policy_for
     from explorer.provenance.taxonomy import TAXONOMY
 
-    named = _layers(layers, layer or [])
+    named = _layers(model, set_ or [], layers, layer or [])
     tree = open_believed(taxonomy, TAXONOMY, trust)
     policy = open_believed(file, policy_for(tree.value), trust)
     found = matrix(bind(policy.value, tree.value, where=str(file)), named)
@@ -56,6 +69,8 @@ def check(
         print_json(matrix_json(policy, tree, found))
     else:
         print_matrix(policy, tree, found)
+    if named and (misfits := void(found.routing, named)):
+        raise ProvenanceError(f"{file}: does not fit the model: {misfits[0]}")
 
 
 def sign(
@@ -114,12 +129,18 @@ def simulate(
         print_outcomes(outcomes, run=found.genesis.run, was=rules.routing.policy.name, would=policy.value.name)
 
 
-def _layers(file: Path | None, names: list[str]) -> "tuple[Layer, ...]":
+def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> "tuple[Layer, ...]":
     """The layers to ask about, evenly spaced in depth; none where none were named."""
-    from explorer.provenance.layers import check_layers, depths_of, read_layers
+    from explorer.provenance.layers import check_layers, read_layers
 
-    if file is not None and names:
-        raise ProvenanceError("layers come from --layers FILE or from --layer NAME, not from both")
+    if (model is not None) + (file is not None) + bool(names) > 1:
+        raise ProvenanceError("layers come from --model NAME, --layers FILE or --layer NAME: from one of them")
+    if settings and model is None:
+        raise ProvenanceError("--set is for a parameter of --model NAME, which is not there")
+    if model is not None:
+        from explorer.recipes.model_layers import catalogue_layers  # brings torch
+
+        return catalogue_layers(model, settings)
     if file is not None:
-        return depths_of(read_layers(file))
-    return depths_of(check_layers(names, where="--layer")) if names else ()
+        return read_layers(file)
+    return check_layers(names, where="--layer") if names else ()

@@ -512,7 +512,7 @@ STATE = "state:object step:number"
 KINDS = {
     "genesis": "run:text recipe:text code:text environment:text data:text tags:object taxonomy:text? policy:text? "
     "trust:text? judged:number? strategy:text seed:number initial:text begins:number start:object? classes:list "
-    "layers:list parents:list",
+    "layers:list parents:list shared:list",
     "step": "step:number phase:text slots:text examples:list numbers:list joint:text? quarantined:number weights:text? "
     "updated:text",
     "profile": "step:number probes:text classes:object joint:text",
@@ -522,6 +522,8 @@ KINDS = {
     "end": f"{STATE} outcome:text metrics:object",
 }
 """What the kinds of entries hold, beside kind, version and blobs."""
+DEFAULTS = {"genesis": {"shared": []}}
+"""Fields that an entry may leave out."""
 
 
 def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
@@ -533,7 +535,8 @@ def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
         shape(blob, f"{what}: blob {name!r:.80}", "sha256:text size:number")
         expect(DIGEST.fullmatch(blob["sha256"]), f"{what}: blob {name!r:.80}: not a SHA-256")
     if value["kind"] in KINDS and value["version"] == 1:
-        shape(value, f"{what}: {value['kind']}", f"{HEAD} {KINDS[value['kind']]}")
+        whole = {**DEFAULTS.get(value["kind"], {}), **value}
+        shape(whole, f"{what}: {value['kind']}", f"{HEAD} {KINDS[value['kind']]}")
     return value
 
 

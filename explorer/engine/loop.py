@@ -51,18 +51,19 @@ from explorer.engine.finite import diverged
 from explorer.engine.gradients import Gradients
 from explorer.engine.guard import Guard
 from explorer.engine.initialise import initialise
+from explorer.engine.leaves import leaves
 from explorer.engine.method import HOOKS, Kind, Method, Moment
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.order import acting
 from explorer.engine.precision import Precision, autocast
 from explorer.engine.schedule import Schedule
 from explorer.engine.state import SHARED, Region, Share, State
-from explorer.engine.surgery import leaves
 from explorer.engine.task import Task
 from explorer.errors import CheckpointError, RecipeError, TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
+BLANK = 2  # examples to meet the layers with: what normalises over a batch takes no fewer
 OUTSIDE_STEPS = ("change_model", "before_fit", "before_evaluation", "after_evaluation", "after_fit", "after_run")
 
 
@@ -127,9 +128,8 @@ class Loop:
                 f"model {type(setting.model).__name__}: found no parameter that trains: expected at least one with"
                 " `requires_grad`"
             )
-        example = torch.zeros(1, *setting.batches.dataset.example_shape, dtype=torch.uint8)
-        with self._gradients.guard.untouched():
-            self.state.layers = leaves(setting.model, setting.batches.prepare(example))
+        blank = torch.zeros(BLANK, *setting.batches.dataset.example_shape, dtype=torch.uint8)
+        self.state.layers = leaves(setting.model, setting.batches.prepare(blank))
         self.state.regions = self._build_regions()
         self.state.memory = {method.name: method.memory(self.state) for method in self.methods}
 

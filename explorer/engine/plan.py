@@ -7,8 +7,8 @@ is denying a layer to every share.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from explorer.engine.leaves import Leaf
 from explorer.engine.state import Share
-from explorer.engine.surgery import Leaf
 
 
 def deny(share: Share, layers: Iterable[Leaf]) -> Share:

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from explorer.data.batches import Batch
 from explorer.data.pace import Pace
-from explorer.engine.surgery import Leaf
+from explorer.engine.leaves import Leaf
 from explorer.errors import RecipeError
 
 SHARED = "shared"  # the region of everything that belongs to nobody in particular

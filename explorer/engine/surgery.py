@@ -1,10 +1,8 @@
-"""Changing a model's modules and reading its structure: what surgical methods share."""
+"""Changing a model's modules: what surgical methods share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from explorer.errors import RecipeError
 
@@ -34,59 +32,3 @@ def replace_modules(model: nn.Module, replace: Replace, *, method: str, target: 
     if not names:
         raise RecipeError(f"{method}: found nothing to change in {type(model).__name__}: expected {target}")
     return names
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Leaf:
-    """A module with parameters of its own, as the forward pass meets it."""
-
-    name: str
-    module: nn.Module
-    parameters: tuple[str, ...]  # full names
-    buffers: tuple[str, ...]  # full names
-    cost: int  # multiply-adds of one example's forward pass, to first order
-
-
-def leaves(model: nn.Module, example: Tensor) -> tuple[Leaf, ...]:
-    """The parametric leaves in order of execution, each once. `example` is one input; the model is left as it was."""
-    return leaves_met(model, lambda: model(example))
-
-
-def leaves_met(model: nn.Module, forward: Callable[[], object]) -> tuple[Leaf, ...]:
-    """The parametric leaves that `forward` meets, in order, each once; it runs the model on one example."""
-    names = {module: name for name, module in model.named_modules()}
-    found: dict[nn.Module, Leaf] = {}
-
-    def record(module: nn.Module, _: object, output: Tensor) -> None:
-        own = dict(module.named_parameters(recurse=False))
-        if own and module not in found:
-            prefix = f"{names[module]}." if names[module] else ""
-            found[module] = Leaf(
-                name=names[module],
-                module=module,
-                parameters=tuple(prefix + name for name in own),
-                buffers=tuple(prefix + name for name, _ in module.named_buffers(recurse=False)),
-                cost=sum(_uses(module, parameter, output) for parameter in own.values()),
-            )
-
-    handles = [module.register_forward_hook(record) for module in names]
-    training = {module: module.training for module in names}
-    try:
-        model.eval()
-        with torch.no_grad():
-            forward()
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, was in training.items():
-            module.training = was
-    return tuple(found.values())
-
-
-def _uses(module: nn.Module, parameter: nn.Parameter, output: Tensor) -> int:
-    """How often the parameter's numbers are multiplied: a filter once for each place, a matrix row for each token, an
-    embedding never."""
-    if isinstance(module, nn.Embedding):
-        return 0
-    places = output.numel() // output.shape[0] // max(1, len(parameter) if parameter.ndim else 1)
-    return parameter.numel() * max(1, places)

@@ -1,6 +1,6 @@
 """The table of kinds, and the way from a record to the bytes of an entry and back."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from explorer.entries.envelope import Head, read_head, write_entry
 from explorer.entries.project import Access, Deletion, GrantUse, Observation
@@ -25,8 +25,13 @@ class Unknown:
 
 
 def encode(entry: Entry) -> bytes:
-    """The bytes of an entry: canonical JSON. Raises `LedgerError` for what does not fit or does not meet its schema."""
-    content = write_entry({**asdict(entry), "kind": entry.KIND, "version": entry.VERSION})
+    """The bytes of an entry: canonical JSON, without the fields that have their default.
+
+    Raises `LedgerError` for what does not fit or does not meet its schema.
+    """
+    defaults = {field.name: field.default for field in fields(entry)}
+    given = {name: value for name, value in asdict(entry).items() if value != defaults[name]}
+    content = write_entry({**given, "kind": entry.KIND, "version": entry.VERSION})
     decode(content)  # a record that was made in Python has not been checked before
     return content
 

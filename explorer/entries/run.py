@@ -70,6 +70,14 @@ class Parent:
 
 
 @record
+class Shared:
+    """A layer whose tensors the model holds under other names too."""
+
+    layer: Line
+    also: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+@record
 class Genesis:
     """The first entry: everything that determines the run, by digest."""
 
@@ -95,6 +103,12 @@ class Genesis:
     layers: tuple[Line, ...]  # in the order of every `updated`
     parents: tuple[Parent, ...]  # runs whose state or model this one goes on from
     blobs: Blobs
+    shared: tuple[Shared, ...] = ()  # left out of the entry where there are none
+
+    @property
+    def other_names(self) -> dict[str, tuple[str, ...]]:
+        """The other names of layers, by name."""
+        return {each.layer: each.also for each in self.shared}
 
 
 @record

@@ -21,10 +21,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
-from explorer.engine.surgery import Leaf
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import DecisionNote, Session

@@ -1,16 +1,17 @@
 """The layers of a governed model: what the layers that a policy speaks of are made of, adapters included."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
-from explorer.engine.surgery import Leaf
+from explorer.engine.leaves import Beside, Leaf
+from explorer.entries.run import Shared
 from explorer.errors import RecipeError
 from explorer.governance.sealed import adapter_name
-from explorer.provenance.layers import NAME, Layer, depths_of
-from explorer.provenance.sealed import SealedRegion, with_adapters
+from explorer.provenance.layers import MAX_NAME, NAME, Layer, depths_of
+from explorer.provenance.sealed import SealedRegion, region_of, with_adapters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,22 +26,21 @@ class GovernedLayer:
 def governed_layers(
     model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedRegion] = ()
 ) -> tuple[GovernedLayer, ...]:
-    """The model's layers in order of execution, and after them the adapters that are in it.
+    """The model's layers in the order of first use, and after them the adapters that are in it.
 
-    A parameter belongs to one layer, the first that has it, and is governed there in all its uses; a module that has
-    nothing of its own, such as a head tied to the embedding, is no layer.
+    A parameter belongs to one layer, the first that uses it, and is governed there in all its uses, by the rules for
+    all its names; a module that has nothing of its own, such as a head tied to the embedding, is no layer. Buffers that
+    no layer has are constant: they are put back after every pass.
 
-    Raises `RecipeError` for what no policy could name: tensors in the model itself, and state in a module without
-    parameters.
+    Raises `RecipeError` for a parameter that is in no layer, for names that no policy could write, and for a tensor
+    that is in a sealed region and outside of it.
     """
-    _check(model, leaves)
-    names = {id(parameter): name for name, parameter in model.named_parameters()}  # shared ones once
-    shared = depths_of([leaf.name for leaf in leaves])
-    found = []
-    for layer, leaf in zip(shared, leaves, strict=True):
-        own = tuple(filter(None, (names.pop(id(each), None) for each in leaf.module.parameters(recurse=False))))
-        if own or leaf.buffers:
-            found.append(GovernedLayer(layer=layer, parameters=own, buffers=leaf.buffers))
+    _check(model, leaves, regions)
+    shared = depths_of([leaf.name for leaf in leaves], {leaf.name: leaf.also for leaf in leaves})
+    found = [
+        GovernedLayer(layer=layer, parameters=leaf.parameters, buffers=leaf.buffers)
+        for layer, leaf in zip(shared, leaves, strict=True)
+    ]
     modules = dict(model.named_modules())
     for layer in with_adapters(regions, shared)[len(shared) :]:
         name = adapter_name(layer.name)
@@ -50,17 +50,33 @@ def governed_layers(
     return tuple(found)
 
 
-def _check(model: nn.Module, leaves: Sequence[Leaf]) -> None:
+def shared_names(layers: Iterable[Layer]) -> tuple[Shared, ...]:
+    """What a ledger says of the layers that have several names."""
+    return tuple(Shared(layer=layer.name, also=layer.also) for layer in layers if layer.also)
+
+
+def _check(model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedRegion]) -> None:
     for leaf in leaves:
-        if not re.fullmatch(NAME, leaf.name):
+        for name in (leaf.name, *leaf.also):
+            if len(name) > MAX_NAME or not re.fullmatch(NAME, name):
+                raise RecipeError(
+                    f"found a layer named {name!r:.320}, with {', '.join((*leaf.parameters, *leaf.buffers)[:3])}:"
+                    f" policies name layers by their modules, such as layer3.0.conv2, in at most {MAX_NAME} letters,"
+                    " digits, '_' and '-' between dots; expected modules named so"
+                )
+        owners = {None if region is None else region.name for region in _regions(regions, leaf)}
+        if len(owners) > 1:
+            names = ", ".join((leaf.name, *leaf.also))
             raise RecipeError(
-                f"found a layer named {leaf.name!r}: policies name layers by their modules, such as layer3.0.conv2;"
-                " expected parameters in named modules only"
+                f"{names}: names of one layer, and not all in one sealed region: what is sealed may share no tensor"
+                " with what is not"
             )
-    for name, module in model.named_modules():
-        state = module._buffers.keys() - module._non_persistent_buffers_set
-        if state and not any(True for _ in module.parameters(recurse=False)):
-            raise RecipeError(
-                f"{name}: found {', '.join(sorted(state))} in a module without parameters: no policy can govern what no"
-                " layer owns; expected normalisation with gain and bias, or without running statistics"
-            )
+    owned = {name for leaf in leaves for name in leaf.parameters}
+    beside = [f"{name}." for name, module in model.named_modules() if isinstance(module, Beside)]
+    for name, _ in model.named_parameters():
+        if name not in owned and not name.startswith(tuple(beside)):
+            raise RecipeError(f"parameter {name}: found in no layer: nothing would train it; expected it in a module")
+
+
+def _regions(regions: Sequence[SealedRegion], leaf: Leaf) -> list[SealedRegion | None]:
+    return [region_of(regions, name) for name in (leaf.name, *leaf.also)]

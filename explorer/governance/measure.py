@@ -46,6 +46,9 @@ class Measure:
         self._indices = {path: index for index, path in enumerate(classes)}
         self._parameters = {name: p for region in regions.values() for name, p in region.parameters.items()}
         self._layout = lay_out({each.layer.name: {n: self._parameters[n] for n in each.parameters} for each in layers})
+        self._bare = {  # by buffer: the layer that has buffers alone, and so no gradient to tell its weight by
+            name: at for at, each in enumerate(layers) if not each.parameters for name in each.buffers
+        }
         self._rows = Rows(self._layout, self._parameters)
         self._projections = projections(seed, self._layout, like=self._rows.classes) if sketched else None
         stepped = {
@@ -61,7 +64,7 @@ class Measure:
             for name, optimizer in self._optimizers.items()
         }
         self._trained = torch.zeros(len(classes), dtype=torch.bool)  # who has parts that may move
-        self._present: dict[int, Mapping[str, float]] = {}  # by class, in the order of the rows: weights of gradients
+        self._present: dict[int, Mapping[str, float]] = {}  # by class, in the order of the rows: weights of tensors
 
     @property
     def memory(self) -> dict[str, Tensor]:
@@ -85,7 +88,8 @@ class Measure:
                 " that runs the same modules in training and in evaluation"
             )
         self._rows.add(gradients)
-        self._present[self._indices[share.name]] = {name: share.weights.get(name, 1.0) for name in gradients}
+        changed = (*gradients, *(self._bare.keys() & share.buffers))
+        self._present[self._indices[share.name]] = {name: share.weights.get(name, 1.0) for name in changed}
 
     def before_update(self, scales: Mapping[str, Tensor]) -> None:
         self._rows.scale(scales)
@@ -104,7 +108,7 @@ class Measure:
         weights = np.zeros((len(classes), len(self._layout.layers)), dtype=np.float32)
         for place, index in enumerate(classes):
             for name, weight in self._present[index].items():
-                weights[place, self._layout.owners[name]] = weight
+                weights[place, self._bare[name] if name in self._bare else self._layout.owners[name]] = weight
         products = inner_products(self._rows.everything, self._layout.spans).double().cpu().numpy()
         rows = np.append(order, len(order))
         exact = self._split()[list(classes)] if self._parts else None

@@ -34,14 +34,15 @@ from explorer.data.dataset import Split
 from explorer.data.streams import torch_stream
 from explorer.engine.gradients import Gradients
 from explorer.engine.guard import Written
+from explorer.engine.leaves import leaves_met
 from explorer.engine.method import Method, used_hooks
 from explorer.engine.order import acting, ordered
 from explorer.engine.state import SHARED, Region, Share, State
-from explorer.engine.surgery import leaves_met
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.journal import Journal
 from explorer.governance.own_optimizer import Regions, check_apart, of_regions
 from explorer.governance.session import Session
+from explorer.provenance.branches import covers
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import admits
 from explorer.provenance.taxonomy import QUARANTINE
@@ -188,14 +189,13 @@ class Governed:
             self.close()
 
     def _start(self, numbers: np.ndarray, losses: Losses) -> None:
-        """Meet the model's layers, by the loss of one example, and let the methods begin."""
+        """Meet the model's layers, by the losses of the first batch, and let the methods begin."""
         model, state = self.state.model, self.state
-        example = self._readable(numbers)[:1]
-        with self._gradients.guard.untouched(), torch_stream(_device(model), state.seed, "layers"):
-            state.layers = leaves_met(model, lambda: losses(model, *self._rows(example)))
+        first = self._readable(numbers)
+        state.layers = leaves_met(model, lambda: losses(model, *self._rows(first)), rows=len(first))
         if not state.layers:
-            raise TrainingError("the losses called no layer of the model: expected them to come out of model(...)")
-        frozen = [leaf for leaf in state.layers if self._trainable.isdisjoint(leaf.parameters)]
+            raise TrainingError("the losses used no tensor of the model: expected them to come out of model(...)")
+        frozen = [leaf for leaf in state.layers if leaf.parameters and self._trainable.isdisjoint(leaf.parameters)]
         self._buffers -= {name for leaf in frozen for name in leaf.buffers}
         state.memory = {method.name: method.memory(state) for method in self._methods}
         if self._open_journal is not None:
@@ -204,14 +204,23 @@ class Governed:
         self._started = True
 
     def _readable(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of these examples that may train something at some time: what is denied everywhere is never read."""
+        """Those of these examples to meet the layers with: what is denied everywhere is never read, and what is sealed
+        only where there is nothing else, so that it has no part in how the others' layers are ordered."""
         session = self.state.resource(Session)
         readable = [
             code
             for path, code in session.codes.items()
             if path != QUARANTINE and (session.routing is None or admits(session.routing, path))
         ]
-        found = numbers[np.isin(self._codes[numbers], readable)]
+        sealed = () if session.routing is None else session.routing.policy.sealed
+        shared = [
+            session.codes[path]
+            for path in session.codes
+            if not any(covers(region.branch, path) for region in sealed) and session.codes[path] in readable
+        ]
+        found = numbers[np.isin(self._codes[numbers], shared)]
+        if not len(found):
+            found = numbers[np.isin(self._codes[numbers], readable)]
         if not len(found):
             raise TrainingError(
                 "the first step has no example that may train anything: expected one, to meet the model's layers with"

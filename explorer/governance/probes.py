@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from explorer import merkle
 from explorer.data.batches import Batches
 from explorer.data.streams import stream
+from explorer.engine.leaves import Leaf
 from explorer.engine.state import State
-from explorer.engine.surgery import Leaf
 from explorer.engine.undisturbed import undisturbed
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
@@ -123,13 +124,17 @@ def _regions_of(state: State, path: str) -> list[str]:
 
 
 def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[str, Tensor]:
-    """One pass: the first output of every layer that runs, pooled."""
-    names = {leaf.module: leaf.name for leaf in layers}
+    """One pass: the first output of every layer that runs, pooled. A layer whose module is not called itself has the
+    output of the module around it."""
+    names: dict[nn.Module, list[str]] = {}
+    for leaf in layers:
+        names.setdefault(leaf.seen_at or leaf.module, []).append(leaf.name)
     seen: dict[str, Tensor] = {}
 
-    def record(module: nn.Module, _: object, output: Tensor) -> None:
-        if names[module] not in seen:
-            seen[names[module]] = _pooled(output)
+    def record(module: nn.Module, _: object, output: object) -> None:
+        first = next((each for each in tree_leaves(output) if isinstance(each, Tensor)), None)
+        if first is not None and names[module][0] not in seen:
+            seen.update(dict.fromkeys(names[module], _pooled(first)))
 
     handles = [module.register_forward_hook(record) for module in names]
     try:

@@ -30,6 +30,8 @@ from explorer.provenance import routing as policies
 from explorer.provenance.absent import Absent
 from explorer.provenance.admission import Admission, Admissions, Banded
 from explorer.provenance.branches import covers
+from explorer.provenance.findings import void
+from explorer.provenance.layers import Layer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,7 @@ class Grant:
     """What one class may change in one phase, by name."""
 
     parameters: frozenset[str]
-    weights: Mapping[str, float]  # of parameters, where it is a fraction
+    weights: Mapping[str, float]  # of tensors, where it is a fraction
     buffers: frozenset[str]
     regions: frozenset[str]
     divide: ByExample | None = None  # how its examples are told apart; None: all of them may change all of this
@@ -92,7 +94,10 @@ class Router:
         return Grant(
             parameters=frozenset(name for each in admitted for name in each.parameters),
             weights={
-                name: row[each.layer.name] for each in admitted for name in each.parameters if row[each.layer.name] != 1
+                name: row[each.layer.name]
+                for each in admitted
+                for name in (*each.parameters, *each.buffers)
+                if row[each.layer.name] != 1
             },
             buffers=frozenset(name for each in admitted for name in each.buffers),
             regions=frozenset(each.name for each in self._routing.policy.sealed if covers(each.branch, class_)),
@@ -123,13 +128,13 @@ class Router:
 
 def narrowed(share: Share, grant: Grant) -> Share:
     """The share without what its class may not change."""
-    parameters = share.parameters & grant.parameters
-    fractions = parameters & (grant.weights.keys() | share.weights.keys())
+    parameters, buffers = share.parameters & grant.parameters, share.buffers & grant.buffers
+    fractions = (parameters | buffers) & (grant.weights.keys() | share.weights.keys())
     return replace(
         share,
         parameters=parameters,
         weights={name: grant.weights.get(name, 1.0) * share.weights.get(name, 1.0) for name in fractions},
-        buffers=share.buffers & grant.buffers,
+        buffers=buffers,
         regions=grant.regions,
         divide=grant.divide,
     )
@@ -195,6 +200,7 @@ class Routing(Method):
         session, policy = state.resource(Session), _policy(state)
         layers = governed_layers(state.model, state.layers, policy.policy.sealed)
         session.layers = tuple(each.layer for each in layers)
+        _refuse_void(policy, session.layers)
         state.resources[Router] = Router(policy, classes=session.classes, codes=session.codes, layers=layers)
         state.resource(Switch).on = frozenset()
         return {}
@@ -224,6 +230,16 @@ class Routing(Method):
 
     def after_forward(self, state: State) -> None:
         state.resource(Switch).on = frozenset()
+
+
+def _refuse_void(policy: policies.Routing, layers: Sequence[Layer]) -> None:
+    """Raise `RecipeError` for rules and regions that do not fit this model."""
+    first, *rest = void(policy, layers) or (None,)
+    if first is not None:
+        more = f" (and {len(rest)} more)" if rest else ""
+        raise RecipeError(
+            f"policy {policy.policy.name!r}: {first}{more}; `explorer policy check` shows what each rule decides"
+        )
 
 
 def _policy(state: State) -> policies.Routing:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.data.streams import torch_stream
+from explorer.engine.leaves import Beside
 from explorer.engine.state import SHARED
 from explorer.errors import RecipeError, unknown
 from explorer.provenance.layers import ADAPTER
@@ -38,7 +39,7 @@ class Switch:
     on: frozenset[str] = frozenset()
 
 
-class Adapter(nn.Module):
+class Adapter(Beside):
     """A low-rank map of what its layer maps. `down` is drawn as such a layer is, from the stream that is current."""
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, *, rank: int, region: str, switch: Switch) -> None:

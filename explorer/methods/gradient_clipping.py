@@ -26,9 +26,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
-from explorer.engine.surgery import Leaf
 
 EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 SMALLEST_UNIT = 1e-3  # the norm that a unit's weights count with at least: what begins at zero can leave it

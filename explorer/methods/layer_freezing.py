@@ -13,10 +13,10 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 
 from explorer.data.dataset import Modality
+from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
-from explorer.engine.surgery import Leaf
 
 PHASES = 10  # the speed of a step is taken as equal within a tenth of the frozen share
 

@@ -3,16 +3,21 @@
 Two kinds of question: `of_policy` needs no model, `of_matrix` asks what the rules do to the layers of one.
 """
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from explorer.document import Key, spell
 from explorer.provenance.branches import covers, lineage
 from explorer.provenance.intervals import exact
-from explorer.provenance.layers import ADAPTER, WILDCARD, matches
+from explorer.provenance.layers import ADAPTER, WILDCARD, Layer, matches
 from explorer.provenance.matrix import Matrix
+from explorer.provenance.policy import Rule
 from explorer.provenance.routing import Routing
-from explorer.provenance.sealed import region_of
+from explorer.provenance.sealed import SealedRegion, region_of
+
+INSIDE = f".{WILDCARD}"
+NEAREST = 3  # names of layers that a message shows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,8 +37,20 @@ def of_policy(routing: Routing) -> tuple[Finding, ...]:
 
 
 def of_matrix(matrix: Matrix) -> tuple[Finding, ...]:
-    """Patterns without a layer, rules that never decide, and sealed classes that train shared layers too."""
-    return (*_patterns_without_layer(matrix), *_rules_that_never_decide(matrix), *_sealed_and_shared(matrix))
+    """What is void, rules that never decide, and sealed classes that train shared layers too."""
+    found = void(matrix.routing, matrix.layers)
+    return (*found, *_rules_that_never_decide(matrix, {each.key for each in found}), *_sealed_and_shared(matrix))
+
+
+def void(routing: Routing, layers: Sequence[Layer]) -> tuple[Finding, ...]:
+    """The rules and sealed regions that say less than they seem to: a pattern that fits no layer of the model, a rule
+    that fits none in any phase, a rule for sealed layers alone. With such a policy no run of that model starts."""
+    own = [layer for layer in layers if ADAPTER not in layer.name]
+    policy = routing.policy
+    return (
+        *(each for at, rule in enumerate(policy.rules) for each in _void_rule(rule, at, own, policy.sealed)),
+        *(each for at, region in enumerate(policy.sealed) for each in _void_region(region, at, own)),
+    )
 
 
 def _fractions(routing: Routing) -> Iterator[Finding]:
@@ -58,26 +75,59 @@ def _classes_without_rule(routing: Routing) -> Iterator[Finding]:
             yield Finding(key=("rules",), message=f"no rule names class {path}; it trains nothing")
 
 
-def _patterns_without_layer(matrix: Matrix) -> Iterator[Finding]:
-    policy = matrix.routing.policy
-    shared = [layer.name for layer in matrix.layers if ADAPTER not in layer.name]
-    patterns: list[tuple[Key, Sequence[str]]] = [
-        *((("rules", at, "layers"), rule.layers or ()) for at, rule in enumerate(policy.rules)),
-        *((("sealed", at, "layers"), region.layers or ()) for at, region in enumerate(policy.sealed)),
-    ]
-    for key, names in patterns:
-        for index, pattern in enumerate(names):
-            if not any(matches(pattern, name) for name in shared):
-                yield Finding(key=(*key, index), message=f"{pattern!r} fits none of the {len(shared)} layers")
-    for at, region in enumerate(policy.sealed):
-        if region.module and all(region_of((region,), name) is None for name in shared):
-            yield Finding(key=("sealed", at, "module"), message=f"{region.module!r} holds none of the layers")
+def _void_rule(rule: Rule, at: int, layers: Sequence[Layer], sealed: Sequence[SealedRegion]) -> Iterator[Finding]:
+    missing = list(_patterns_without_layer(("rules", at, "layers"), rule.layers or (), layers))
+    yield from missing
+    fitting = [layer for layer in layers if rule.holds_layer(layer)]
+    if not fitting and not missing:
+        depth = "" if rule.depth is None else f" at a depth in [{exact(rule.depth[0])}, {exact(rule.depth[1])})"
+        named = f"{', '.join(rule.layers)}: " if rule.layers else ""
+        yield Finding(key=("rules", at), message=f"{named}no layer{depth}; {_shown(layers)}")
+    elif fitting and all(region_of(sealed, name) for layer in fitting for name in layer.names):
+        message = f"every layer that it fits is in a sealed region, which decides before any rule: {fitting[0].name}"
+        yield Finding(key=("rules", at), message=message)
 
 
-def _rules_that_never_decide(matrix: Matrix) -> Iterator[Finding]:
+def _void_region(region: SealedRegion, at: int, layers: Sequence[Layer]) -> Iterator[Finding]:
+    yield from _patterns_without_layer(("sealed", at, "layers"), region.layers or (), layers)
+    if region.module and not any(region_of((region,), name) for layer in layers for name in layer.names):
+        near = _nearest(region.module, layers)
+        yield Finding(key=("sealed", at, "module"), message=f"{region.module!r} holds none of the layers{near}")
+
+
+def _patterns_without_layer(key: Key, patterns: Sequence[str], layers: Sequence[Layer]) -> Iterator[Finding]:
+    """`x` and `x.*` together are `x` and whatever is in it: one of the two is enough."""
+    names = [name for layer in layers for name in layer.names]
+    fitting = {pattern for pattern in patterns if any(matches(pattern, name) for name in names)}
+    for index, pattern in enumerate(patterns):
+        other = pattern.removesuffix(INSIDE) if pattern.endswith(INSIDE) else f"{pattern}{INSIDE}"
+        if fitting.isdisjoint((pattern, other)):
+            message = f"{pattern!r} fits none of the {len(layers)} layers{_nearest(pattern, layers)}"
+            yield Finding(key=(*key, index), message=message)
+
+
+def _nearest(pattern: str, layers: Sequence[Layer]) -> str:
+    """The names of layers that are most like a pattern: by its beginning, and as a whole."""
+    names = [name for layer in layers for name in layer.names]
+    stem = pattern.strip(f"{WILDCARD}.")
+    cut = {name[: len(stem) + 1].rstrip("."): name for name in reversed(names)}
+    near = [cut[each] for each in difflib.get_close_matches(stem, cut, n=NEAREST)]
+    near += difflib.get_close_matches(stem, names, n=NEAREST)
+    shown = list(dict.fromkeys(near))[:NEAREST]
+    return f"; nearest: {', '.join(shown)}" if shown else f"; {_shown(layers)}"
+
+
+def _shown(layers: Sequence[Layer]) -> str:
+    """The first layers and the last, with their depths."""
+    chosen = [*layers[:2], *layers[max(2, len(layers) - 1) :]]
+    return "the model has " + ", ".join(f"{layer.name} ({layer.depth:.3g})" for layer in chosen)
+
+
+def _rules_that_never_decide(matrix: Matrix, known: Container[Key]) -> Iterator[Finding]:
+    """`known`: the keys of which worse has been said."""
     deciding = {cell.rule for table in matrix.tables for row in table.rows for cell in row}
     for index in range(len(matrix.routing.policy.rules)):
-        if index not in deciding:
+        if index not in deciding and ("rules", index) not in known:
             others = sorted(_decided_instead(matrix, index))
             message = f"is never reached: {', '.join(others)} decide before it" if others else "matches no layer"
             yield Finding(key=("rules", index), message=message)

@@ -27,7 +27,13 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     examples    [from, to) of a class's examples in a step, ranked by a score (see `explorer.provenance.examples`)
     weight      0 and 1 are guarantees; what lies between attenuates and guarantees nothing
 
-Parameters and buffers of a layer have the same weight.
+Parameters and buffers of a layer have the same weight. A tensor that a model holds under several names (a head that is
+tied to the embedding, a module that is used as two) belongs to the layer that uses it first. The rules are asked for
+each of its names, at the depth of the first use, and the least weight holds: a denial under any name denies.
+
+A rule is written for a model. A run does not start when a pattern of a rule fits no layer of its model (of `x` and
+`x.*` in one rule, one has to), when a rule fits no layer at all, or when all that it fits lies in sealed regions: such
+a rule denies nothing. Branches of the taxonomy without examples in the run are normal, and rules may name them.
 
 Where a run has a class of a confidential branch, the class's numbers leave the training process encrypted under keys of
 their own, and so do the numbers that come from several classes at once, whose differences would give the class away
@@ -103,7 +109,8 @@ class Rule:
         return _holds(self.classes, path)
 
     def holds_layer(self, layer: Layer) -> bool:
-        named = self.layers is None or any(matches(pattern, layer.name) for pattern in self.layers)
+        """Whether the rule is about the layer, under any of its names."""
+        named = self.layers is None or any(matches(pattern, name) for pattern in self.layers for name in layer.names)
         return named and (self.depth is None or inside(layer.depth, self.depth))
 
     def holds_band(self, band: Band) -> bool:

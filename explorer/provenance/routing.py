@@ -92,7 +92,8 @@ def weight(
     """How strongly an example of this class may train this layer now. Never raises; see the module's docstring.
 
     `progress` is the share of training done, `conditions` are those switched on. `band` is the one of
-    `policy.bands(class_)` that the example is in; where that is not known it is the least of all bands.
+    `policy.bands(class_)` that the example is in; where that is not known it is the least of all bands. Of a layer with
+    several names the strictest decides.
     """
     on = frozenset(conditions)
     if class_ == QUARANTINE:
@@ -103,13 +104,12 @@ def weight(
         return _refused(f"unknown phase: progress {progress} is outside [0, 1]")
     if not on <= set(routing.policy.conditions):
         return _refused(f"unknown phase: no condition {min(on - set(routing.policy.conditions))!r}")
-    region = region_of(routing.policy.sealed, layer.name)
-    if region is not None:
-        return _sealed(region, class_)
-    if ADAPTER in layer.name or not inside(layer.depth, WHOLE):
-        return _refused(f"unknown layer {layer.name!r} at depth {layer.depth}")
     bands = routing.policy.bands(class_) if band is None else (band,)
-    decided = (_by_rule(routing.policy, class_, progress, on, layer, each) for each in bands)
+    decided = (
+        _under(routing.policy, class_, progress, on, Layer(name, layer.depth), each)
+        for name in layer.names
+        for each in bands
+    )
     return min(decided, key=lambda decision: decision.weight)
 
 
@@ -131,6 +131,18 @@ def admits(routing: Routing, class_: str) -> bool:
 def confidential(routing: Routing | None, classes: Iterable[str]) -> frozenset[str]:
     """Those of the classes whose numbers the policy wants encrypted; none without a policy."""
     return frozenset() if routing is None else frozenset(filter(routing.policy.is_confidential, classes))
+
+
+def _under(
+    policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer, band: Band
+) -> Decision:
+    """The decision for a layer under one name."""
+    region = region_of(policy.sealed, layer.name)
+    if region is not None:
+        return _sealed(region, class_)
+    if ADAPTER in layer.name or not inside(layer.depth, WHOLE):
+        return _refused(f"unknown layer {layer.name!r} at depth {layer.depth}")
+    return _by_rule(policy, class_, progress, on, layer, band)
 
 
 def _by_rule(

@@ -21,6 +21,7 @@ from explorer.governance.credentials import Credentials, check
 from explorer.governance.digests import training_state
 from explorer.governance.documents import keep, read_documents
 from explorer.governance.journal import Journal
+from explorer.governance.layers import shared_names
 from explorer.governance.own_loop import Governed
 from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
@@ -124,6 +125,7 @@ def _genesis(
         initial=training_state(state, step=0).parameters,
         classes=found.classes,
         layers=tuple(layer.name for layer in state.resource(Session).layers),
+        shared=shared_names(state.resource(Session).layers),
         begins=0,
         start=None,
         parents=(),

@@ -24,6 +24,7 @@ from explorer.governance.credentials import Credentials, quarantine_json
 from explorer.governance.digests import training_state
 from explorer.governance.documents import Documents
 from explorer.governance.journal import Journal
+from explorer.governance.layers import shared_names
 from explorer.governance.recorder import beginning
 from explorer.governance.session import Session
 from explorer.ledger.blobs import write_blob
@@ -159,6 +160,7 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Ge
         initial=training_state(loop.state, step=0).parameters,
         classes=found.classes,
         layers=tuple(layer.name for layer in session.layers),
+        shared=shared_names(session.layers),
         begins=0 if origin is None else origin.begins,
         start=None if origin is None else origin.state,
         parents=(*([] if start is None else [start.parent]), *([] if origin is None else [parent_of(origin)])),

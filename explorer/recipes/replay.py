@@ -31,6 +31,7 @@ from explorer.governance.credentials import leaves_of
 from explorer.governance.digests import training_state
 from explorer.governance.history import History
 from explorer.governance.journal import Journal
+from explorer.governance.layers import shared_names
 from explorer.governance.recorder import beginning
 from explorer.governance.session import Session
 from explorer.governance.spool import ALL
@@ -213,6 +214,7 @@ def _initial(loop: Loop, genesis: Genesis) -> Difference | None:
         "initial": (genesis.initial, training_state(loop.state, step=0).parameters),
         "classes": (genesis.classes, session.classes),
         "layers": (genesis.layers, tuple(layer.name for layer in session.layers)),
+        "shared": (genesis.shared, shared_names(session.layers)),
     }
     for name, content in beginning(loop.state).items():
         if name in genesis.blobs:  # ledgers of before have none

@@ -21,7 +21,7 @@ from explorer.ledger.witnesses import read_witnesses
 from explorer.note import Note, with_signatures
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.layers import ADAPTER, depths_of
+from explorer.provenance.layers import recorded_layers
 from explorer.provenance.model_attestation import (
     Ancestor,
     ClassClaim,
@@ -120,11 +120,11 @@ def signed_checkpoint(run: RunLedger, *, trust: Trust, now: int) -> Note:
 
 def layer_depths(names: tuple[str, ...]) -> tuple[LayerDepth, ...]:
     """The layers of a run with their depths. Raises `LedgerError` for the adapter of a layer that is not there."""
-    depths = dict(depths_of([name for name in names if ADAPTER not in name]))
-    lost = [name for name in names if name.partition(ADAPTER)[0] not in depths]
-    if lost:
-        raise LedgerError(f"entry 0: layers: an adapter of a layer that is not there: {lost[0]}")
-    return tuple(LayerDepth(name=name, depth=depths[name.partition(ADAPTER)[0]]) for name in names)
+    try:
+        found = recorded_layers(names, {})
+    except ProvenanceError as error:
+        raise LedgerError(f"entry 0: {error}") from error
+    return tuple(LayerDepth(name=layer.name, depth=layer.depth) for layer in found)
 
 
 def _check_entries(run: RunLedger) -> None:

@@ -4,16 +4,20 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from explorer import layers
+from explorer.errors import RecipeError
 from tests.cli.test_cli import explorer, refused
 from tests.cli.test_taxonomy import desk, signed  # noqa: F401 (fixtures)
+from tests.foreign_models import MinGPT
 from tests.provenance import people
 from tests.provenance.drafts_for_tests import EXAMPLES, example_taxonomy
 
 HALF = EXAMPLES / "half-depth.policy.yaml"
 SEALED = EXAMPLES / "sealed.policy.yaml"
 TREE = ("--taxonomy", EXAMPLES / "licences.taxonomy.yaml")
-LAYERS = ("--layers", EXAMPLES / "transformer.layers.txt")
+LAYERS = ("--layers", Path(__file__).parents[1] / "provenance" / "transformer.layers.txt")
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +100,7 @@ def test_a_narrow_terminal_gets_the_same_columns_below_each_other(monkeypatch: p
 
 def test_without_layers_the_policy_is_checked_and_no_matrix_is_printed() -> None:
     done = explorer("policy", "check", SEALED, *TREE)
-    assert "no layers named: --layers FILE or --layer NAME prints the matrix" in done.stdout
+    assert "no layers named: --model NAME, --layers FILE or --layer NAME prints the matrix" in done.stdout
     assert "progress [0, 1]" not in done.stdout and "fits none" not in done.stdout
     assert told(SEALED, *TREE)["phases"] == []
 
@@ -107,7 +111,7 @@ def test_json_says_the_same_for_programs() -> None:
     assert found["rules"][0]["line"] == 13 and found["rules"][0]["layers"] == ["*embed*"]
     late = found["phases"][1]
     assert late["progress"] == [0.3334, 1.0] and late["conditions"] == []
-    assert found["layers"][-1] == {"name": "head", "depth": 1.0}
+    assert found["layers"][-1] == {"name": "head", "depth": 1.0, "also": []}
     assert late["classes"]["open/permissive/bsd"][-1] == {
         "weight": 1.0,
         "rule": 3,
@@ -125,11 +129,82 @@ def test_layers_by_name_and_faults_in_them(tmp_path: Path) -> None:
     (tmp_path / "layers.json").write_text('["embed", "head"]')
     by_file = told(HALF, *TREE, "--layers", tmp_path / "layers.json")
     assert told(HALF, *TREE, "--layer", "embed", "--layer", "head") == by_file
-    assert refused("policy", "check", HALF, *TREE, "--layer", "a b").startswith(
+    assert refused("policy", "check", HALF, *TREE, "--layer", "a..b").startswith(
         "explorer: --layer: [0]: not a layer name"
     )
     both = refused("policy", "check", HALF, *TREE, *LAYERS, "--layer", "embed")
-    assert both == "explorer: layers come from --layers FILE or from --layer NAME, not from both"
+    assert both == "explorer: layers come from --model NAME, --layers FILE or --layer NAME: from one of them"
+
+
+def test_the_layers_of_a_model_of_the_catalogue() -> None:
+    """With its parameters: a shallower model has fewer layers, and the depths follow."""
+    whole = told(HALF, *TREE, "--model", "gpt", "--set", "width=16", "--set", "heads=2", "--set", "depth=1")
+    assert [layer["name"] for layer in whole["layers"]] == [
+        "embed.tokens",
+        "embed.positions",
+        "blocks.0.norm1",
+        "blocks.0.attention.qkv",
+        "blocks.0.attention.out",
+        "blocks.0.norm2",
+        "blocks.0.mlp.up",
+        "blocks.0.mlp.down",
+        "norm",
+    ]
+    again = told(HALF, *TREE, "--model", "gpt", "--set", "width=16", "--set", "heads=2", "--set", "positions=none")
+    assert [layer["name"] for layer in again["layers"][:2]] == ["embed.tokens", "blocks.0.norm1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "gtp"), "explorer: --model: unknown model 'gtp'; did you mean 'gpt'?"),
+        (
+            ("--model", "gpt", "--set", "widht=16"),
+            "explorer: --model.gpt: unknown parameter 'widht'; did you mean",
+        ),
+        (("--model", "gpt", "--set", "width"), "explorer: --set: found 'width', expected NAME=VALUE such as width=64"),
+        (("--set", "width=16"), "explorer: --set is for a parameter of --model NAME, which is not there"),
+        (("--model", "gpt", "--layer", "embed"), "explorer: layers come from --model NAME, --layers FILE or --layer"),
+    ],
+)
+def test_models_that_there_are_not(arguments: tuple[str, ...], message: str) -> None:
+    assert refused("policy", "check", HALF, *TREE, *arguments).startswith(message)
+
+
+def test_a_policy_that_does_not_fit_the_model_fails(tmp_path: Path) -> None:
+    """The matrix is printed all the same, and the finding says what is nearest."""
+    draft = tmp_path / "p.yaml"
+    draft.write_text(HALF.read_text().replace('["*embed*"]', '["*embed*", "block.*"]'))
+    done = explorer("policy", "check", draft, *TREE, "--model", "gpt-tiny")
+    assert done.returncode == 1 and "progress [0.3334, 1]" in done.stdout
+    assert done.stderr.startswith(
+        f"explorer: {draft}: does not fit the model: rules[0].layers[1]: 'block.*' fits none of the 27 layers; "
+        "nearest: blocks."
+    )
+    assert explorer("policy", "check", HALF, *TREE, "--model", "gpt-tiny").returncode == 0
+    assert explorer("policy", "check", draft, *TREE).returncode == 0  # nothing is known of a model
+
+
+def test_layers_of_a_model_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
+    """`explorer.layers` writes it, with all names of a tensor; a denial under the second one is seen in the matrix."""
+    model = MinGPT(tied=True)
+    file = tmp_path / "mine.layers.txt"
+    file.write_text(layers(model, torch.zeros(2, 8, dtype=torch.int64)))
+    assert file.read_text().splitlines()[:2] == ["transformer.wte lm_head", "transformer.wpe"]
+    draft = tmp_path / "p.yaml"
+    draft.write_text(HALF.read_text().replace('["*embed*"]', "[lm_head]").replace("[0, 0.5]", "[0.5, 1]"))
+    found = told(draft, *TREE, "--layers", file)
+    cell = found["phases"][1]["classes"]["open/permissive/bsd"][0]
+    assert (cell["weight"], cell["rule"]) == (0.0, 0)
+    printed = explorer("policy", "check", draft, *TREE, "--layers", file).stdout
+    assert "transformer.wte is also lm_head: the strictest of these names decides" in printed
+    with pytest.raises(RecipeError, match="Idle: the call used none of its tensors"):
+        layers(Idle(), torch.zeros(1))
+
+
+class Idle(MinGPT):
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return tokens
 
 
 def test_another_taxonomy_and_unknown_classes_are_refused_with_their_lines(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from explorer.engine.surgery import leaves, replace_modules
+from explorer.engine.leaves import leaves
+from explorer.engine.surgery import replace_modules
 from explorer.errors import RecipeError
 from explorer.models.table import MODELS
 
@@ -52,15 +53,16 @@ class Odd(nn.Module):
 
 def test_leaves_in_order_of_execution_with_their_cost() -> None:
     model = Odd()
-    found = leaves(model, torch.zeros(1, 2, 5, 4))
+    found = leaves(model, torch.zeros(2, 2, 5, 4))
     assert [(leaf.name, leaf.parameters) for leaf in found] == [
         ("twice", ("twice.weight", "twice.bias")),
         ("norm", ("norm.weight", "norm.bias")),
         ("last", ("last.weight", "last.bias")),
-        ("", ("gain",)),
+        ("gain", ("gain",)),
+        ("unused", ("unused.weight", "unused.bias")),  # beside its neighbour in the order of definition
     ]
     filters = 2 * 2 * 9
-    assert [leaf.cost for leaf in found] == [20 * (filters + 2), 20 * (2 + 2), 18 + 3, 3]
+    assert [leaf.cost for leaf in found] == [20 * (filters + 2), 20 * (2 + 2), 18 + 3, 3, 49 + 7]
 
 
 def test_the_model_is_left_as_it_was() -> None:

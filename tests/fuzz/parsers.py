@@ -176,7 +176,7 @@ def _plain() -> dict[str, Parser]:
         ),
         "layers": Parser(
             read=lambda raw: layers.parse_layers(raw, where="l"),
-            seeds=(b"embed\nblock.0\nhead\n", b'["embed", "block.0"]'),
+            seeds=(b"embed head\nblock.0\nnorm\n", b'["embed", "block.0"]'),
             reads=("provenance.layers.parse_layers",),
         ),
     }

@@ -9,9 +9,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from explorer.engine.gradients import Gradients
+from explorer.engine.leaves import leaves
 from explorer.engine.optimizer import SGDSpec, build_optimizer
 from explorer.engine.state import SHARED, Region, Share
-from explorer.engine.surgery import leaves
 from explorer.entries.numbers import StepNumbers
 from explorer.errors import TrainingError
 from explorer.governance.layers import governed_layers

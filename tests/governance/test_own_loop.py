@@ -185,7 +185,7 @@ def test_losses_that_lead_nowhere_are_refused() -> None:
     for function, message in (
         (lambda *given: losses(*given).detach(), "depend on no parameter that the class may train"),
         (lambda *given: losses(*given).long(), r"found torch\.int64, expected a tensor of floating"),
-        (lambda model, inputs, labels: torch.ones(len(inputs)), "called no layer of the model"),
+        (lambda model, inputs, labels: torch.ones(len(inputs)), "used no tensor of the model"),
     ):
         with pytest.raises(TrainingError, match=message):
             governed().step(np.arange(12), function)  # pyright: ignore

@@ -198,6 +198,6 @@ def test_a_tied_head_is_no_layer() -> None:
             return self.head(x.flatten(1)) + self.up(x.flatten(1))
 
     loop = tagged_loop([], model=Tied())
-    assert [leaf.name for leaf in loop.state.layers] == ["head", "up"]
+    assert [(leaf.name, leaf.also) for leaf in loop.state.layers] == [("head", ("up",))]
     assert [leaf.name for leaf in layers_seen(loop.state)] == ["head"]
     assert list(layer_outputs(loop.state, choose_probes(loop.state, count=8), CLASSES[0])) == ["head"]

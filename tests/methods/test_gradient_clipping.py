@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from explorer.engine.leaves import leaves
 from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import SGDSpec
 from explorer.engine.state import SHARED, Region, State
-from explorer.engine.surgery import leaves
 from explorer.errors import TrainingError
 from explorer.methods.gradient_clipping import GradientClipping, adaptive_factor, classifier, clip_values, value_factor
 from tests.loop_for_tests import noise_loop, small_net

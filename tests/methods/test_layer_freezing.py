@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from explorer.engine.leaves import Leaf, leaves
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
-from explorer.engine.surgery import Leaf, leaves
 from explorer.methods.layer_freezing import LayerFreezing, frozen_prefix, frozen_share
 from tests.loop_for_tests import noise_loop, small_net
 from tests.methods.samples import sample_loop

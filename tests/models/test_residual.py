@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.engine.initialise import initialise
-from explorer.engine.surgery import leaves
+from explorer.engine.leaves import leaves
 from explorer.models.gpt import GPT, Size
 from explorer.models.residual import Gate
 from explorer.models.resnet import ResNet

@@ -8,7 +8,7 @@ from torch import nn
 
 from explorer.data.licences import PATHS
 from explorer.document import read_document
-from explorer.engine.surgery import leaves
+from explorer.engine.leaves import leaves
 from explorer.governance.layers import governed_layers
 from explorer.governance.sealed import seal
 from explorer.models.gpt import AnySpec

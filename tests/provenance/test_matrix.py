@@ -3,6 +3,7 @@
 import fnmatch
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -372,7 +373,7 @@ def shipped(name: str) -> Routing:
     return bind_policy(read_draft(policy_for(tree), draft), tree, where=name)
 
 
-MODEL = depths_of(read_layers(EXAMPLES / "transformer.layers.txt"))
+MODEL = read_layers(Path(__file__).parent / "transformer.layers.txt")
 LOWER = [layer for layer in MODEL if layer.depth < 0.5]
 UPPER = [layer for layer in MODEL if layer.depth >= 0.5]
 

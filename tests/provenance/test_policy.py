@@ -11,7 +11,15 @@ from explorer.document import parse_document
 from explorer.errors import ExplorerError, ProvenanceError, SpecError
 from explorer.provenance.drafts import read_draft
 from explorer.provenance.intervals import inside, partition, written
-from explorer.provenance.layers import check_layers, depths_of, matches, parse_layers, read_layers
+from explorer.provenance.layers import (
+    check_layers,
+    depths_of,
+    matches,
+    parse_layers,
+    read_layers,
+    recorded_layers,
+    write_layers,
+)
 from explorer.provenance.phases import phases
 from explorer.provenance.policy import POLICY, Quarantine, RoutingPolicy, check_policy, read_policy
 from explorer.provenance.routing import bind, policy_for
@@ -190,11 +198,29 @@ def test_depths_are_even_from_input_to_output() -> None:
     assert depths_of([]) == ()
 
 
+def test_further_names_of_a_layer_are_on_its_line() -> None:
+    tied = depths_of(["embed", "head"], {"embed": ("lm_head", "output")})
+    assert parse_layers(b"embed lm_head output\nhead", where="l") == tied
+    assert parse_layers(write_layers(tied).encode(), where="l") == tied
+    assert tied[0].names == ("embed", "lm_head", "output") and tied[1].names == ("head",)
+
+
+def test_recorded_layers_have_the_depths_of_their_layers() -> None:
+    found = recorded_layers(["embed", "head", "embed@news"], {"embed": ("tied",)})
+    assert [(layer.name, layer.depth, layer.also) for layer in found] == [
+        ("embed", 0.0, ("tied",)),
+        ("head", 1.0, ()),
+        ("embed@news", 0.0, ()),
+    ]
+    with pytest.raises(ProvenanceError, match="an adapter of a layer that is not there: body@news"):
+        recorded_layers(["embed", "body@news"], {})
+
+
 def test_layer_names_come_from_lines_or_json(tmp_path) -> None:
-    assert parse_layers(b"embed\n\n  body.0 \nhead", where="l") == ("embed", "body.0", "head")
-    assert parse_layers(b' ["embed", "body.0"]', where="l") == ("embed", "body.0")
+    assert parse_layers(b"embed\n\n  body.0 \nhead", where="l") == depths_of(["embed", "body.0", "head"])
+    assert parse_layers(b' ["embed", "body.0"]', where="l") == depths_of(["embed", "body.0"])
     (tmp_path / "l.txt").write_text("embed\nhead\n")
-    assert read_layers(tmp_path / "l.txt") == ("embed", "head")
+    assert read_layers(tmp_path / "l.txt") == depths_of(["embed", "head"])
     with pytest.raises(ProvenanceError, match=r"cannot read .*absent"):
         read_layers(tmp_path / "absent")
 
@@ -205,7 +231,7 @@ def test_layer_names_come_from_lines_or_json(tmp_path) -> None:
         (b"", "l: 0 layer names; expected 1 to 100000"),
         (b"[]", "l: 0 layer names; expected 1 to 100000"),
         (b"a\nb\na", "l: [2]: 'a' stands twice"),
-        (b"a b", "l: [0]: not a layer name: 'a b'"),
+        (b"a b/c", "l: [0]: not a layer name: 'b/c'"),
         (b"a..b", "l: [0]: not a layer name: 'a..b'"),
         (b"a@b", "l: [0]: not a layer name: 'a@b'"),
         (b"\xff", "l: [0]: not a layer name: "),
@@ -220,7 +246,7 @@ def test_faulty_layer_names_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(ProvenanceError) as caught:
         parse_layers(content, where="l")
     assert str(caught.value).startswith(message)
-    assert check_layers(["a.b", "c"], where="l") == ("a.b", "c")
+    assert check_layers(["a.b", "c"], where="l") == depths_of(["a.b", "c"])
 
 
 @given(

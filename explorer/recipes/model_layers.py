@@ -1,0 +1,70 @@
+"""The layers of a model before anything of it is trained: what a policy for it can name.
+
+Of a model of the catalogue, `explorer policy check --model` asks. Of a model of one's own:
+
+    Path("mine.layers.txt").write_text(explorer.layers(model, inputs))
+    explorer policy check draft.policy.yaml --taxonomy taxonomy.yaml --layers mine.layers.txt
+
+A run asks once more when it starts, over its first batch.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from explorer.data.streams import torch_stream
+from explorer.engine.leaves import leaves, leaves_met
+from explorer.errors import RecipeError
+from explorer.governance.layers import governed_layers
+from explorer.models.table import MODELS
+from explorer.provenance.layers import Layer, write_layers
+from explorer.recipes.choice import choose
+
+SHAPES = {"image": (3, 64, 64), "text": (64,), "volume": (1, 32, 32, 32)}  # what a layer is called depends on no size
+CLASSES = {"classification": 10, "language": 256, "segmentation": 3}
+ROWS = 2
+
+
+def layers(model: nn.Module, *inputs: Any) -> str:
+    """The content of a file of layers for `explorer policy check --layers`: what `model(*inputs)` uses, in order.
+
+    The model runs once, in training mode, and is left as it was. Raises `RecipeError` for a model that no policy can
+    govern, and for a call that uses none of its tensors.
+    """
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.train()
+        found = leaves_met(model, lambda: model(*inputs), rows=ROWS)
+    finally:
+        for module, was in modes.items():
+            module.training = was
+    if not found:
+        raise RecipeError(f"{type(model).__name__}: the call used none of its tensors: expected inputs for a pass")
+    return write_layers([each.layer for each in governed_layers(model, found)])
+
+
+def catalogue_layers(name: str, settings: Sequence[str]) -> tuple[Layer, ...]:
+    """The layers of a model of the catalogue, each of its `settings` such as `width=64`.
+
+    Raises `RecipeError` for an unknown name, and for parameters that it does not have.
+    """
+    spec = choose(MODELS, {name: dict(map(_setting, settings))}, kind="model", where="--model")
+    with torch_stream(torch.device("cpu"), 0, "layers"):
+        model = spec.build(example_shape=SHAPES[spec.takes], classes=CLASSES[spec.task])
+    kind = torch.int64 if spec.takes == "text" else torch.float32
+    found = leaves(model, torch.zeros(ROWS, *SHAPES[spec.takes], dtype=kind))
+    return tuple(each.layer for each in governed_layers(model, found))
+
+
+def _setting(written: str) -> tuple[str, Any]:
+    """`depth=4` as a name and a value: numbers, true and false as in JSON, and else text."""
+    name, equals, value = written.partition("=")
+    if not (name and equals):
+        raise RecipeError(f"--set: found {written!r:.80}, expected NAME=VALUE such as width=64")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
