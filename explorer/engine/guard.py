@@ -22,9 +22,7 @@ from torch import Tensor, nn
 
 from explorer.errors import TrainingError
 
-CLOSELY_EVERY = (
-    50  # passes of one class that may change the same: so often values are compared, and not version counters alone
-)
+CLOSELY_EVERY = 50  # passes of one class that may change the same: so often values are compared too
 _ABSENT = object()
 _OURS = ("torch.", "explorer.")  # packages whose modules keep nothing outside of parameters and buffers
 _PLAIN = (Tensor, int, float, type(None))  # attributes that are put back
@@ -135,7 +133,7 @@ class Guard:
                     slot.module._parameters[slot.key] = slot.parameter
                 for name, each in self.parameters.items():
                     if not same_bits(each.detach(), values[name]):
-                        each.data = values[name]
+                        _put(each, values[name])
 
     @contextmanager
     def watching(self, names: Collection[str], when: Callable[[], str], *, closely: bool = False) -> Iterator[None]:
@@ -205,13 +203,14 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _attributes(module: nn.Module) -> Callable[[], None]:
-    """What puts the module's plain attributes back: tensors and numbers. Lists and objects are not looked into."""
+    """What puts the module's plain attributes back: tensors and numbers, but for its mode. Lists and objects are not
+    looked into."""
     before = module.__dict__.copy()
     values = {id(each): each.detach().clone() for each in before.values() if isinstance(each, Tensor)}
 
     def put_back() -> None:
         now = module.__dict__
-        for key in [key for key in now if now[key] is not before.get(key, _ABSENT)]:
+        for key in [key for key in now if now[key] is not before.get(key, _ABSENT) and key != "training"]:
             if isinstance(now[key], _PLAIN) and isinstance(before.get(key), _PLAIN):
                 if key in before:
                     now[key] = before[key]

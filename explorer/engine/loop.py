@@ -229,7 +229,8 @@ class Loop:
     def evaluate(self) -> dict[str, float]:
         """The metrics on the test side, with the weights that the methods choose for evaluation."""
         self.call("before_evaluation")
-        self.state.metrics = self.setting.task.evaluate(self.setting.model, self.setting.batches)
+        with self._gradients.guard.untouched():  # a model may write to itself in evaluation mode too
+            self.state.metrics = self.setting.task.evaluate(self.setting.model, self.setting.batches)
         self.call("after_evaluation")
         return self.state.metrics
 

@@ -247,3 +247,29 @@ def test_bands_of_a_class_are_looked_at_closely_each_by_itself() -> None:
             weight.data.mul_(0.9)
         with guard.passing("open", may):  # not in the second
             weight.data.mul_(0.9)
+
+
+@pytest.mark.parametrize("name", STOPPED | PUT_BACK)
+def test_an_evaluation_leaves_no_trace(name: str) -> None:
+    """The test side trains nobody, and is of no class; with a policy or without one."""
+    for loop in (
+        governed_loop(OPEN, model=(STOPPED | PUT_BACK)[name](), draw=False),
+        noise_loop(model=(STOPPED | PUT_BACK)[name](), dataset=DATA, draw=False),
+    ):
+        before = remembered(loop.setting.model)
+        loop.evaluate()
+        assert remembered(loop.setting.model) == before
+
+
+def test_every_module_trains_again_after_an_evaluation() -> None:
+    """The mode is nobody's attribute: a module of one's own and torch's below it change it together."""
+    model = PUT_BACK["batch norm"]()
+    loop = governed_loop(OPEN, model=model, draw=False)
+    for _ in range(2):
+        loop.step()
+        loop.evaluate()
+        assert {module.training for module in model.modules()} == {False}
+        before = model.get_buffer("first.1.num_batches_tracked").clone()
+        loop.step()
+        assert {module.training for module in model.modules()} == {True}
+        assert model.get_buffer("first.1.num_batches_tracked") > before
