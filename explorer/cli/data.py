@@ -39,15 +39,24 @@ def data_(
     ] = None,
     json: Json = False,
 ) -> None:
-    """The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over."""
+    """The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over.
+
+    Of a dataset that needs parameters and gets none, what it takes.
+    """
     if name is None:
         for option, given in (("--param", param), ("--croissant", croissant)):
             if given:
                 raise RecipeError(f"{option} is for one dataset: name it too")
         _print_all(json)
         return
-    from explorer.data.cards import card
+    from explorer.data.cards import card, describe
+    from explorer.data.sources import DATASETS
 
+    if name in DATASETS and not param and croissant is None:
+        asked = describe(name)
+        if any(parameter["required"] for parameter in asked["parameters"]):
+            _print_asked(asked, json=json)
+            return
     source = _chosen(name, param or [])
     found = card(source, data)
     if croissant is not None:
@@ -92,6 +101,20 @@ def _print_all(json: bool) -> None:
     else:
         rows = [(each["name"], each["summary"], _defaults(each["parameters"]), each["licence"]) for each in found]
         print_table(("dataset", "what it is", "parameters", "licence"), rows)
+
+
+def _print_asked(described: dict[str, Any], *, json: bool) -> None:
+    """What a dataset is that takes parameters without which there is no card."""
+    if json:
+        print_json(described)
+        return
+    print(f"{described['name']}: {described['summary']}\n\n{described['description']}\n")
+    rows = [
+        (p["name"], "required" if p["required"] else str(p["default"]), p["meaning"]) for p in described["parameters"]
+    ]
+    print_table(("parameter", "default", "meaning"), rows)
+    required = " ".join(f"--param {p['name']}=..." for p in described["parameters"] if p["required"])
+    print(f"the card of yours: explorer data {described['name']} {required} --data DIR")
 
 
 def _defaults(parameters: list[dict[str, Any]]) -> str:

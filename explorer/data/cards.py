@@ -4,10 +4,11 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
+from pydantic.fields import FieldInfo
 
 from explorer.data.dataset import Dataset, DataSource, Provenance, Skipped, Split
 from explorer.data.sources import DATASETS, load
@@ -91,7 +92,19 @@ def card(source: DataSource, data: Path | None) -> Card:
     )
 
 
+def describe(name: str) -> dict[str, Any]:
+    """What the dataset of that name is and takes. Raises `KeyError` for a name that is not known."""
+    return _described(DATASETS[name])
+
+
+def _meaning(hint: Any) -> str:
+    """What a parameter is for, where its field says so."""
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description), "")
+
+
 def _described(kind: type[DataSource]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
     return {
         "name": kind.name,
         "summary": kind.summary,
@@ -106,6 +119,7 @@ def _described(kind: type[DataSource]) -> dict[str, Any]:
                 "name": field.name,
                 "required": field.default is MISSING,
                 "default": None if field.default is MISSING else field.default,
+                "meaning": _meaning(hints[field.name]),
             }
             for field in fields(kind)
         ],

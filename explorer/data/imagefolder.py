@@ -24,6 +24,8 @@ from explorer.data.local import Fault, LocalFile, below, data_files, listed, sho
 from explorer.data.pictures import MAX_ENCODED_BYTES, decoded
 from explorer.errors import DataError
 
+TEST = "share of each class that is the test side, where there are no train and test directories; null: there are"
+EXAMPLES = "training images to use, the first of each class; null: all"
 SIDES: tuple[Side, Side] = ("train", "test")
 
 
@@ -44,12 +46,15 @@ class ImageFolder(DataSource):
     task: ClassVar[TaskName] = "classification"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
-    path: Annotated[str, Field(min_length=1, max_length=1000)]
-    size: Annotated[int, Field(ge=8, le=512)] = 32
-    channels: Literal[1, 3] = 3
-    test: Annotated[float, Field(gt=0, le=0.5)] | None = None
-    augment: bool = True
-    provenance: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    path: Annotated[str, Field(min_length=1, max_length=1000, description="directory below --data")]
+    size: Annotated[int, Field(ge=8, le=512, description="side of the square that images are brought to")] = 32
+    channels: Annotated[Literal[1, 3], Field(description="1: grey, 3: colour")] = 3
+    test: Annotated[float | None, Field(gt=0, le=0.5, description=TEST)] = None
+    augment: Annotated[bool, Field(description="crop and mirror training images at random")] = True
+    examples: Annotated[int | None, Field(ge=2, description=EXAMPLES)] = None
+    provenance: Annotated[
+        str | None, Field(min_length=1, max_length=1000, description="table of provenance classes below --data")
+    ] = None
 
     def load(self, data: Path | None) -> Images:
         root, table = self._root(data), self._table(data)
@@ -79,6 +84,7 @@ class ImageFolder(DataSource):
             misplaced=[(file.name, file.fault or Fault.MISPLACED) for file in files if file.name not in placed],
             test=self.test,
             augment=self.augment,
+            examples=self.examples,
         )
 
     def digest(self, data: Path | None) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from explorer.data.dataset import Provenance, Split
 from explorer.data.images import Images
-from explorer.data.local import Fault, skipped
+from explorer.data.local import Fault, first_of_each, skipped
 from explorer.errors import DataError
 
 MAX_CLASSES = 10_000
@@ -45,11 +45,13 @@ def labelled(
     misplaced: Sequence[tuple[str, Fault]] = (),
     test: float | None,
     augment: bool,
+    examples: int | None = None,
 ) -> Images:
     """The dataset of the entries without a fault, whose images, N C S S, follow in the same order.
 
     `labels`: all classes that should be there, in the order of their numbers. `misplaced`: what was passed over before.
-    `test`: the share to divide off, where entries have no side. Raises `DataError` if a class has no image on a side.
+    `test`: the share to divide off, where entries have no side. `examples`: so many of the training side, the first of
+    each class; None: all. Raises `DataError` if a class has no image on a side.
     """
     passed = [*misplaced, *((entry.name, fault) for entry, fault in zip(entries, faults, strict=True) if fault)]
     kept = [entry for entry, fault in zip(entries, faults, strict=True) if fault is None]
@@ -62,11 +64,14 @@ def labelled(
     for side, there in places.items():
         counts = torch.bincount(targets[there], minlength=len(labels))
         if empty := [label for label, count in zip(labels, counts.tolist(), strict=True) if not count]:
-            raise DataError(_missing(name, empty[0], side, passed, split=test is not None))
-    train = images[places["train"]]
+            first = next((entry.name for entry in entries if entry.label == empty[0]), "")
+            raise DataError(_missing(name, empty[0], side, passed, first=first, split=test is not None))
+    training = places["train"].nonzero().flatten()
+    training = training[torch.from_numpy(first_of_each(targets[training].numpy(), examples, dataset=name))]
+    train = images[training]
     mean, std = _statistics(name, train)
     return Images(
-        train=Split(inputs=train, labels=targets[places["train"]]),
+        train=Split(inputs=train, labels=targets[training]),
         test=Split(inputs=images[places["test"]], labels=targets[places["test"]]),
         classes=len(labels),
         names=tuple(labels),
@@ -74,7 +79,7 @@ def labelled(
         std=std,
         crop=images.shape[-1] // 8 if augment else 0,
         flip=augment,
-        provenance=_provenance([entry for entry, side in zip(kept, sides, strict=True) if side == "train"]),
+        provenance=_provenance([kept[place] for place in training.tolist()]),
         skipped=skipped(passed),
     )
 
@@ -89,12 +94,13 @@ def _divided(entries: Sequence[Entry], images: Tensor, *, share: float) -> list[
     return ["test" if key <= last[entry.label] else "train" for entry, key in zip(entries, keys, strict=True)]
 
 
-def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, split: bool) -> str:
-    """The words for a class that a side does not have."""
+def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
+    """The words for a class that a side does not have; `first`: the first entry that has it, anywhere."""
     there = f"dataset {name!r}: class {label!r} has no readable image on the {side} side"
     example = f" ({len(passed)} skipped in all, such as {passed[0][0]}: {passed[0][1]})" if passed else ""
     least = "two different ones or more, to be divided" if split else "one or more of every class on both sides"
-    return f"{there}{example}: expected {least}"
+    where = f"; {first} has label {label!r}" if first else ""
+    return f"{there}{example}: expected {least}{where}"
 
 
 def _statistics(name: str, images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

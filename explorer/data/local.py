@@ -14,6 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from explorer.data.dataset import DataFile, Skipped
 from explorer.errors import DataError
 
@@ -86,7 +88,10 @@ def below(data: Path | None, path: str, *, dataset: str) -> Path:
         raise DataError(f"dataset {dataset!r}: give the directory that holds {path!r:.80} by --data or EXPLORER_DATA")
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
-        raise DataError(f"dataset {dataset!r}: {path!r} leaves the data directory: expected a path below it")
+        raise DataError(
+            f"dataset {dataset!r}: {path!r:.200} leaves the data directory: expected a path below it, the same on every"
+            f" machine; the directory itself, {str(data)!r:.200} now, is given by --data or EXPLORER_DATA"
+        )
     return data / pure
 
 
@@ -114,6 +119,24 @@ def listed(root: Path) -> list[LocalFile]:
             path = Path(directory, name)
             add(path, _fault(path, inside))
     return sorted(found, key=lambda file: file.name)
+
+
+def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.ndarray:
+    """The places of `count` examples, ascending: the first of every class, then the second of every class, and so on,
+    until there are enough. None: all. Raises `DataError` for fewer than there are classes, and for more than there are
+    examples."""
+    if count is None:
+        return np.arange(len(codes))
+    classes = len(np.unique(codes))
+    if not classes <= count <= len(codes):
+        raise DataError(
+            f"dataset {dataset!r}: found examples: {count}, expected {classes} (one of each class) to {len(codes)}"
+        )
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], codes[order])
+    turns = np.empty(len(codes), np.int64)
+    turns[order] = np.arange(len(codes)) - starts  # how many of its class come before it
+    return np.sort(np.lexsort((np.arange(len(codes)), turns))[:count])
 
 
 def shown(name: str) -> str:

@@ -1,17 +1,20 @@
 """`parquet`: images of one's own in Parquet files, as the Hugging Face hub keeps them.
 
-    photos/train-00000-of-00002.parquet    train*.parquet and test*.parquet, or
+    photos/train-00000-of-00002.parquet    train*.parquet and test*.parquet (or validation*.parquet), or
     photos/train-00001-of-00002.parquet    any *.parquet with `test: 0.1`: a tenth of each class is the test side
     photos/test.parquet
 
 A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text.
-Rows without a readable image are passed over and listed in the dataset's card. The column `tag`, where one is named,
-has the path of the provenance class of every row.
+Names of classes come from the files' header, where the hub wrote them. Files that lie in one directory below `path` are
+named as if `path` were that directory. Rows without a readable image are passed over and listed in the dataset's card.
+The column `tag`, where one is named, has the path of the provenance class of every row.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -22,21 +25,22 @@ from explorer import canonical
 from explorer.data.class_table import check_class
 from explorer.data.dataset import DataFile, DataSource, Modality, TaskName
 from explorer.data.images import Images
-from explorer.data.labelled import Entry, Side, labelled
+from explorer.data.labelled import MAX_CLASSES, Entry, Side, labelled
 from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown
 from explorer.data.pictures import decoded
 from explorer.errors import DataError, unknown
 from explorer.provenance.croissant import PARQUET
 
+TEST = "share of each class that is the test side, where there are no train and test files; null: there are"
+EXAMPLES = "training images to use, the first of each class; null: all"
 SIDES: tuple[Side, Side] = ("train", "test")
 SUFFIX = ".parquet"
 MAX_FILE_BYTES = 2**36
 MAX_ROWS = 10**6
+MAX_HEADER_BYTES = 2**22
 MAX_GROUP_BYTES = 2**31  # of a column in a row group, unpacked
 ROWS_AT_ONCE = 256
 ERRORS = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # what a damaged file leads pyarrow to
-
-Column = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,21 +59,25 @@ class Parquet(DataSource):
     task: ClassVar[TaskName] = "classification"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
-    path: Annotated[str, Field(min_length=1, max_length=1000)]
-    image: Column = "image"
-    label: Column = "label"
-    tag: Column | None = None
-    size: Annotated[int, Field(ge=8, le=512)] = 32
-    channels: Literal[1, 3] = 3
-    test: Annotated[float, Field(gt=0, le=0.5)] | None = None
-    augment: bool = True
+    path: Annotated[str, Field(min_length=1, max_length=1000, description="directory below --data")]
+    image: Annotated[str, Field(min_length=1, max_length=200, description="column of the images")] = "image"
+    label: Annotated[str, Field(min_length=1, max_length=200, description="column of the labels")] = "label"
+    tag: Annotated[
+        str | None, Field(min_length=1, max_length=200, description="column of the provenance classes; null: none")
+    ] = None
+    size: Annotated[int, Field(ge=8, le=512, description="side of the square that images are brought to")] = 32
+    channels: Annotated[Literal[1, 3], Field(description="1: grey, 3: colour")] = 3
+    test: Annotated[float | None, Field(gt=0, le=0.5, description=TEST)] = None
+    augment: Annotated[bool, Field(description="crop and mirror training images at random")] = True
+    examples: Annotated[int | None, Field(ge=2, description=EXAMPLES)] = None
 
     def load(self, data: Path | None) -> Images:
         files = self._files(data)
         rows = [row for side, file in files for row in self._rows(side, file)]
+        names = self._names(files)
         if len(rows) > MAX_ROWS:
             raise DataError(f"dataset {self.name!r}: {len(rows)} rows, expected {MAX_ROWS} or fewer")
-        contents = [self.image, self.size, self.channels, [_named(file) for _, file in files]]
+        contents = [self.image, self.size, self.channels, _named(files)]
         pixels, faults = decoded(
             f"parquet-{canonical.digest([list(Fault), contents])[:16]}",
             (image for _, file in files for image in self._images(file)),
@@ -82,13 +90,14 @@ class Parquet(DataSource):
             [entry for _, entry in rows],
             pixels,
             faults,
-            labels=_ordered({label for label, _ in rows}),
+            labels=[_shown(label, names) for label in _ordered({label for label, _ in rows})],
             test=self.test,
             augment=self.augment,
+            examples=self.examples,
         )
 
     def digest(self, data: Path | None) -> str:
-        return canonical.digest([_named(file) for _, file in self._files(data)])
+        return canonical.digest(_named(self._files(data)))
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
         found = [file for _, file in self._files(data)]
@@ -100,8 +109,11 @@ class Parquet(DataSource):
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
         files = [file for file in listed(root) if file.name.endswith(SUFFIX)]
+        starts: dict[Side, str] = {"train": "train", "test": "test"}
+        if not any(Path(file.name).name.startswith("test") for file in files):
+            starts["test"] = "validation"
         sides: list[tuple[Side | None, LocalFile]] = [
-            (side, file) for side in SIDES for file in files if Path(file.name).name.startswith(side)
+            (side, file) for side in SIDES for file in files if Path(file.name).name.startswith(starts[side])
         ]
         divided = {side for side, _ in sides} == set(SIDES)
         if self.test is not None and divided:
@@ -111,20 +123,31 @@ class Parquet(DataSource):
         if not found or (self.test is None and not divided):
             raise DataError(
                 f"dataset {self.name!r}: found {', '.join(file.name for file in files[:5]) or 'no Parquet file'} in"
-                f" {root}: expected train*.parquet and test*.parquet, or a share for the test side, such as test: 0.1"
+                f" {root}: expected train*.parquet and test*.parquet (or validation*.parquet), or a share for the test"
+                " side, such as test: 0.1"
             )
         return found
+
+    def _names(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[str, ...]:
+        """The names of the classes in the headers, which have to agree; none where there are none."""
+        found = {_class_names(self._opened(file), self.label): file for _, file in files}
+        if len(found) > 1:
+            one, other = list(found.values())[:2]
+            raise DataError(f"{one.path} and {other.path}: their headers name other classes: expected the same")
+        return next(iter(found))
 
     def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
         """The label of each row, as it is written, and what else is known of it."""
         columns = [self.label] if self.tag is None else [self.label, self.tag]
+        names = _class_names(self._opened(file), self.label)
         for number, (label, tag) in enumerate(zip(*self._columns(file, columns), strict=True)):
             where = f"{file.name}, row {number}"
             if label is None:
                 raise DataError(f"{where}: no label in column {self.label!r}")
             if self.tag is not None:
                 check_class(tag, where=where)
-            yield label, Entry(name=where, label=shown(str(label)), side=side, tag=tag)
+            number_or_text = _label(label, names, where=where)
+            yield number_or_text, Entry(name=where, label=_shown(number_or_text, names), side=side, tag=tag)
 
     def _columns(self, file: LocalFile, names: list[str]) -> tuple[list[Any], list[Any]]:
         """Labels and tags; None for every tag where there is no such column."""
@@ -171,13 +194,47 @@ class Parquet(DataSource):
         return opened
 
 
-def _named(file: LocalFile) -> list[str]:
-    return [file.name, file.digest(max_bytes=MAX_FILE_BYTES)]
+def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:
+    """Name and digest of each file, below the directory that has them all: the same wherever `path` begins."""
+    above = PurePosixPath(os.path.commonpath([str(PurePosixPath(file.name).parent) for _, file in files] or ["."]))
+    return [
+        [PurePosixPath(file.name).relative_to(above).as_posix(), file.digest(max_bytes=MAX_FILE_BYTES)]
+        for _, file in files
+    ]
 
 
-def _ordered(labels: Iterable[int | str]) -> list[str]:
+def _ordered(labels: Iterable[int | str]) -> list[int | str]:
     """The labels in their own order: whole numbers by size, text by letters."""
-    return [shown(str(label)) for label in sorted(labels, key=lambda label: (isinstance(label, str), label))]
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))
+
+
+def _label(found: Any, names: tuple[str, ...], *, where: str) -> int | str:
+    """A label as a whole number or text. Raises `DataError` that names the row."""
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    expected = f"expected 0 to {len(names) - 1}, for the file names {len(names)} classes" if names else ""
+    if isinstance(found, float):
+        raise DataError(f"{where} has label {found:g}: expected a whole number or text")
+    if isinstance(found, int) and (found < 0 or (names and found >= len(names))):
+        raise DataError(f"{where} has label {found}: {expected or 'expected 0 or above'}")
+    return found
+
+
+def _shown(label: int | str, names: tuple[str, ...]) -> str:
+    return shown(names[label] if names and isinstance(label, int) else str(label))
+
+
+def _class_names(opened: pq.ParquetFile, label: str) -> tuple[str, ...]:
+    """The names of the classes as the Hugging Face hub writes them into the header; none where there are none that a
+    dataset can have: so many, each once and not empty."""
+    content = (opened.schema_arrow.metadata or {}).get(b"huggingface", b"")
+    try:
+        found = json.loads(content[:MAX_HEADER_BYTES])["info"]["features"][label]["names"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
+    if not isinstance(found, list) or not all(isinstance(name, str) and 0 < len(name) <= 200 for name in found):
+        return ()
+    return tuple(found) if 2 <= len(found) == len(set(map(shown, found))) <= MAX_CLASSES else ()
 
 
 def _holds_images(kind: pa.DataType) -> bool:
@@ -187,7 +244,7 @@ def _holds_images(kind: pa.DataType) -> bool:
 
 
 def _holds_labels(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or _is_text(kind)
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_text(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:

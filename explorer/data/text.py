@@ -22,7 +22,7 @@ from explorer.data.blocks import cut
 from explorer.data.class_table import classes_of, read_class_table
 from explorer.data.dataset import DataFile, Dataset, DataSource, Modality, Provenance, TaskName
 from explorer.data.families import SEPARATOR
-from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown, skipped
+from explorer.data.local import Fault, LocalFile, below, data_files, first_of_each, listed, shown, skipped
 from explorer.data.sequences import Text
 from explorer.errors import DataError
 
@@ -45,9 +45,14 @@ class LocalText(DataSource):
     task: ClassVar[TaskName] = "language"
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
-    path: Annotated[str, Field(min_length=1, max_length=1000)]
-    context: Annotated[int, Field(ge=8, le=4096)] = 128
-    provenance: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    path: Annotated[str, Field(min_length=1, max_length=1000, description="file or directory below --data")]
+    context: Annotated[int, Field(ge=8, le=4096, description="bytes of an example")] = 128
+    provenance: Annotated[
+        str | None, Field(min_length=1, max_length=1000, description="table of provenance classes below --data")
+    ] = None
+    examples: Annotated[
+        int | None, Field(ge=1, description="training examples to use, the first of each class; null: all")
+    ] = None
 
     def load(self, data: Path | None) -> Dataset:
         contents, faults = self._contents(data)
@@ -60,11 +65,14 @@ class LocalText(DataSource):
             test.append(sides[1])
             sources += origins
             codes += [code] * len(origins)
+        chosen = first_of_each(np.asarray(codes, dtype=np.int64), self.examples, dataset=self.name)
         provenance = Provenance(
-            classes=tuple(sorted(set(classes))), codes=np.asarray(codes, dtype=np.int64), sources=tuple(sources)
+            classes=tuple(sorted(set(classes))),
+            codes=np.asarray(codes, dtype=np.int64)[chosen],
+            sources=tuple(sources[place] for place in chosen),
         )
         return Text.of(
-            torch.cat(train),
+            torch.cat(train)[torch.from_numpy(chosen)],
             torch.cat(test),
             provenance=None if self.provenance is None else provenance,
             skipped=skipped(faults),

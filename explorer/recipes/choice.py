@@ -46,7 +46,9 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
         path = f"{where}.{key}" if ": " in where else f"{where}: {key}"  # a file's name alone, or a place in it
         if first["type"] == "missing":
             raise RecipeError(f"{path}: missing: expected a value") from error
-        raise RecipeError(f"{path}: found {_shown(first['input'])}: {_lowered(first['msg'])}") from error
+        meaning = _adapter(target).json_schema()["properties"].get(key.partition(".")[0], {}).get("description", "")
+        behind = f" ({meaning})" if meaning else ""
+        raise RecipeError(f"{path}: found {_shown(first['input'])}: {_lowered(first['msg'])}{behind}") from error
 
 
 def written(value: Any) -> dict[str, Any]:

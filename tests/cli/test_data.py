@@ -71,3 +71,23 @@ def test_the_card_is_exported_as_croissant(tmp_path: Path) -> None:
     document = json.loads(out.read_text())
     assert (document["@type"], document["name"]) == ("sc:Dataset", "digits")
     assert "--croissant is for one dataset: name it too" in refused("data", "--croissant", out)
+
+
+@pytest.mark.parametrize("name", ["parquet", "imagefolder", "text"])
+def test_a_dataset_that_needs_parameters_says_which(name: str) -> None:
+    done = explorer("data", name)
+    assert done.returncode == 0 and "path" in done.stdout and "required" in done.stdout
+    assert "below --data" in done.stdout and f"explorer data {name} --param path=..." in done.stdout
+    found = json.loads(explorer("data", name, "--json").stdout)
+    assert all(parameter["meaning"] for parameter in found["parameters"])
+
+
+def test_a_parameter_of_the_wrong_type_is_explained(tmp_path: Path) -> None:
+    done = explorer("data", "parquet", "--param", "path=x", "--param", "test=x/test.parquet", "--data", tmp_path)
+    assert done.returncode == 1
+    assert "found str 'x/test.parquet': input should be a valid number (share of each class that is the" in done.stderr
+
+
+def test_an_absolute_path_is_told_of_the_data_directory(tmp_path: Path) -> None:
+    done = explorer("data", "text", "--param", "path=/etc/hosts", "--data", tmp_path)
+    assert done.returncode == 1 and "is given by --data or EXPLORER_DATA" in done.stderr

@@ -69,5 +69,8 @@ def test_every_dataset_says_what_it_is_and_takes() -> None:
     assert list(described) == sorted(DATASETS)
     assert all(value for each in described.values() for value in each.values())
     by_name = {each["name"]: each for each in described["imagefolder"]["parameters"]}
-    assert by_name["path"] == {"name": "path", "required": True, "default": None}
-    assert by_name["size"] == {"name": "size", "required": False, "default": 32}
+    assert by_name["path"] == {
+        **{"name": "path", "required": True, "default": None},
+        "meaning": "directory below --data",
+    }
+    assert {**by_name["size"], "meaning": ""} == {"name": "size", "required": False, "default": 32, "meaning": ""}

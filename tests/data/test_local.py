@@ -4,9 +4,10 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from explorer.data.local import Fault, LocalFile, below, listed, shown, skipped
+from explorer.data.local import Fault, LocalFile, below, first_of_each, listed, shown, skipped
 from explorer.errors import DataError
 
 
@@ -77,3 +78,12 @@ def test_what_was_passed_over_is_counted_by_reason() -> None:
     first, second = skipped(faults)
     assert (first.reason, first.count, first.names) == (Fault.SPECIAL.value, 1, ("x",))
     assert (second.reason, second.count, second.names) == (Fault.DAMAGED.value, 7, tuple("01234"))
+
+
+def test_the_first_of_each_class_in_turns() -> None:
+    codes = np.array([1, 1, 1, 0, 1, 0, 2])
+    assert first_of_each(codes, 3, dataset="x").tolist() == [0, 3, 6]
+    assert first_of_each(codes, 5, dataset="x").tolist() == [0, 1, 3, 5, 6]
+    assert first_of_each(codes, 7, dataset="x").tolist() == first_of_each(codes, None, dataset="x").tolist()
+    with pytest.raises(DataError, match=r"dataset 'x': found examples: 8, expected 3 \(one of each class\) to 7"):
+        first_of_each(codes, 8, dataset="x")

@@ -1,5 +1,6 @@
 """Images of one's own in Parquet files: what is read, what is passed over, what is refused."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,12 @@ WRONG = {
     "no label": ({"image": IMAGES}, "unknown column 'label'"),
     "text for images": ({"image": ["a"], "label": [0]}, "column 'image' is string, expected images"),
     "struct without bytes": ({"image": [{"path": "a"}], "label": [0]}, "expected images"),
-    "fraction": ({"image": IMAGES, "label": [0.5]}, "column 'label' is double, expected labels"),
+    "fraction": ({"image": IMAGES, "label": [0.5]}, r"train-1\.parquet, row 0 has label 0.5: expected a whole number"),
+    "negative": ({"image": IMAGES * 2, "label": [2, -1]}, r"train-1\.parquet, row 1 has label -1: expected 0 or above"),
+    "unknown": (
+        {"image": IMAGES * 2, "label": [2, 999]},
+        r"test side: .*; train-1\.parquet, row 1 has label '999'",
+    ),
     "label missing": ({"image": IMAGES * 2, "label": [0, None]}, r"train-1\.parquet, row 1: no label"),
 }
 
@@ -162,3 +168,76 @@ def test_layouts_that_do_not_fit(data: Path) -> None:
     (data / "out/train.parquet").symlink_to(data / "photos/train-0.parquet")
     with pytest.raises(DataError, match="a link that leads out of the directory: expected a Parquet file"):
         Parquet(path="out", test=0.1).load(data)
+
+
+HEADER = {"info": {"features": {"label": {"names": ["cat", "dog", "owl"], "_type": "ClassLabel"}}}}
+
+
+def write_named(path: Path, labels: list[int], header: object = HEADER) -> None:
+    """A file as the hub writes it."""
+    table = pa.table({"image": structs([photo(n) for n in range(len(labels))]), "label": labels})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(header)}), path)
+
+
+def test_names_of_classes_come_from_the_header_and_validation_is_a_test_side(data: Path) -> None:
+    write_named(data / "hub/data/train-00000-of-00001.parquet", [2, 0, 1, 0])
+    write_named(data / "hub/data/validation-00000-of-00001.parquet", [0, 1, 2])
+    found = Parquet(path="hub", size=8).load(data)
+    assert found.names == ("cat", "dog", "owl") and found.train.labels.tolist() == [2, 0, 1, 0]
+    assert found.test.labels.tolist() == [0, 1, 2]
+    write_named(data / "hub/data/train-00000-of-00001.parquet", [2, 0, 1, 3])
+    with pytest.raises(DataError, match=r"row 3 has label 3: expected 0 to 2, for the file names 3 classes"):
+        Parquet(path="hub", size=8).load(data)
+
+
+def test_a_test_side_comes_before_validation(data: Path) -> None:
+    write(data / "photos/validation.parquet", image=structs([photo(9)]), label=[7])
+    assert DIVIDED.load(data).names == ("0", "2", "10")
+
+
+TWICE = {"info": {"features": {"label": {"names": ["a", "a"]}}}}
+
+
+@pytest.mark.parametrize("header", [None, [], {"info": []}, TWICE])
+def test_headers_that_name_nothing_are_as_good_as_none(data: Path, header: object) -> None:
+    write_named(data / "hub/train.parquet", [0, 1], header)
+    write_named(data / "hub/test.parquet", [0, 1], header)
+    assert Parquet(path="hub", size=8).load(data).names == ("0", "1")
+
+
+def test_headers_that_disagree_are_refused(data: Path) -> None:
+    write_named(data / "hub/train.parquet", [0, 1, 2])
+    write_named(data / "hub/test.parquet", [0, 1, 2], {})
+    with pytest.raises(DataError, match=r"train\.parquet and .*test\.parquet: their headers name other classes"):
+        Parquet(path="hub", size=8).load(data)
+
+
+def test_whole_numbers_may_be_written_as_fractions(data: Path) -> None:
+    write(data / "photos/train-1.parquet", image=structs([photo(4), photo(5)]), label=[2.0, 10.0])
+    assert DIVIDED.load(data).names == ("0", "2", "10")
+
+
+def test_the_digest_is_the_same_wherever_the_directory_begins(data: Path) -> None:
+    (data / "above").mkdir()
+    (data / "photos").rename(data / "above/photos")
+    whole, inner = Parquet(path="above", size=8), Parquet(path="above/photos", size=8)
+    assert whole.digest(data) == inner.digest(data)
+    write(data / "above/other/train-2.parquet", image=structs([photo(5)]), label=[2])
+    assert whole.digest(data) != inner.digest(data), "the control: another file counts"
+
+
+@pytest.mark.parametrize(
+    ("examples", "kept"), [(None, [*range(6)]), (3, [0, 1, 2]), (4, [*range(4)]), (6, [*range(6)])]
+)
+def test_so_many_training_images_the_first_of_each_class(data: Path, examples: int | None, kept: list[int]) -> None:
+    """Labels 0 1 2 0 1 2; the test side stays whole."""
+    whole, found = DIVIDED.load(data), Parquet(path="photos", size=8, examples=examples).load(data)
+    assert torch.equal(found.train.inputs, whole.train.inputs[kept]) and len(found.test) == 3
+    assert torch.equal(found.train.labels, whole.train.labels[kept])
+
+
+@pytest.mark.parametrize("examples", [2, 7])
+def test_too_few_or_too_many_examples_are_refused(data: Path, examples: int) -> None:
+    with pytest.raises(DataError, match=rf"found examples: {examples}, expected 3 \(one of each class\) to 6"):
+        Parquet(path="photos", size=8, examples=examples).load(data)

@@ -163,3 +163,10 @@ def test_shakespeare() -> None:
     dataset = LocalText(path="tinyshakespeare/input.txt", context=256).load(Path(str(REAL)))
     assert dataset.train.inputs[0].numpy().tobytes().startswith(b"First Citizen:\nBefore we proceed any further")
     assert len(dataset.train) * 256 > 1_000_000
+
+
+def test_so_many_training_examples(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The quick brown fox jumps over the lazy dog. " * 40)
+    whole, few = (LocalText(path="a.txt", context=16, examples=count).load(tmp_path) for count in (None, 7))
+    assert len(few.train) == 7 < len(whole.train) and len(few.test) == len(whole.test)
+    assert torch.equal(few.train.inputs, whole.train.inputs[:7])

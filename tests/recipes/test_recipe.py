@@ -29,6 +29,7 @@ SCHEDULES = "constant, cosine, linear, multistep"
 MODELS = ", ".join(sorted(table.MODELS))
 DATASETS = ", ".join(sorted(sources.DATASETS))
 
+BETA = " (both parameters of the Beta distribution; 0 is off)"  # what the parameter means
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "misspelt method": (
         lambda: recipe(["sam", "mixupp"]),
@@ -64,11 +65,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "text for a number": (
         lambda: recipe([{"mixup": {"alpha": "0.2"}}]),
-        "[0].mixup.alpha: found str '0.2': input should be a valid number",
+        "[0].mixup.alpha: found str '0.2': input should be a valid number" + BETA,
     ),
     "truth for a number": (
         lambda: recipe([{"mixup": {"alpha": True}}]),
-        "[0].mixup.alpha: found bool True: input should be a valid number",
+        "[0].mixup.alpha: found bool True: input should be a valid number" + BETA,
     ),
     "truth for a whole number": (
         lambda: recipe(batch_size=True),
@@ -80,11 +81,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "number for a truth": (
         lambda: recipe([{"blurpool": {"pools": 1}}]),
-        "[0].blurpool.pools: found int 1: input should be a valid boolean",
+        "[0].blurpool.pools: found int 1: input should be a valid boolean (blur after max-pooling at stride one)",
     ),
     "not a number": (
         lambda: recipe([{"mixup": {"alpha": float("nan")}}]),
-        "[0].mixup.alpha: found float nan: input should be less than or equal to 100",
+        "[0].mixup.alpha: found float nan: input should be less than or equal to 100" + BETA,
     ),
     "no plain value": (
         lambda: recipe([{"mixup": {"alpha": {1}}}]),
@@ -92,11 +93,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "below the range": (
         lambda: recipe([{"sam": {"rho": -0.1}}]),
-        "[0].sam.rho: found float -0.1: input should be greater than or equal to 0",
+        "[0].sam.rho: found float -0.1: input should be greater than or equal to 0"
+        " (length of the perturbation; 0 is off)",
     ),
     "above the range": (
         lambda: recipe([{"label_smoothing": {"smoothing": 1}}]),
-        "[0].label_smoothing.smoothing: found int 1: input should be less than 1",
+        "[0].label_smoothing.smoothing: found int 1: input should be less than 1"
+        " (weight of the uniform distribution; 0 is off)",
     ),
     "none of the choices": (
         lambda: recipe(precision="fp16"),
