@@ -1,6 +1,7 @@
 """Tensors of one's own: tagged in a line, signed by a command, governed, and found to conform."""
 
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ def papers(tmp_path: Path) -> Path:
     return authorities(tmp_path / "papers", taxonomy=taxonomy, policies=[policy], now=int(time.time()))
 
 
+def net() -> nn.Module:
+    """A model with the layers that the policy speaks of."""
+    torch.manual_seed(0)
+    parts = {"embed": nn.Linear(5, 6), "tanh": nn.Tanh(), "body": nn.Linear(6, 6), "head": nn.Linear(6, 3)}
+    return nn.Sequential(OrderedDict(parts))
+
+
 def run(*arguments: object) -> str:
     done = command(*map(str, arguments))
     assert done.returncode == 0, done.stderr
@@ -61,8 +69,7 @@ def signed(papers: Path) -> Path:
 
 
 def governed(papers: Path, ledger: Path, examples: Split, **changes: Any) -> explorer.Governed:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+    model = net()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     chosen: dict[str, Any] = {"policy": "half-depth", "steps": 6, "every": 3, **changes}
     return explorer.govern(model, optimizer, examples=examples, documents=papers, ledger=ledger, **chosen)
@@ -175,7 +182,7 @@ def test_the_readme_does_it(papers: Path, tmp_path: Path, monkeypatch: pytest.Mo
     papers.rename(tmp_path / "governed")
     monkeypatch.chdir(tmp_path)
     x, y = tensors()
-    model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3))
+    model = net()
     names = {"explorer": explorer, "F": F, "x": x, "y": y, "classes": CLASSES, "model": model}
     names |= {"optimizer": torch.optim.AdamW(model.parameters()), "loader": [range(8), range(8, 16)]}
     before, sign, after = block.partition("# sign")
