@@ -96,6 +96,7 @@ class Work:
     modality: Literal["image", "text"]
     shape: tuple[int, ...]
     window: int  # steps timed together
+    sizes: tuple[int, ...]  # of the plain step's microbatches: those that are compared
 
     def dataset(self, classes: int) -> Noise:
         return Noise(modality=self.modality, shape=self.shape, provenance_classes=classes)
@@ -113,6 +114,7 @@ RESNET = Work(
     modality="image",
     shape=(3, 32, 32),
     window=2,
+    sizes=(128, 64, 32, 16, 8),
 )
 GPT = Work(
     title="gpt-small, 64 places",
@@ -122,6 +124,7 @@ GPT = Work(
     modality="text",
     shape=(64,),
     window=1,
+    sizes=(64, 32, 8),
 )
 
 
@@ -212,14 +215,21 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
     return loop
 
 
-def by_hand(work: Work, classes: int) -> tuple[nn.Module, torch.optim.Optimizer, Tensor, Callable[[Tensor], Tensor]]:
-    """A model, its optimiser, one batch, and the loss of each of its examples from the outputs."""
+def by_hand(
+    work: Work, classes: int
+) -> tuple[nn.Module, torch.optim.Optimizer, Tensor, Callable[[Tensor, slice], Tensor]]:
+    """A model, its optimiser, one batch, and the loss of each of some of its examples from their outputs."""
     dataset = work.dataset(classes).load(None)
     model = work.build(dataset)
     task = TASKS[dataset.task](classes=dataset.classes)
     inputs = dataset.preparation(CPU)(dataset.train.inputs[:BATCH])
     labels = dataset.train.labels[:BATCH].to(torch.int64)
-    return model, build_optimizer(work.optimizer, model.parameters()), inputs, lambda out: task.loss(out, labels)
+    return (
+        model,
+        build_optimizer(work.optimizer, model.parameters()),
+        inputs,
+        lambda out, rows: task.loss(out, labels[rows]),
+    )
 
 
 def mixed_graph(work: Work, classes: int) -> Callable[[], None]:
@@ -228,7 +238,7 @@ def mixed_graph(work: Work, classes: int) -> Callable[[], None]:
     parameters = list(model.parameters())
 
     def step() -> None:
-        by_class = losses(model(inputs)).view(-1, classes).sum(0) / BATCH
+        by_class = losses(model(inputs), slice(None)).view(-1, classes).sum(0) / BATCH
         for index in range(classes):
             found = torch.autograd.grad(by_class[index], parameters, retain_graph=index < classes - 1)
             for parameter, gradient in zip(parameters, found, strict=True):
