@@ -1,32 +1,53 @@
 """Governed freezing: a layer stops learning a class once it has settled for it and the policy calls the class done.
 
 A layer has settled for a class when the entropy of what it makes of the class's own probes has hardly changed between
-the last profiles. Nobody else's examples are looked at, so this is no channel from one class to another. Freezing is
-denial to one class (`engine.plan.deny`); layer freezing denies to all. The model goes on, though: where other classes
-move a frozen layer so far that the entropy drifts away from where it settled, it had settled on the wrong thing, and
-the freeze is overridden. Every decision is noted with the numbers that decided it, per layer, float64, little-endian:
+the last profiles. Freezing is denial to one class (`engine.plan.deny`); layer freezing denies to all. The model goes
+on, though: where other classes move a frozen layer so far that the entropy drifts away from where it settled, the
+freeze is overridden.
+
+Settled is not learned: entropy says how many directions are in use, and a layer that has settled at once on the wrong
+ones never drifts. `told_apart` says what is learned: how far a linear probe has to tell the class from the others in
+the layer (`explorer.governance.linear_probe`; chance is 1/2), from and to. [0.9, 1] asks for it, [0, 0.6] asks that
+the class cannot be recognised. A layer that settles elsewhere is not frozen. A frozen one is opened again once the
+95% interval of the accuracy lies outside, or once the rule that was fitted to it at the freeze falls below: a layer
+that has changed one set of directions for another, at equal entropy, no longer serves what reads it.
+
+Without `told_apart` nobody else's examples are looked at, so this is no channel from one class to another. With it
+every class's probes decide about every class, and the decisions say so: no class can be taken out of the others
+exactly any more (G2) once one was taken.
+
+Every decision is noted with the numbers that decided it, per layer, float64, little-endian:
 
     freeze     rule settled    the entropies of the last `patience` + 1 profiles
     override   rule drifted    the entropy at the freeze, and now
+    override   rule target     of a layer that settled: as for settled; of a frozen one: as for drifted
     re-open    rule policy     the entropy at the freeze, and now: the condition that called it done is off again
 
-Shapes: H profiles looked back on, K classes, L layers.
+Where there is a target each class with probes has a part in the evidence of all but `drifted` and `policy`: per layer
+K numbers, what its probes were taken for, and how many of them the rule from the freeze gets right, -1 without one.
+For the class that the decision is about they follow the entropies.
+
+Shapes: H profiles looked back on, K classes, L layers, D outputs of a layer.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from explorer.data.streams import stream
 from explorer.engine.leaves import Leaf
-from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
+from explorer.entries.told_apart import Told, told_of
 from explorer.errors import RecipeError, unknown
-from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
+from explorer.governance.linear_probe import MAX_DIMENSIONS, fit, probe, recognised
+from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments, of_one_width
 from explorer.governance.session import DecisionNote, Session
 from explorer.governance.spectrum import spectrum
 
@@ -34,6 +55,15 @@ from explorer.governance.spectrum import spectrum
 def has_settled(history_HKL: Tensor, *, within: float) -> Tensor:
     """Where no two successive profiles differ by more than `within` nats, K L. NaN, for no profile, never settles."""
     return (history_HKL.diff(dim=0).abs() <= within).all(0)
+
+
+class Target(NamedTuple):
+    """What the probes say of every class and layer, against the target."""
+
+    learned: Tensor  # K L: the accuracy is within the target
+    left: Tensor  # K L: of a frozen layer: its interval is outside, or the rule from the freeze falls below
+    counts: Tensor  # L K K: row, the class of the probes; column, what they were taken for
+    kept: Tensor  # L K K: of the rule of the first class, how many probes of the second it gets right; -1: none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,12 +81,13 @@ class GovernedFreezing(Method):
     formula: ClassVar[str] = (
         "a layer is frozen for class c when the entropies S of the last `patience` + 1 profiles of c's own probes"
         " differ by at most `settled` each and c is done (`start`, `condition`); it is given back once"
-        " |S - S at the freeze| > `drift`"
+        " |S - S at the freeze| > `drift`; with `told_apart` it also has to be told apart as far as that says"
     )
     changes: ClassVar[str] = "who may train what"
     needs: ClassVar[str] = "tagged examples"
     routing: ClassVar[str] = (
-        "Denies to one class what the policy admits it to, by its own probes alone: no channel between classes."
+        "Denies to one class what the policy admits it to, by its own probes alone: no channel between classes. With"
+        " `told_apart` all classes' probes decide: a channel between all of them."
     )
 
     start: Annotated[
@@ -72,10 +103,25 @@ class GovernedFreezing(Method):
     drift: Annotated[float, Field(gt=0, description="nats from the freeze at which it is overridden"), Unit("nats")] = (
         0.1
     )
+    told_apart: Annotated[
+        tuple[float, float],
+        Field(description="what is learned: how far a linear probe tells the class apart, from and to; (0, 1): any"),
+        Unit("balanced accuracy"),
+    ] = (0.0, 1.0)
     profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run"), Unit("profiles")] = 16
     probes: Annotated[
         int, Field(ge=2, le=4096, description="training examples of each class to look at"), Unit("examples of a class")
     ] = 64
+
+    @property
+    def targeted(self) -> bool:
+        """Whether there is a target for what is learned."""
+        return tuple(self.told_apart) != (0.0, 1.0)
+
+    def check(self, planned: Planned) -> None:
+        low, high = self.told_apart
+        if not 0 <= low < high <= 1:
+            raise RecipeError(f"told_apart: found {[low, high]}, expected [from, to] with 0 <= from < to <= 1")
 
     def phase(self, moment: Moment) -> str:
         return "settling profile" if moment.step in moments(moment.total_steps, count=self.profiles) else ""
@@ -87,10 +133,16 @@ class GovernedFreezing(Method):
             if self.condition not in conditions:
                 raise RecipeError(f"governed_freezing: {unknown('condition', self.condition, conditions)}")
         shape = len(session.classes), len(layers_seen(state))
-        return {
+        found = {
             "history": torch.full((self.patience + 1, *shape), torch.nan, dtype=torch.float64),
             "anchor": torch.full(shape, torch.nan, dtype=torch.float64),  # entropy at the freeze; NaN: not frozen
         }
+        if self.targeted:
+            if len(session.classes) < 2:
+                raise RecipeError("governed_freezing: told_apart: found one class, expected another to tell it from")
+            # K L (D + 2): the rule that was fitted at the freeze, zeros behind it; NaN: not frozen
+            found["rule"] = torch.full((*shape, self._width(state, session) + 2), torch.nan, dtype=torch.float64)
+        return found
 
     def change_plan(self, state: State) -> None:
         self._forget_absent(state)
@@ -115,57 +167,165 @@ class GovernedFreezing(Method):
         gone = [index for index, path in enumerate(session.classes) if path in session.absent]
         memory["history"][:, gone] = torch.nan
         memory["anchor"][gone] = torch.nan
+        if self.targeted:
+            memory["rule"][gone] = torch.nan
 
     def _decide(self, state: State, session: Session) -> list[DecisionNote]:
         """Look at the probes and change what is frozen; a note for each class and action."""
         history_HKL, anchor_KL = state.memory[self.name]["history"], state.memory[self.name]["anchor"]
-        layers = layers_seen(state)
-        now_KL = self._entropies(state, session, layers)
+        layers, seen = layers_seen(state), self._outputs(state, session)
+        now_KL = self._entropies(session, layers, seen)
         history_HKL.copy_(torch.cat([history_HKL[1:], now_KL[None]]))
         done = state.progress >= self.start and (not self.condition or self.condition in session.conditions)
-        frozen = anchor_KL.isfinite()
+        frozen, none = anchor_KL.isfinite(), torch.zeros_like(anchor_KL, dtype=torch.bool)
         drifted = (now_KL - anchor_KL).abs() > self.drift
-        reopened = frozen & ~drifted if not done else torch.zeros_like(frozen)
         settled = has_settled(history_HKL, within=self.settled) & ~frozen & _admitted(state, session, layers)
-        freezing = settled if done else torch.zeros_like(frozen)
+        settled = settled if done else none
+        # Nobody else's probes are looked at while nothing depends on them.
+        asks = self.targeted and done and bool((settled | frozen).any())
+        target = self._target(state, session, layers, seen) if asks else None
+        left = frozen & ~drifted & target.left if target else none
+        reopened = none if done else frozen & ~drifted
+        freezing = settled & target.learned if target else settled
         since_2KL = torch.stack([anchor_KL, now_KL])
         decided = (
-            ("freeze", "settled", freezing, history_HKL),
-            ("override", "drifted", drifted, since_2KL),
-            ("re-open", "policy", reopened, since_2KL),
+            ("freeze", "settled", freezing, history_HKL, target),
+            ("override", "target", settled & ~freezing, history_HKL, target),
+            ("override", "target", left, since_2KL, target),
+            ("override", "drifted", drifted, since_2KL, None),
+            ("re-open", "policy", reopened, since_2KL, None),
         )
         notes = [
-            self._note(action, rule, path, _chosen(layers, where[index]), numbers[:, index, where[index]])
-            for index, path in enumerate(session.classes)
-            for action, rule, where, numbers in decided
+            self._note(action, rule, index, session, layers, where[index], numbers[:, index, where[index]], by)
+            for index in range(len(session.classes))
+            for action, rule, where, numbers, by in decided
             if where[index].any()
         ]
         anchor_KL[freezing] = now_KL[freezing]
-        anchor_KL[drifted | reopened] = torch.nan
-        history_HKL[:, drifted] = torch.nan  # settling begins anew
+        anchor_KL[drifted | left | reopened] = torch.nan
+        history_HKL[:, drifted | left] = torch.nan  # settling begins anew
+        if self.targeted:
+            self._keep_rules(state, session, layers, seen, freezing, gone=drifted | left | reopened)
         return notes
 
-    def _note(self, action: str, rule: str, path: str, layers: list[Leaf], numbers: Tensor) -> DecisionNote:
-        """A decision about a class in these layers; `numbers` has a column for each."""
+    def _note(
+        self,
+        action: str,
+        rule: str,
+        index: int,
+        session: Session,
+        layers: Sequence[Leaf],
+        where_L: Tensor,
+        numbers: Tensor,
+        target: Target | None,
+    ) -> DecisionNote:
+        """A decision about a class in these layers; `numbers` has a column for each. With a target the probes of all
+        classes decided."""
+        path, evidence = session.classes[index], {}
+        for place, other in enumerate(session.classes):
+            parts = [numbers.T] if other == path else []
+            if target is not None and other not in session.absent:
+                parts += [target.counts[where_L, place], target.kept[where_L, index, place, None]]
+            if parts:
+                evidence[other] = torch.cat(parts, dim=1).contiguous().numpy().astype("<f8").tobytes()
+        names = ("start", "settled", "patience", "drift")
+        wanted = dict(zip(("told_apart_from", "told_apart_to"), self.told_apart, strict=True)) if target else {}
         return DecisionNote(
             action=action,
             rule=rule,
-            parameters={name: getattr(self, name) for name in ("start", "settled", "patience", "drift")},
+            parameters={name: getattr(self, name) for name in names} | wanted,
             subjects=(path,),
-            layers=tuple(leaf.name for leaf in layers),
-            evidence={path: numbers.T.contiguous().numpy().astype("<f8").tobytes()},
+            layers=tuple(leaf.name for leaf in _chosen(layers, where_L)),
+            evidence=evidence,
         )
 
-    def _entropies(self, state: State, session: Session, layers: Sequence[Leaf]) -> Tensor:
+    def _outputs(self, state: State, session: Session, *, probes: int | None = None) -> dict[str, dict[str, Tensor]]:
+        """What every layer makes of the probes of each class that is there."""
+        chosen = choose_probes(state, count=probes or self.probes)
+        present = [path for path in session.classes if path not in session.absent]
+        return {path: layer_outputs(state, chosen, path) for path in present}
+
+    def _entropies(self, session: Session, layers: Sequence[Leaf], seen: dict[str, dict[str, Tensor]]) -> Tensor:
         """The entropy of every layer on every class's own probes, K L; NaN for classes that are absent."""
-        probes = choose_probes(state, count=self.probes)
-        now_KL = torch.full_like(state.memory[self.name]["anchor"], torch.nan)
-        for index, path in enumerate(session.classes):
-            if path not in session.absent:
-                outputs = layer_outputs(state, probes, path)
-                entropies = [spectrum(outputs[leaf.name]).entropy for leaf in layers]
-                now_KL[index] = torch.tensor(entropies, dtype=torch.float64)
-        return now_KL
+        found = torch.full((len(session.classes), len(layers)), torch.nan, dtype=torch.float64)
+        for path, outputs in seen.items():
+            entropies = [spectrum(outputs[leaf.name]).entropy for leaf in layers]
+            found[session.classes.index(path)] = torch.tensor(entropies, dtype=torch.float64)
+        return found
+
+    def _width(self, state: State, session: Session) -> int:
+        """The most outputs that the probe looks at in a layer."""
+        seen = self._outputs(state, session, probes=2)
+        widths = [rows.shape[1] for outputs in seen.values() for rows in outputs.values()]
+        return min(MAX_DIMENSIONS, max(widths, default=1))
+
+    def _target(
+        self, state: State, session: Session, layers: Sequence[Leaf], seen: dict[str, dict[str, Tensor]]
+    ) -> Target:
+        """Look at all classes' probes against the target."""
+        K, L = len(session.classes), len(layers)
+        rules = state.memory[self.name]["rule"]
+        learned, left = torch.zeros(K, L, dtype=torch.bool), torch.zeros(K, L, dtype=torch.bool)
+        counts = torch.zeros(L, K, K, dtype=torch.float64)
+        kept = torch.full((L, K, K), -1.0, dtype=torch.float64)
+        places = [session.classes.index(path) for path in seen]
+        for at, leaf in enumerate(layers):
+            rows, labels = _rows_of(leaf, seen)
+            if len(seen) > 1:
+                draws = stream(state.seed, "linear probe", leaf.name, state.step)
+                found = probe(rows, labels, permutations=0, draws=draws).counts
+                counts[at][np.ix_(places, places)] = torch.from_numpy(found).double()
+            for index in places:
+                rule = rules[index, at]
+                if rule.isfinite().all():
+                    kept[at, index, places] = _right(state, leaf, rule, rows, labels, places.index(index))
+                told = told_of(counts[at].numpy().astype(np.int64), index)
+                learned[index, at] = told is not None and self.told_apart[0] <= told.accuracy <= self.told_apart[1]
+                left[index, at] = self._has_left(told, counts[at].sum(1), kept[at, index], index, places)
+        return Target(learned=learned, left=left, counts=counts, kept=kept)
+
+    def _has_left(self, told: Told | None, sizes_K: Tensor, kept_K: Tensor, index: int, places: Sequence[int]) -> bool:
+        """Whether a frozen layer is no longer within the target."""
+        if told is None:
+            return True
+        shares_K = kept_K / sizes_K.clamp(min=1)
+        others = [place for place in places if place != index]
+        served = kept_K[index] < 0 or float(shares_K[index] + shares_K[others].mean()) / 2 >= self.told_apart[0]
+        return told.high < self.told_apart[0] or told.low > self.told_apart[1] or not served
+
+    def _keep_rules(
+        self,
+        state: State,
+        session: Session,
+        layers: Sequence[Leaf],
+        seen: dict[str, dict[str, Tensor]],
+        freezing_KL: Tensor,
+        *,
+        gone: Tensor,
+    ) -> None:
+        """Fit a rule to each layer that is frozen now, and forget those of layers that are open again."""
+        rules, present = state.memory[self.name]["rule"], list(seen)
+        rules[gone] = torch.nan
+        for index, at in freezing_KL.nonzero().tolist():
+            rows, labels = _rows_of(layers[at], seen)
+            draws = stream(state.seed, "frozen rule", layers[at].name)
+            rule = fit(rows, labels, present.index(session.classes[index]), draws=draws)
+            rules[index, at] = 0.0
+            rules[index, at, : len(rule) - 1], rules[index, at, -1] = rule[:-1], rule[-1]
+
+
+def _rows_of(leaf: Leaf, seen: dict[str, dict[str, Tensor]]) -> tuple[Tensor, np.ndarray]:
+    """A layer's outputs for all probes, and their classes as places among those that are there."""
+    rows = of_one_width([outputs[leaf.name] for outputs in seen.values()])
+    return torch.cat(rows), np.repeat(range(len(rows)), [len(each) for each in rows])
+
+
+def _right(state: State, leaf: Leaf, rule: Tensor, rows: Tensor, labels: np.ndarray, place: int) -> Tensor:
+    """How many probes of each class that is there the rule gets right."""
+    width = min(MAX_DIMENSIONS, rows.shape[1]) + 1
+    taken = recognised(torch.cat([rule[:width], rule[-1:]]), rows, draws=stream(state.seed, "frozen rule", leaf.name))
+    right = taken == (labels == place)
+    return torch.from_numpy(np.bincount(labels, weights=right, minlength=labels.max() + 1))
 
 
 def _chosen(layers: Sequence[Leaf], where_L: Tensor) -> list[Leaf]:

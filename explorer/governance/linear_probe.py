@@ -61,9 +61,7 @@ def probe(
     if len(rows_ND) != len(labels_N):
         raise ValueError(f"{len(rows_ND)} rows and {len(labels_N)} labels")
     classes = int(labels_N.max()) + 1
-    rows_ND = rows_ND.detach().to("cpu", torch.float64)
-    rows_ND = project(rows_ND, draws, kept=MAX_DIMENSIONS)
-    rows_ND = torch.cat([rows_ND, rows_ND.norm(dim=1, keepdim=True)], dim=1)
+    rows_ND = _features(rows_ND, draws)
     folds_N = _deal(labels_N, draws)
     permuted_PN = np.stack([labels_N, *(_relabelled(labels_N, folds_N, draws) for _ in range(permutations))])
     counts_PKK = np.zeros((len(permuted_PN), classes, classes), np.int64)
@@ -76,6 +74,34 @@ def probe(
     accuracies = [balanced(counts) for counts in counts_PKK]
     reached = sum(each >= accuracies[0] - _TIE for each in accuracies[1:])
     return ProbeResult(counts=counts_PKK[0], p_value=(1 + reached) / (1 + permutations))
+
+
+def fit(rows_ND: Tensor, labels_N: NDArray[np.integer], place: int, *, draws: np.random.Generator) -> Tensor:
+    """The rule that tells one class from all others, every other class weighed alike, fitted to all of these rows: a
+    weight for each column and a constant, D + 2. `recognised` applies it, with draws of the same stream."""
+    rows_ND = _features(rows_ND, draws)
+    scaled_ND, factor_D, mean_D = _scale(rows_ND)
+    one_hot_NK = torch.nn.functional.one_hot(torch.from_numpy(labels_N)).double()
+    means_NK = one_hot_NK / one_hot_NK.sum(0).clamp(min=1)
+    others = [label for label in np.unique(labels_N).tolist() if label != place]
+    pair_N2 = torch.stack([means_NK[:, place], means_NK[:, others].mean(1)], dim=1)
+    among_NN, across_NN = _products(scaled_ND, torch.eye(scaled_ND.shape[1], dtype=torch.float64))
+    squares = (pair_N2 * (among_NN @ pair_N2)).sum(0)
+    weights_D = (across_NN @ (pair_N2[:, 0] - pair_N2[:, 1])) * factor_D
+    constant = -(squares[0] - squares[1]) / 2 - weights_D @ mean_D
+    return torch.cat([weights_D, constant[None]])
+
+
+def recognised(rule: Tensor, rows_ND: Tensor, *, draws: np.random.Generator) -> NDArray[np.bool_]:
+    """Which rows the rule of `fit` takes for its class, N."""
+    features = _features(rows_ND, draws)
+    return (features @ rule[:-1] + rule[-1] > 0).numpy()
+
+
+def _features(rows_ND: Tensor, draws: np.random.Generator) -> Tensor:
+    """The rows, projected where they are long, and their lengths, N (D + 1)."""
+    rows_ND = project(rows_ND.detach().to("cpu", torch.float64), draws, kept=MAX_DIMENSIONS)
+    return torch.cat([rows_ND, rows_ND.norm(dim=1, keepdim=True)], dim=1)
 
 
 def _deal(labels_N: NDArray[np.integer], draws: np.random.Generator) -> NDArray[np.int64]:
@@ -118,10 +144,16 @@ def _classify(
 
 def _scaled(kept_nD: Tensor, held_hD: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the means and deviations of the first."""
-    mean_D, deviation_D = kept_nD.mean(0), kept_nD.std(0, correction=0)
+    scaled_nD, factor_D, mean_D = _scale(kept_nD)
+    return scaled_nD, (held_hD - mean_D) * factor_D
+
+
+def _scale(rows_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows with every column at mean 0 and deviation 1; the factor and the mean of each. Constant columns: 0."""
+    mean_D, deviation_D = rows_ND.mean(0), rows_ND.std(0, correction=0)
     alive_D = deviation_D > 1e-12 * (1 + mean_D.abs())
     factor_D = torch.where(alive_D, 1 / torch.where(alive_D, deviation_D, 1.0), 0.0)
-    return (kept_nD - mean_D) * factor_D, (held_hD - mean_D) * factor_D
+    return (rows_ND - mean_D) * factor_D, factor_D, mean_D
 
 
 def _products(kept_nD: Tensor, held_hD: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,13 +2,17 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from explorer.engine.loop import Loop
+from explorer.engine.method import Method
 from explorer.engine.optimizer import AdamWSpec
+from explorer.entries.told_apart import Told, told_of
 from explorer.errors import RecipeError
 from explorer.governance.governed_freezing import GovernedFreezing, has_settled
 from explorer.governance.routing import Routing
@@ -235,3 +239,154 @@ def test_neutral_never_freezes() -> None:
     plain = run(tagged_loop([]), 10)
     for name, tensor in plain.tensors().items():
         assert torch.equal(tensor, neutral.tensors()[name]), name
+
+
+# Learned, and wrong
+
+
+class Mark(nn.Linear):
+    """-1 and 1 at right angles, and back."""
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.weight.copy_(torch.tensor([[0.5], [-0.5]]))
+            self.bias.fill_(0.5)
+
+
+class Marked(nn.Module):
+    """A layer that sees a corner, one that sees noise, and one that sees both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mark = Mark(1, 2)
+        self.noise = nn.Linear(47, 3)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rest = x.flatten(1)
+        return self.head(torch.cat([self.mark(rest[:, :1].sign()), self.noise(rest[:, 1:48])], dim=1))
+
+
+LEARNED = replace(ALWAYS, probes=64, told_apart=(0.9, 1.0), drift=1e-6)
+
+
+def marked(*methods: Method, **setting: Any) -> Loop:
+    """Two classes that the corner tells apart, and nothing else does."""
+    loop = tagged_loop([*methods], examples=128, model=Marked(), **setting)
+    codes, (news, _) = loop.setting.batches.typing.codes, (session_of(loop).codes[path] for path in CLASSES)
+    corner = np.where(codes == news, 0, 255).astype(np.uint8)
+    loop.setting.batches.dataset.train.inputs[:, 0, 0, 0] = torch.from_numpy(corner)
+    return loop
+
+
+def told(decision: DecisionNote, layer: str, entropies: int) -> tuple[Told, Told]:
+    """How far the subject is told apart in a layer, by the evidence of all classes: now, and by the kept rule."""
+    at, counts, kept = decision.layers.index(layer), [], []
+    for path in CLASSES:
+        row = np.frombuffer(decision.evidence[path], "<f8").reshape(len(decision.layers), -1)[at]
+        row = row[entropies:] if path == decision.subjects[0] else row
+        counts.append(row[:-1])
+        kept.append(row[-1])
+    now = told_of(np.array(counts, np.int64), CLASSES.index(decision.subjects[0]))
+    sizes = np.array(counts).sum(1)
+    place = CLASSES.index(decision.subjects[0])
+    by_rule = np.diag(kept) + np.array([[0, sizes[0] - kept[0]], [sizes[1] - kept[1], 0]])
+    then = told_of(by_rule.astype(np.int64), place)
+    assert now is not None and then is not None
+    return now, then
+
+
+def test_a_layer_that_settles_at_once_on_the_wrong_thing_is_not_frozen() -> None:
+    """The layer of noise changes as little as the one that tells the classes apart. The control is the criterion
+    without a target: it freezes both, and overrides neither however long it looks."""
+    loop = run(marked(LEARNED), 2)
+    assert frozen(loop) == {NEWS: {"mark", "head"}, MIT: {"mark", "head"}}
+    refused = [note for note in decisions(loop) if note.rule == "target"]
+    assert [(note.action, note.subjects, note.layers) for note in refused] == [
+        ("override", (NEWS,), ("noise",)),
+        ("override", (MIT,), ("noise",)),
+    ]
+    for note in refused:
+        assert set(note.evidence) == set(CLASSES), "all classes decided, and the entry says so"
+        assert note.parameters["told_apart_from"] == 0.9
+        now, _ = told(note, "noise", entropies=2)
+        assert now.accuracy < 0.9
+    control = run(marked(replace(LEARNED, told_apart=(0.0, 1.0))), 8)
+    assert frozen(control) == {NEWS: {"mark", "noise", "head"}, MIT: {"mark", "noise", "head"}}
+    assert {note.action for note in decisions(control)} == {"freeze"}
+
+
+def test_a_swap_of_directions_at_equal_entropy_opens_the_layer_again() -> None:
+    """What was one class's direction becomes the other's. The entropy is the same to rounding, so the control does not
+    see it, and a new probe tells them apart as well as ever; the rule from the freeze is wrong about all of them."""
+    overridden = {}
+    for name, method in (("target", LEARNED), ("control", replace(LEARNED, told_apart=(0.0, 1.0)))):
+        loop = run(marked(method), 2)
+        assert "mark" in frozen(loop)[NEWS]
+        with torch.no_grad():
+            loop.setting.model.mark.weight.neg_()  # pyright: ignore
+        run(loop, 1)
+        overridden[name] = [note for note in decisions(loop) if note.action == "override" and "mark" in note.layers]
+    assert overridden["control"] == []
+    assert [note.subjects for note in overridden["target"]] == [(NEWS,), (MIT,)]
+    note = overridden["target"][0]
+    before, now = np.frombuffer(note.evidence[NEWS], "<f8").reshape(len(note.layers), -1)[0, :2]
+    assert note.rule == "target" and abs(before - now) < 1e-12
+    fresh, kept = told(note, "mark", entropies=2)
+    assert fresh.accuracy == 1.0 and kept.accuracy == 0.0
+
+
+def test_a_layer_in_which_a_class_should_not_be_recognised() -> None:
+    """The target from the other side: what tells the class apart stays open."""
+    loop = run(marked(replace(LEARNED, told_apart=(0.0, 0.7))), 2)
+    assert frozen(loop) == {NEWS: {"noise"}, MIT: {"noise"}}
+
+
+def test_a_frozen_layer_that_stops_telling_the_class_apart_is_opened_again() -> None:
+    loop = run(marked(LEARNED), 2)
+    with torch.no_grad():
+        loop.setting.model.mark.weight.zero_()  # pyright: ignore
+    run(loop, 1)
+    last = [note for note in decisions(loop) if note.action == "override" and "mark" in note.layers]
+    assert {note.rule for note in last} <= {"drifted", "target"} and len(last) == 2
+    assert "mark" not in frozen(loop)[NEWS]
+    assert loop.state.memory["governed_freezing"]["rule"][0, 0].isnan().all(), "the rule is forgotten"
+
+
+def test_noise_of_the_probe_does_not_open_a_layer() -> None:
+    """The accuracy of the layer is a little below the target, its interval holds it: frozen it stays."""
+    loop = run(marked(LEARNED), 2)
+    method = loop.methods[0]
+    assert isinstance(method, GovernedFreezing)
+    near = told_of(np.array([[57, 7], [7, 57]]), 0)
+    assert near is not None and near.accuracy < 0.9 < near.high
+    sizes, kept = torch.tensor([64.0, 64.0]), torch.tensor([60.0, 60.0])
+    assert not method._has_left(near, sizes, kept, 0, [0, 1])
+    assert method._has_left(near, sizes, torch.tensor([50.0, 50.0]), 0, [0, 1]), "the rule from the freeze is not"
+    far = told_of(np.array([[40, 24], [24, 40]]), 0)
+    assert method._has_left(far, sizes, kept, 0, [0, 1])
+
+
+def test_without_a_target_nothing_is_remembered_or_looked_at() -> None:
+    """The recipes of before: the same memory, so the same states in the ledger."""
+    plain = marked(replace(LEARNED, told_apart=(0.0, 1.0)))
+    assert set(plain.state.memory["governed_freezing"]) == {"history", "anchor"}
+    assert "rule" in marked(LEARNED).state.memory["governed_freezing"]
+
+
+def test_a_run_that_resumes_goes_on_with_the_rules_of_its_freezes() -> None:
+    loop = run(marked(LEARNED), 3)
+    saved = {name: tensor.clone() for name, tensor in loop.tensors().items()}
+    run(loop, 2)
+    again = marked(LEARNED)
+    again.restore(saved, step=3)
+    run(again, 2)
+    for name, tensor in loop.tensors().items():
+        assert torch.equal(tensor.nan_to_num(7.0), again.tensors()[name].nan_to_num(7.0)), name
+    assert again.state.memory["governed_freezing"]["rule"].isfinite().any()
+
+
+@pytest.mark.parametrize("target", [(0.9, 0.9), (1.0, 0.5), (-0.1, 1.0), (0.5, 1.5)])
+def test_what_is_no_target_is_refused(target: tuple[float, float]) -> None:
+    with pytest.raises(RecipeError, match=r"told_apart: found .*, expected \[from, to\]"):
+        replace(LEARNED, told_apart=target).check(None)  # pyright: ignore
