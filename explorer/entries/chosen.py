@@ -7,7 +7,8 @@ no other's examples. Numbers are little-endian:
     u32                 how many scores tell them apart, 1 or 2 (`explorer.provenance.examples.SCORES`, those in use)
     f32 x n             for each of the scores: that of every example
     u32                 how many passes there were, p: each is a forward and backward pass of some of them
-    u8 x L              for each pass: 1 for a layer, in the order of the genesis, whose gradients it took, 0 for others
+    u8 x L              for each pass: 1 for a layer, in the order of the genesis, that it might change: whose gradients
+                        it took or whose buffers were open to it; 0 for others
     u8 x n              for every example the pass that it was in; 255: in none, for what it was denied or dropped
 
 The passes are written down where they are made, after the fact, so that they can be held against the scores, the

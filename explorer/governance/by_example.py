@@ -61,11 +61,12 @@ class ByExample:
         """What was passed, once it was: the slots and the parameters are those of the passes themselves."""
         assert state.share is not None
         path, slots = state.share.name, state.share.slots
-        kinds = list(dict.fromkeys(part.parameters for part in state.passed))
+        kinds = list(dict.fromkeys(part.parameters | part.buffers for part in state.passed))
         taken = np.full(len(slots), NONE, np.uint8)
         for part in state.passed:
-            taken[np.isin(slots, part.slots)] = kinds.index(part.parameters)
-        flags = np.array([[not kind.isdisjoint(each.parameters) for each in self.layers] for kind in kinds], np.bool_)
+            taken[np.isin(slots, part.slots)] = kinds.index(part.parameters | part.buffers)
+        tensors = [{*each.parameters, *each.buffers} for each in self.layers]
+        flags = np.array([[not kind.isdisjoint(each) for each in tensors] for kind in kinds], np.bool_)
         known = state.resource(Session).notes.scores.pop(path)
         chosen = Chosen(scores=known, passes=flags.reshape(len(kinds), len(self.layers)), taken=taken)
         return DecisionNote(

@@ -10,7 +10,7 @@ weights.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -76,7 +76,10 @@ class Contributions(Method):
 
     def change_gradients(self, state: State) -> None:
         assert state.share is not None
-        state.resource(Measure).add(state.share, state.gradients)
+        share = state.share
+        if share.divide is not None:  # what no part of its rows was passed for was not open to it
+            share = replace(share, buffers=frozenset[str]().union(*(part.buffers for part in state.passed)))
+        state.resource(Measure).add(share, state.gradients)
 
     def before_update(self, state: State) -> None:
         state.resource(Measure).before_update(state.scales)
