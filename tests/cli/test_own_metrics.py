@@ -27,6 +27,7 @@ from explorer.views.snapshot import read_snapshot
 from explorer.views.tradeoff import tradeoff
 from tests.builders import run_record, write_run
 from tests.cli.command import explorer
+from tests.recipes_for_tests import machine_with
 
 DATA = Digits().load(None)
 DECLARED = [
@@ -75,11 +76,14 @@ def trained(
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trained on a machine that is quiet by its clocks, whatever else it does: times are then known."""
     where = tmp_path_factory.mktemp("own") / "runs"
-    for seed in (0, 1):
-        for budget in (0.5, 1.0, 2.0):
-            trained(where, seed=seed, budget=budget)
-            trained(where, recipe="warm", seed=seed, lr=0.3, budget=budget)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("explorer.recipes.watch.read_machine", machine_with())
+        for seed in (0, 1):
+            for budget in (0.5, 1.0, 2.0):
+                trained(where, seed=seed, budget=budget)
+                trained(where, recipe="warm", seed=seed, lr=0.3, budget=budget)
     return where
 
 
