@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from explorer.recipes import watch
+from explorer.sweep import presence
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +17,14 @@ def _quiet_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("EXPLORER_DATA", "EXPLORER_RUNS"):
         monkeypatch.delenv(name, raising=False)
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps of tests that run at the same time do not wait for each other."""
+    locks = tmp_path_factory.getbasetemp() / "locks"
+    locks.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setattr(presence, "_place", lambda: locks)
 
 
 class _SilentMachine:

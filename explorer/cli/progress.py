@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from explorer.costing.words import BUSY
+
 if TYPE_CHECKING:
     from explorer.sweep.execute import Event
 
@@ -69,18 +71,22 @@ class ProgressBar:
         left = "" if event.seconds_left is None else f"about {duration(event.seconds_left)} left"
         runs = f"{event.done} of {event.total} runs"
         if event.kind == "profile":
-            runs, left = "measuring step times", "alone on the machine"
+            runs, left = f"measuring step times{' ' * bool(event.message)}{event.message}", "leave the machine idle"
+        elif event.kind == "waiting":
+            runs, left = event.message, ""
         elif event.kind == "stopping":
             runs, left = "stopping after this step", ""
         self._progress.update(self._task, completed=event.fraction, runs=runs, left=left)
         self._tell(event, runs, left)
 
     def _tell(self, event: "Event", runs: str, left: str) -> None:
-        if event.kind in ("failed", "retry", "warning"):
+        if event.kind == "busy":
+            self._console.print(f"{BUSY}: {event.message}", markup=False, highlight=False)
+        elif event.kind in ("failed", "retry", "warning"):
             name = f"{event.run.record.run_id}: " if event.run else ""
             self._console.print(f"{event.kind}: {name}{event.message}", markup=False, highlight=False)
         elif not self._console.is_terminal and (
-            event.kind in ("profile", "stopping") or (event.kind == "done" and event.done % EVERY == 0)
+            event.kind in ("profile", "waiting", "stopping") or (event.kind == "done" and event.done % EVERY == 0)
         ):
             print(f"{runs}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""`explorer sweep plan|run|status|prune`."""
+"""`explorer sweep plan|run|status|profile|prune`."""
 
 import sys
 from pathlib import Path
@@ -9,9 +9,13 @@ import typer
 from explorer.cli.credentials import provide_passphrase
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import RUNS, Data, Json, Runs, Spec
+from explorer.costing.words import busy_words
 from explorer.planned import left_out_words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from explorer.records import ProfileRecord, RunRecord
     from explorer.sweep.execute import Summary
     from explorer.sweep.plan import Estimate, Plan, PlannedRun
     from explorer.sweep.work import EngineName
@@ -31,6 +35,7 @@ def register(app: typer.Typer) -> None:
     group.command()(plan)
     group.command()(run)
     group.command()(status)
+    group.command()(profile)
     group.command()(prune)
     app.add_typer(group, name="sweep")
 
@@ -40,7 +45,7 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
     from explorer.sweep.plan import make_plan
     from explorer.sweep.spec import load_spec
 
-    planned = make_plan(load_spec(spec), runs=runs, data=data)
+    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
     if json:
         print_json(
@@ -55,6 +60,7 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
                 "usd": estimate.usd,
                 "workers": side_by_side,
                 "warnings": planned.warnings,
+                "busy_profile": list(_busy(planned)),
             }
         )
         return
@@ -87,6 +93,13 @@ def print_plan(planned: "Plan", estimate: "Estimate", side_by_side: int) -> None
         print(f"{others} of those done were trained by other code of the same version; delete them to train them again")
     if words := left_out_words(len(planned.left_out), planned.spec.name):
         print(words)
+    if max(planned.spec.budgets) <= 1:
+        print(
+            "no budget is above 1: a recipe with faster steps than the baseline ends before it, so at the baseline's"
+            " full time it is not tested"
+        )
+    if told := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
+        print(visible(told))
     if estimate.runs:
         print(_forecast(estimate, side_by_side, hardware=planned.runs[0].record.hardware.name))
 
@@ -97,16 +110,20 @@ def run(
     data: Data = None,
     engine: Engine = "warm",
     workers: Workers = None,
-    profile: Annotated[bool, typer.Option(help="Measure step times at the end, when the machine is quiet.")] = True,
+    profile: Annotated[bool, typer.Option(help="Measure step times before the first run.")] = True,
     json: Annotated[
         bool, typer.Option("--json", help="Print an event as a line of JSON whenever something happens.")
     ] = False,
 ) -> None:
-    """Run what is missing of a sweep. The same command goes on after an interruption, whatever it was."""
+    """Run what is missing of a sweep. The same command goes on after an interruption, whatever it was.
+
+    Step times are measured first, and nothing else should run meanwhile: finished runs then have their time at once.
+    When all runs are done the baseline is timed again; if it drifted, or the machine was busy, all recipes are.
+    """
     from explorer.sweep.plan import make_plan
     from explorer.sweep.spec import load_spec
 
-    planned = make_plan(load_spec(spec), runs=runs, data=data)
+    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
         print(words)
     for words in planned.warnings:
@@ -115,20 +132,85 @@ def run(
     finish(summary, json=json)
 
 
+def profile(spec: Spec, runs: Runs = RUNS, data: Data = None, json: Json = False) -> None:
+    """Measure the step times of a sweep's recipes again, all of them in turn. Nothing else should run meanwhile.
+
+    Nothing is trained. The profiles that there are stay until the new ones are whole.
+    """
+    from explorer.cli.progress import JsonLines, ProgressBar
+    from explorer.store.ingest import ingest
+    from explorer.sweep.execute import Settings, profile_sweep
+    from explorer.sweep.plan import make_plan
+    from explorer.sweep.profiles import read_profiles
+    from explorer.sweep.spec import load_spec
+
+    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
+    _provide_passphrases(planned, all_runs=True)
+    before = read_profiles(planned.directory)
+    with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
+        summary = profile_sweep(planned, Settings(on_event=progress.show))
+    ingest(runs)
+    if not json:
+        _print_step_times(planned, before, read_profiles(planned.directory))
+    if summary.interrupted:
+        raise KeyboardInterrupt
+    if summary.warnings:
+        raise typer.Exit(1)
+
+
+def _print_step_times(
+    planned: "Plan", before: "Mapping[str, ProfileRecord]", after: "Mapping[str, ProfileRecord]"
+) -> None:
+    """The seconds of a whole run of each recipe at its largest budget, before and now."""
+    from explorer.costing import train_seconds
+
+    longest: dict[str, RunRecord] = {}
+    for run in sorted(planned.runs, key=lambda run: run.record.steps):
+        longest[run.record.recipe_digest] = run.record
+
+    def seconds(profiles: "Mapping[str, ProfileRecord]", record: "RunRecord") -> float | None:
+        known = profiles.get(record.recipe_digest)
+        if known is None or not set(record.phases) <= set(known.phases):
+            return None
+        return train_seconds(record.phases, known.phases).seconds
+
+    rows = [
+        (visible(record.recipe), f"{record.ssr:g}", *(_shown(seconds(each, record)) for each in (before, after)))
+        for record in longest.values()
+    ]
+    columns = ("recipe", "budget", "seconds before", "seconds now")
+    print_table(columns, rows, right=columns[1:])
+
+
+def _shown(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.3g}"
+
+
+def tell_rehearsal(names: "Sequence[str]") -> None:
+    """Say that recipes are tried out now: it can take a while."""
+    count = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
+    print(f"trying a few steps of {count} before anything is trained", file=sys.stderr, flush=True)
+
+
 def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
     """Where a sweep stands: runs done, running, failed, interrupted and planned, by recipe and budget."""
     from explorer.document import read_document
+    from explorer.sweep.profiles import busy_reasons, read_profiles
     from explorer.sweep.status import sweep_status
 
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None
     found = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
+    profiles = read_profiles(found.directory)
+    busy = busy_reasons(profiles, found.recipes)
     if json:
         print_json(
             {
                 "name": found.name,
                 "active": found.active,
                 "spec_changed": found.spec_changed,
+                "profiled": found.recipes <= profiles.keys(),
+                "busy_profile": list(busy),
                 "counts": found.counts,
                 "waiting": found.waiting,
                 "not_run": [{"name": name, "reason": reason} for name, reason in found.not_run],
@@ -150,6 +232,10 @@ def status(spec: Spec, runs: Runs = RUNS, json: Json = False) -> None:
     rows = [(recipe, *(states.get(state, 0) or None for state in columns)) for recipe, states in counted.items()]
     print_table(("recipe", *columns), rows, right=columns)
     print(f"sweep {found.name}: {'running now' if found.active else 'not running'}")
+    if not found.recipes <= profiles.keys():
+        print("its step times are not measured yet")
+    if told := busy_words(busy, again=f"explorer sweep profile {spec}"):
+        print(visible(told))
     if found.spec_changed:
         print(f"the specification has changed since the sweep was started: see 'explorer sweep plan {spec}'")
     if found.waiting:
@@ -272,18 +358,25 @@ def finish(summary: "Summary", *, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _provide_passphrases(planned: "Plan") -> None:
-    """Ask for what the ledgers of the missing runs are signed with, before any of them starts."""
+def _provide_passphrases(planned: "Plan", *, all_runs: bool = False) -> None:
+    """Ask for what the ledgers of the missing runs, or of all, are signed with, before any of them starts."""
     from explorer.recipes.ledger import is_recorded
 
     recorded = {recipe.name for recipe in planned.spec.recipes if is_recorded(recipe)}
-    needed = (run.documents for run in planned.missing if run.record.recipe in recorded)
+    needed = (run.documents for run in (planned.runs if all_runs else planned.missing) if run.record.recipe in recorded)
     for path in {documents.trainer for documents in needed if documents is not None}:
         provide_passphrase(path)
 
 
 def _ingested(ingest: Any, runs: Path) -> None:
     ingest(runs)
+
+
+def _busy(planned: "Plan") -> tuple[str, ...]:
+    """Why the machine was busy while the recipes of the plan were profiled."""
+    from explorer.sweep.profiles import busy_reasons, read_profiles
+
+    return busy_reasons(read_profiles(planned.directory), {run.record.recipe_digest for run in planned.runs})
 
 
 def _print_recipes(planned: "Plan") -> None:

@@ -1,8 +1,12 @@
-"""How a price is told: how much, as of when, who says so; and that it is old, or in no currency of ours."""
+"""How a price is told: how much, as of when, who says so; and that it is old, or in no currency of ours. And how a time
+is told that was measured while something else kept the machine busy."""
 
 import datetime
+from collections.abc import Iterable
 
 from explorer.costing.price import USD, Price, day
+
+BUSY = "profiled on a busy machine"
 
 STALE_DAYS = 180
 UNDATED = "of unknown date"
@@ -46,6 +50,17 @@ def price_words(price: Price | None, *, hardware: str, today: datetime.date) -> 
         "" if price.currency == USD else f"in {price.currency}, which is not converted",
     )
     return ", ".join(filter(None, told))
+
+
+def busy_words(reasons: Iterable[str], *, again: str) -> str:
+    """What to say under times that were profiled on a busy machine; nothing if there are no reasons to call it so.
+    `again` is the command that measures them again.
+
+    >>> busy_words(["the load average was 2"], again="explorer sweep profile digits.yaml")
+    'profiled on a busy machine: the load average was 2; explorer sweep profile digits.yaml measures again'
+    """
+    told = "; ".join(dict.fromkeys(filter(None, reasons)))
+    return f"{BUSY}: {told}; {again} measures again" if told else ""
 
 
 def dollars(value: float) -> str:

@@ -27,6 +27,7 @@ from explorer.engine.checkpoint import Checkpoint, save_checkpoint
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, Window, split_steps, time_inference, time_steps, time_window
+from explorer.errors import TrainingError
 from explorer.governance.documents import Documents
 from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.plan import pace_of, phase_of, total_steps
@@ -51,6 +52,7 @@ def profile(
     documents_of: Callable[[RunRecord], Documents | None] = lambda run: None,
     besides: bool = False,
     reasons: Sequence[str] = (),
+    on_fault: Callable[[RunRecord, TrainingError], None] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     read: Callable[[], Reading] = read_machine,
 ) -> list[ProfileRecord]:
@@ -58,21 +60,34 @@ def profile(
 
     Every phase that any of the runs meets is measured; with `besides` also an evaluation and a checkpoint, which are no
     steps. The caller makes sure that nothing else keeps the machine busy, or says in `reasons` what does.
-    `documents_of` gives what governs a run. `on_progress` hears of each of the rounds. `read` reads the clocks of the
-    machine.
+    `documents_of` gives what governs a run. A recipe whose steps fail is left out if `on_fault` hears of it.
+    `on_progress` hears of each of the rounds. `read` reads the clocks of the machine.
     """
     profile_pass = secrets.token_hex(8)
     watcher = Watcher(threads=max((run.hardware.threads for run in runs), default=1), read=read)
     with contextlib.ExitStack() as stack:
         subjects = [
-            stack.enter_context(_Subject(group, data=data, documents=documents_of(_longest(group)), besides=besides))
+            _Subject(group, data=data, documents=documents_of(_longest(group)), besides=besides)
             for group in _by_recipe(runs).values()
         ]
+        for subject in subjects:
+            stack.callback(subject.close)
+
+        def each(act: Callable[[_Subject], None]) -> None:
+            for subject in tuple(subjects):
+                try:
+                    act(subject)
+                except TrainingError as error:
+                    if on_fault is None:
+                        raise
+                    on_fault(_longest(subject.runs), error)
+                    subjects.remove(subject)
+
+        each(_Subject.begin)
         repeated = 0
         for round in range(WINDOWS):
-            for subject in subjects:
-                subject.prepare(round)
-            again = watcher.attend(lambda: _measure(subjects), repeats=ROUND_REPEATS - repeated)
+            each(_Subject.prepare)
+            again = watcher.attend(lambda: each(_Subject.measure), repeats=ROUND_REPEATS - repeated)
             repeated += again
             for subject in subjects:
                 subject.keep(taken_again=again)
@@ -108,7 +123,7 @@ class _Subject:
     """A recipe under measurement, built again and again."""
 
     def __init__(self, runs: list[RunRecord], *, data: Path | None, documents: Documents | None, besides: bool) -> None:
-        self._runs, self._data, self._documents, self._besides = runs, data, documents, besides
+        self.runs, self._data, self._documents, self._besides = runs, data, documents, besides
         self._stack = contextlib.ExitStack()
         self._phases: dict[str, _Phase] = {}
         self._inference_count, self._inference = 0, list[float]()
@@ -116,23 +131,23 @@ class _Subject:
         self._builds = self._wanted = 1
         self.windows = self.repeated = self.disturbed = 0
 
-    def __enter__(self) -> "_Subject":
+    def begin(self) -> None:
         """Build the recipe, warm up every phase, and see how often that can be done."""
         begun = time.perf_counter()
         loop = self._build()
-        self._phases = {name: self._warm(places) for name, places in _places(self._runs, loop).items()}
+        self._phases = {name: self._warm(places) for name, places in _places(self.runs, loop).items()}
         once = [time_inference(loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
         self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
         took = time.perf_counter() - begun
         self._wanted = min(WINDOWS, max(2, round(BUILD_SECONDS / took)))
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._stack.close()
 
-    def prepare(self, round: int) -> None:
-        """Build the recipe again if this round is to have a build of its own. What it records goes into a directory
-        that is removed."""
+    def prepare(self) -> None:
+        """Build the recipe again if the next round is to have a build of its own. What it records goes into a
+        directory that is removed."""
+        round = len(self._inference)
         if round * self._wanted // WINDOWS < self._builds:
             return
         self._build()
@@ -164,7 +179,7 @@ class _Subject:
 
     def record(self) -> ProfileRecord:
         """What was measured."""
-        run = self._runs[0]
+        run = self.runs[0]
         return ProfileRecord(
             recipe_digest=run.recipe_digest,
             recipe=run.recipe,
@@ -182,7 +197,7 @@ class _Subject:
     def _build(self) -> Loop:
         """A new loop in the place of the last one."""
         self._stack.close()
-        run = _longest(self._runs)
+        run = _longest(self.runs)
         self._loop: Loop = self._stack.enter_context(rehearsed(run, data=self._data, documents=self._documents))
         return self._loop
 
@@ -204,19 +219,13 @@ class _Subject:
         """One checkpoint, in a directory of its own."""
         with tempfile.TemporaryDirectory(prefix="explorer-") as place:
             whole = Checkpoint(step=self._loop.state.step, tensors=self._loop.tensors(), plain={})
-            save_checkpoint(Path(place), whole, run_id=self._runs[0].run_id)
+            save_checkpoint(Path(place), whole, run_id=self.runs[0].run_id)
 
     def _warm(self, places: tuple[Place, ...]) -> _Phase:
         middle = places[len(places) // 2]
         time_steps(self._loop, middle, count=WARMUP)
         once = time_steps(self._loop, middle, count=1)
         return _Phase(places, max(1, round(WINDOW_SECONDS / once)))
-
-
-def _measure(subjects: Sequence[_Subject]) -> None:
-    """A round: a window of everything."""
-    for subject in subjects:
-        subject.measure()
 
 
 def _profiled(phase: _Phase) -> PhaseProfile:

@@ -22,7 +22,8 @@ from explorer.recipes.plan import MAX_SEED
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 from explorer.sweep.compose import fitting
-from explorer.sweep.plan import Plan, PlannedRun, read_profiles
+from explorer.sweep.plan import Plan, PlannedRun
+from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec, load_spec
 
 SEEDS = 3

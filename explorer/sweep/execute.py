@@ -2,8 +2,11 @@
 
 One process executes a sweep at a time. A run that raises is recorded and the others go on; a run whose kernel or
 worker died is tried again. Ctrl-C and SIGTERM stop after the current step of every run in progress, a second one
-stops at once; either way the next start goes on where this one ended. When all runs are done, recipes without a
-profile are measured, because then the machine is quiet; the controls whose budgets follow from that come last.
+stops at once; either way the next start goes on where this one ended.
+
+Step times are measured first, so that a run has its time as soon as it is finished, and controls their budgets before
+they begin. When all runs are done a few windows of the baseline show whether the machine is still what it was; if it
+drifted, or was busy the first time, the recipes are measured again.
 """
 
 import contextlib
@@ -16,25 +19,31 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import explorer
 import explorer.sweep.formats  # before nbformat
 from explorer import records, rundir
 from explorer.errors import ExplorerError
 from explorer.governance.documents import keep
-from explorer.records import FailureRecord
+from explorer.records import FailureRecord, RunRecord
 from explorer.sweep.executors import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
-from explorer.sweep.measure import measure, unprofiled
+from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
+from explorer.sweep.presence import timing, training
+from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
 from explorer.sweep.work import EngineName, Job, Outcome, close_engines, make_engine, perform
 
 NOTEBOOK = Path(explorer.__file__).parent.parent / "notebooks" / "run.ipynb"
 BACKOFF = (1.0, 5.0)  # seconds before the first and the second retry
 RETRIED = ("dead kernel", "timeout", "lost worker")  # faults of the surroundings; a run that raises would raise again
 
-Happening = Literal["start", "done", "failed", "retry", "interrupted", "stopping", "profile", "warning", "end"]
+Timed = TypeVar("Timed")
+
+Happening = Literal[
+    "start", "done", "failed", "retry", "interrupted", "stopping", "waiting", "profile", "busy", "warning", "end"
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +93,7 @@ class Settings:
     engine: EngineName = "warm"
     workers: int | None = None  # runs side by side; None: as many as the cores allow
     timeout: float | None = None  # seconds for a cell of a run's notebook
-    profile: bool = True  # measure step times at the end
+    profile: bool = True  # measure step times first, and look at the end whether they still hold
     notebook: Path = NOTEBOOK
     on_event: Callable[[Event], None] = field(default=lambda event: None)
     on_result: Callable[[Path], None] = field(default=lambda directory: None)  # gets the directory of a finished run
@@ -102,6 +111,15 @@ def run_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
         return _Execution(plan, settings).run()
 
 
+def profile_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
+    """Measure the step times of all recipes of the plan again. The profiles that there are stay until that is done.
+
+    Raises `RunError` when another process executes this sweep.
+    """
+    with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
+        return _Execution(plan, settings or Settings()).measure_again()
+
+
 @dataclass(slots=True)
 class _Task:
     """A run that is still to do."""
@@ -117,8 +135,8 @@ class _Execution:
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.plan = plan
         self.settings = settings
-        self._make_workers()
         self.waiting = deque(_Task(run) for run in plan.missing)
+        self._make_workers()
         self.running: dict[Future[Outcome], _Task] = {}
         self.failures = _damaged(plan.runs)
         self.executed = 0
@@ -131,7 +149,7 @@ class _Execution:
     def _make_workers(self) -> None:
         threads = self.plan.spec.threads
         usual = default_workers(threads=threads, device=self.plan.runs[0].record.hardware.device)
-        self.workers = min(self.settings.workers or usual, max(1, len(self.plan.missing)))
+        self.workers = min(self.settings.workers or usual, max(1, len(self.waiting)))
         self.executor: Interruptible = make_executor(self.workers, threads=threads)
 
     def run(self) -> Summary:
@@ -142,28 +160,51 @@ class _Execution:
         self._tell("start")
         try:
             with _stop_signals(self._stop):
+                self._profile(unprofiled(self.plan.directory, self._records()))
+                self._add_controls()
                 self._execute_all()
-                if self.settings.profile:
-                    self._profile()
-                    if self._add_controls():
-                        self._execute_all()
-                        self._profile()
+                self._profile_late()
+                self._add_controls()
+                self._execute_all()
         finally:
             close_engines()
         self._tell("end")
         return self._summary()
 
+    def measure_again(self) -> Summary:
+        """Measure all recipes, whatever is known of them."""
+        self._tell("start")
+        with _stop_signals(self._stop):
+            self._profile(self._records())
+        self._tell("end")
+        return self._summary()
+
     def _execute_all(self) -> None:
+        if not self.waiting or self.stopping.is_set():
+            return
+        self._make_workers()
         try:
-            while self.running or (self.waiting and not self.stopping.is_set()):
-                self._submit()
-                self._announce_stop()
-                self._collect()
+            with self._present():
+                while self.running or (self.waiting and not self.stopping.is_set()):
+                    self._submit()
+                    self._announce_stop()
+                    self._collect()
         except BaseException:
             self.executor.interrupt()
             raise
         finally:
             self.executor.shutdown(wait=True, cancel_futures=True)
+
+    @contextlib.contextmanager
+    def _present(self) -> Iterator[None]:
+        """Processes that want to time know meanwhile that this one trains."""
+        with contextlib.ExitStack() as stack:
+            self._guarded(
+                lambda: stack.enter_context(
+                    training(self.plan.spec.name, on_wait=self._wait, stop=self.stopping.is_set)
+                )
+            )
+            yield
 
     def _announce_stop(self) -> None:
         if self.stopping.is_set() and not self.announced:
@@ -233,33 +274,71 @@ class _Execution:
         else:
             self._tell("failed", run=run, message=outcome.message)
 
-    def _profile(self) -> None:
-        """Measure in a fresh process with the run's thread count. What fails here costs the time axis, not the runs."""
-        if self.stopping.is_set():
-            return
+    def _profile_late(self) -> None:
+        """What could not be measured first, and what was measured on a machine that was busy or has drifted."""
         failed = {failure.run_id for failure in self.failures}
-        records = [record for record in unprofiled(self.plan) if record.run_id not in failed]
-        if not records:
-            return
-        self._tell("profile")
-        self.executor = LocalProcesses(1, threads=self.plan.spec.threads)
-        future = self.executor.submit(measure, self.plan.directory, records, data=self.plan.data)
-        try:
-            while not wait([future], timeout=0.2).done:
-                pass
-            self._guarded(future.result)
-        except KeyboardInterrupt:
-            self.stopping.set()
-        finally:
-            self.executor.shutdown()
+        if lacking := unprofiled(self.plan.directory, self._records(), failed=failed):
+            self._profile(lacking, why="of recipes that have no step times yet")
+        elif self.executed:
+            everything = to_profile(self._records(), failed=failed)
+            digests = {record.recipe_digest for record in everything}
+            if busy_reasons(read_profiles(self.plan.directory), digests):
+                self._profile(everything, why="again, for the machine was busy")
+                return
+            baseline = [record for record in everything if record.recipe == record.baseline]
+            moved = self._time(drift, baseline, why="of the baseline, to see whether they still hold")
+            if moved is not None:
+                self._profile(everything, why=f"again, for those of the baseline moved by {moved:+.0%}")
 
-    def _add_controls(self) -> bool:
-        """Take up the controls whose budgets the profiles have told; whether any of them is to be executed."""
-        if not self.plan.waiting or self.stopping.is_set():
-            return False
+    def _profile(self, records: Sequence[RunRecord], *, why: str = "") -> None:
+        """Measure the step times of the recipes of these runs, and say so if the machine was busy."""
+        measured = self._time(measure, records, why=why)
+        for fault in () if measured is None else measured.faults:
+            self._warn(fault)
+        if measured is not None and measured.busy:
+            self._tell("busy", message="; ".join(measured.busy))
+
+    def _time(self, act: Callable[..., Timed], records: Sequence[RunRecord], *, why: str) -> Timed | None:
+        """Time in a fresh process with the run's thread count, while no other sweep of this user does or trains. What
+        fails here costs the time axis, not the runs: it is a warning, and the answer None."""
+        if not records or not self.settings.profile or self.stopping.is_set():
+            return None
+        with contextlib.ExitStack() as stack:
+            reasons: list[str] = []
+            lock = timing(on_wait=self._wait, stop=self.stopping.is_set)
+            self._guarded(lambda: reasons.extend(stack.enter_context(lock)))
+            if self.stopping.is_set():
+                return None
+            self._tell("profile", message=why)
+            self.executor = LocalProcesses(1, threads=self.plan.spec.threads)
+            documents = {run.record.recipe_digest: run.documents for run in self.plan.runs}
+            future = self.executor.submit(
+                act, self.plan.directory, records, data=self.plan.data, documents=documents, reasons=reasons
+            )
+            answer: list[Timed] = []
+            try:
+                while not wait([future], timeout=0.2).done:
+                    pass
+                self._guarded(lambda: answer.append(future.result()))
+            except KeyboardInterrupt:
+                self.stopping.set()
+            finally:
+                self.executor.shutdown()
+            return answer[0] if answer else None
+
+    def _records(self) -> list[RunRecord]:
+        return [run.record for run in self.plan.runs]
+
+    def _wait(self, message: str) -> None:
+        self._tell("waiting", message=message)
+
+    def _add_controls(self) -> None:
+        """Take up the controls whose budgets the profiles have told."""
+        if not self.plan.waiting or self.stopping.is_set() or not self.settings.profile:
+            return
         found: list[Plan] = []
         runs, data = self.plan.directory.parent, self.plan.data
-        self._guarded(lambda: found.append(make_plan(self.plan.spec, runs=runs, data=data)))
+        self._guarded(lambda: found.append(make_plan(self.plan.spec, runs=runs, data=data, rehearsed=True)))
         for again in found:
             known = {run.record.run_id for run in self.plan.runs}
             added = tuple(run for run in again.runs if run.record.run_id not in known)
@@ -267,16 +346,17 @@ class _Execution:
             self.failures += _damaged(added)
             self.waiting.extend(_Task(run) for run in added if run.missing)
             _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
-        self._make_workers()
-        return bool(self.waiting)
 
     def _guarded(self, act: Callable[[], object]) -> None:
         """What is done with results must not end the sweep: a fault becomes a warning."""
         try:
             act()
         except ExplorerError as error:
-            self.warnings.append(str(error))
-            self._tell("warning", message=str(error))
+            self._warn(str(error))
+
+    def _warn(self, message: str) -> None:
+        self.warnings.append(message)
+        self._tell("warning", message=message)
 
     def _stop(self) -> None:
         """In a signal handler: nothing here may wait for what the signal interrupted."""

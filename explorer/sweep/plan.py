@@ -2,11 +2,12 @@
 
 Cheap budgets come first, and within a budget all recipes of the first seed, so that curves appear early. Rescaled
 baselines come last: their budgets follow from the profiles, and a plan that is made before there are any counts them.
+A sweep measures its step times before its first run, and plans again.
 """
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,10 +25,12 @@ from explorer.recipes.recipe import Recipe
 from explorer.recipes.rehearsal import rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.sweep.controls import CONTROLS, NotRun
+from explorer.sweep.profiles import read_profiles
 from explorer.sweep.rescaled import Rescaled, budgets_of, rescaled
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 
+SETTLED = ("done", "damaged")  # states of runs that are not executed
 OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training
 
 
@@ -47,7 +50,7 @@ class PlannedRun:
     @property
     def missing(self) -> bool:
         """Whether executing the sweep executes this run. A damaged result is left for its owner to judge."""
-        return self.state not in ("done", "damaged")
+        return self.state not in SETTLED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,8 +118,18 @@ class Plan:
         }
 
 
-def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None = None) -> Plan:
+def make_plan(
+    spec: SweepSpec,
+    *,
+    runs: Path = Path("runs"),
+    data: Path | None = None,
+    rehearsed: bool = False,
+    on_rehearse: Callable[[Sequence[str]], None] = lambda names: None,
+) -> Plan:
     """Plan the sweep in `runs/<sweep>` without writing anything.
+
+    Every recipe that has a run left to do is rehearsed, unless all were `rehearsed` a moment ago; `on_rehearse` hears
+    the names of those recipes before, for it can take a while.
 
     Raises `SpecError` for a budget that leaves no step and for a method that finds nothing to change in the model, and
     `DataError` when the dataset is not there.
@@ -127,17 +140,24 @@ def make_plan(spec: SweepSpec, *, runs: Path = Path("runs"), data: Path | None =
     for recipe in spec.recipes:
         try:
             documents[recipe.name] = documents_of(recipe, spec.governance, now=now)
-            words = rehearse(recipe, data=data, documents=documents[recipe.name])
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
-        warned += [f"recipe {recipe.name}: {each}" for each in words]
-    found = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
+    try:
+        found = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
+    except SpecError:
+        _rehearse(spec, spec.recipes, data, documents, on_rehearse)  # which says more of what a recipe lacks
+        raise
     profiles = read_profiles(directory)
     wanted = _wanted(spec, directory, found, profiles)
     controls, not_run = _rescaled(spec, wanted, data, documents)
     found += controls
     found = _renamed(directory, found)
     states = {record.run_id: state_of(directory / record.run_id) for record in found}
+    if not rehearsed:
+        left = {record.recipe for record in found if states[record.run_id][0] not in SETTLED}
+        left |= {record.baseline for record in wanted.waiting}
+        trying = [recipe for recipe in spec.recipes if recipe.name in left]
+        warned = _rehearse(spec, trying, data, documents, on_rehearse)
     step_times = _step_times(directory, [record for record in found if states[record.run_id][0] == "done"])
     planned = []
     for record in found:
@@ -189,6 +209,26 @@ def _renamed(directory: Path, planned: list[RunRecord]) -> list[RunRecord]:
     ]
 
 
+def _rehearse(
+    spec: SweepSpec,
+    recipes: Sequence[Recipe],
+    data: Path | None,
+    documents: Mapping[str, Documents | None],
+    on_rehearse: Callable[[Sequence[str]], None],
+) -> list[str]:
+    """Try these recipes out, and return what there is to warn of. Raises `SpecError` for one that cannot be trained."""
+    warned: list[str] = []
+    if recipes:
+        on_rehearse([recipe.name for recipe in recipes])
+    for recipe in recipes:
+        try:
+            words = rehearse(recipe, data=data, documents=documents[recipe.name])
+        except RecipeError as error:
+            raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
+        warned += [f"recipe {recipe.name}: {each}" for each in words]
+    return warned
+
+
 def _other_code(environment: Path) -> bool:
     """Whether the run was trained by other code than this; a run that does not say was not."""
     try:
@@ -197,21 +237,6 @@ def _other_code(environment: Path) -> bool:
         return False
     recorded = found.get("training_code") if isinstance(found, dict) else None
     return recorded is not None and recorded != machine.code_digest(machine.TRAINING)
-
-
-def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
-    """The step times that were measured for this sweep, by recipe digest (which covers the hardware).
-
-    A damaged profile is as good as none: it is measured again.
-    """
-    profiles = {}
-    for path in sorted((directory / rundir.PROFILES).glob("*.json")):
-        try:
-            profile = records.read(ProfileRecord, path)
-        except RunError:
-            continue
-        profiles[profile.recipe_digest] = profile
-    return profiles
 
 
 def _order(spec: SweepSpec) -> list[tuple[float, int, Recipe]]:

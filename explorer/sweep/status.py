@@ -47,6 +47,7 @@ class SweepStatus:
     waiting: int  # controls whose budgets no profile tells yet
     not_run: tuple[tuple[str, str], ...]  # what was asked for and cannot be run, and why
     superseded: tuple[str, ...]  # run directories of an earlier specification or profile, which are left out
+    recipes: frozenset[str]  # the digests of its recipes
     spec_changed: bool | None  # since the sweep was last started; None: no specification to compare with
 
     @property
@@ -63,6 +64,7 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
     """
     plan = read_plan(directory)
     runs = tuple(_run_status(directory, entry) for entry in plan["runs"])
+    digests = {entry["recipe_digest"] for entry in plan["runs"] if isinstance(entry.get("recipe_digest"), str)}
     return SweepStatus(
         name=plan["name"],
         directory=directory,
@@ -71,6 +73,7 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
         waiting=plan.get("waiting", 0),
         not_run=tuple((each["name"], each["reason"]) for each in plan.get("not_run", ())),
         superseded=tuple(path.name for path in superseded(directory, plan)),
+        recipes=frozenset(digests),
         spec_changed=None if content is None else content != plan["spec"],
     )
 

@@ -23,6 +23,7 @@ from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from explorer.sweep import execute as executing
+from explorer.sweep.measure import Measured
 from explorer.sweep.spec import load_spec
 from explorer.sweep.status import sweep_status
 from tests.sweep.sweeps import execute, outcomes, plan, results, spec
@@ -190,9 +191,10 @@ REAL = spec(
 def quiet(monkeypatch):
     """Step times without a quiet machine: a step of sam takes 1.5 times as long as every other."""
 
-    def measure(directory, runs, *, data):
+    def measure(directory, runs, **_):
         for record in runs:
             write_profile(directory, record, seconds=0.015 if "sam" in record.methods else 0.01)
+        return Measured(busy=(), faults=())
 
     class Here:
         def __init__(self, *_, **__): ...
@@ -205,12 +207,13 @@ def quiet(monkeypatch):
         def shutdown(self): ...
 
     monkeypatch.setattr(executing, "measure", measure)
+    monkeypatch.setattr(executing, "drift", lambda *_, **__: None)
     monkeypatch.setattr(executing, "LocalProcesses", Here)
 
 
 @pytest.mark.slow
 @pytest.mark.notebook
-def test_a_sweep_runs_its_controls_once_it_knows_their_budgets(tmp_path, quiet):
+def test_a_sweep_knows_the_budgets_of_its_controls_before_it_runs_anything(tmp_path, quiet):
     events = []
     summary = execute(tmp_path, REAL, profile=True, on_event=events.append)
     planned = plan(tmp_path, REAL)
@@ -225,8 +228,8 @@ def test_a_sweep_runs_its_controls_once_it_knows_their_budgets(tmp_path, quiet):
         ("picky-random", 1.0, ("picky",)),
         ("baseline", 1.5, ("slow",)),  # those of `picky` and `idle` would be the baseline's own run
     ]
-    assert [event.kind for event in events] == ["start", *["done"] * 5, "profile", "done", "end"]
-    assert [event.total for event in events] == [8] * 7 + [6] * 2
+    assert [event.kind for event in events] == ["start", "profile", *["done"] * 6, "profile", "end"]
+    assert [event.total for event in events] == [8] * 2 + [6] * 8
     assert events[-1].fraction == 1
 
     entries = json.loads((tmp_path / "tiny/sweep.json").read_text())["runs"]

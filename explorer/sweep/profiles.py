@@ -1,0 +1,51 @@
+"""The step times that a sweep has on this machine: which recipes lack them, and whether the machine was busy.
+
+Recipes are compared with each other, so they are measured together, in turn: a profile from another day would compare
+two states of the machine.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from explorer import records, rundir
+from explorer.errors import RunError
+from explorer.records import ProfileRecord, RunRecord
+
+
+def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
+    """The step times that were measured for the sweep in `directory`, by recipe digest (which covers the hardware).
+
+    A damaged profile is as good as none: it is measured again.
+    """
+    profiles = {}
+    for path in sorted((directory / rundir.PROFILES).glob("*.json")):
+        try:
+            profile = records.read(ProfileRecord, path)
+        except RunError:
+            continue
+        profiles[profile.recipe_digest] = profile
+    return profiles
+
+
+def busy_reasons(profiles: Mapping[str, ProfileRecord], digests: Collection[str]) -> tuple[str, ...]:
+    """Why the machine was busy while the recipes with these digests were profiled, each reason once; empty: it was not,
+    or it is not known."""
+    found = [profile.watch.reasons for digest, profile in profiles.items() if digest in digests and profile.watch]
+    return tuple(dict.fromkeys(reason for reasons in found for reason in reasons))
+
+
+def unprofiled(directory: Path, runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:
+    """All these runs of the sweep in `directory` if any of their recipes lacks a complete profile, or if the profiles
+    are of several passes; none otherwise. Recipes of which every run `failed`, by its id, are left out."""
+    known = read_profiles(directory)
+    wanted = to_profile(runs, failed=failed)
+    passes = {known[run.recipe_digest].profile_pass for run in wanted if run.recipe_digest in known}
+    phases = {digest: set(profile.phases) for digest, profile in known.items()}
+    complete = all(set(run.phases) <= phases.get(run.recipe_digest, set()) for run in wanted)
+    return [] if complete and len(passes) <= 1 else wanted
+
+
+def to_profile(runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:
+    """These runs but those of recipes of which every run `failed`."""
+    sound = {run.recipe_digest for run in runs if run.run_id not in failed}
+    return [run for run in runs if run.recipe_digest in sound]
