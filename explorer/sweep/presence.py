@@ -128,7 +128,7 @@ class _Held:
 
 def _place() -> Path:
     """The user's own directory of locks, made if there is none. Raises `RunError` for one that another could write."""
-    place = Path(tempfile.gettempdir()) / f"explorer-{os.getuid()}"
+    place = Path(tempfile.gettempdir()) / f".explorer-sweeps-{os.getuid()}"
     try:
         place.mkdir(mode=0o700, exist_ok=True)
         found = place.lstat()

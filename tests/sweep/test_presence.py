@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(presence, "_place", REAL_PLACE)
     monkeypatch.setattr(presence.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(presence, "GRACE", 0.0)
-    return tmp_path / f"explorer-{os.getuid()}"
+    return tmp_path / f".explorer-sweeps-{os.getuid()}"
 
 
 @contextmanager
