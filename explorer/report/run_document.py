@@ -98,7 +98,7 @@ class FormField:
 
     name: str
     reference: str
-    unverified: bool
+    verified: bool  # the reference, against the official text
     asks: str
     status: Literal["answered", "in part", "not recorded"]
     answer: str | None
@@ -109,11 +109,23 @@ class FormField:
 
 
 @record
+class FormDate:
+    """A day from which something of a form holds."""
+
+    day: str
+    what: str
+    source: str
+    verified: bool  # against the official text
+
+
+@record
 class Form:
     """A form of a regulator or a standard."""
 
     name: str
     says: str
+    verified: bool  # its titles and sections, against the official text
+    dates: tuple[FormDate, ...]
     coverage: str
     fields: tuple[FormField, ...]
 
@@ -222,7 +234,15 @@ def _judged(each: Condition) -> Judged:
 def _form(each: Mapped) -> Form:
     framework = each.framework
     return Form(
-        name=framework.name, says=framework.says, coverage=each.coverage, fields=tuple(map(_field, each.answers))
+        name=framework.name,
+        says=framework.says,
+        verified=framework.verified,
+        dates=tuple(
+            FormDate(day=date.day, what=date.what, source=date.source, verified=date.verified)
+            for date in framework.dates
+        ),
+        coverage=each.coverage,
+        fields=tuple(map(_field, each.answers)),
     )
 
 
@@ -231,7 +251,7 @@ def _field(each: Answered) -> FormField:
     return FormField(
         name=each.field.name,
         reference=each.field.reference,
-        unverified=each.field.unverified,
+        verified=each.field.verified,
         asks=each.field.asks,
         status=each.status,
         answer=found and found.text,

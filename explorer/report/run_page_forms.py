@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from explorer.report.frameworks.answers import NOT_RECORDED, Answered, Mapped, NotRecorded
+from explorer.report.frameworks.answers import (
+    NOT_RECORDED,
+    Answered,
+    Framework,
+    Mapped,
+    NotRecorded,
+    verified_words,
+)
 from explorer.report.frameworks.mapping import DISCLAIMER
 from explorer.report.page import Block, Column, Heading, Paragraph, Row, Span, Table, Text, with_note
 from explorer.report.run_cite import Citations
@@ -26,13 +33,23 @@ def forms(content: RunContent, answers: Sequence[Mapped], cite: Citations) -> li
         found += [
             Heading(3, each.framework.name),
             Paragraph(f"{each.framework.says} {each.coverage[:1].upper()}{each.coverage[1:]}."),
+            Paragraph(_verified(each.framework)),
             Table(COLUMNS, [_row(one, cite) for one in each.answers]),
         ]
     return found
 
 
+def _verified(framework: Framework) -> str:
+    """What of a form was held against the official text."""
+    unverified = sum(not field.verified for field in framework.fields)
+    told = f"Titles and sections: {verified_words(framework.verified)}"
+    if framework.verified and unverified:
+        told += f", but for {unverified} of {len(framework.fields)} references, which are marked"
+    return ". ".join([told, *map(str, framework.dates)]) + "."
+
+
 def _row(each: Answered, cite: Citations) -> Row:
-    where = with_note(each.field.reference, "unverified" if each.field.unverified else "")
+    where = with_note(each.field.reference, "" if each.field.verified else verified_words(False))
     asked = with_note(each.field.asks, each.field.name)
     answer = each.answer
     if isinstance(answer, NotRecorded):

@@ -1,6 +1,7 @@
 """What regulators ask, mapped to the record: every question is there, every answer leads somewhere, none is guessed."""
 
 import hashlib
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +19,9 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.trust import write_trust
 from explorer.report.frameworks.answers import Answer, Answered
 from explorer.report.frameworks.mapping import FRAMEWORKS, mapped
+from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent, gather
+from explorer.report.run_page_forms import forms
 from explorer.report.run_references import Document, Reference
 from tests.audit.governed_run import TRAINER, sign_again
 from tests.deletion import certified, deleted_runs
@@ -41,10 +44,16 @@ ASKED = {
         *("availability", "quantity", "suitability", "bias examination", "bias mitigation", "gaps"),
         *("relevance", "representativeness", "errors", "context", "special categories"),
     },
-    "technical documentation": {
+    "Annex IV": {
         *("methods", "pre-trained parts", "design", "data provenance", "data scope", "data characteristics"),
         *("data obtained and selected", "data labelling", "data cleaning", "human oversight", "validation"),
-        *("signed logs", "cybersecurity", "training data of a general-purpose model", "record-keeping", "retention"),
+        *("signed logs", "cybersecurity", "record-keeping", "retention"),
+    },
+    "Annex XI": {
+        *("intended tasks", "acceptable use", "release and distribution", "architecture", "number of parameters"),
+        *("inputs and outputs", "licence of the model", "integration", "training methodology", "design rationale"),
+        *("training data of a general-purpose model", "number of data points", "compute", "training time", "energy"),
+        *("evaluation", "adversarial testing", "system architecture"),
     },
     "GDPR": {
         *("receipt", "identity basis", "scope", "datasets", "shards", "checkpoints", "caches", "backups"),
@@ -64,6 +73,7 @@ ASKED = {
 """What the forms ask, by a word in their names."""
 
 UNVERIFIED = {"special categories", "record-keeping", "retention", *(ASKED["NIST"] - {"origin of training data"})}
+UNVERIFIED |= ASKED["Annex XI"]
 
 
 ENVIRONMENT = b'{"python": "3.12.1", "packages": {"torch": "2.12.0"}}'
@@ -100,9 +110,9 @@ def test_every_question_is_asked_once() -> None:
     for word, names in ASKED.items():
         (framework,) = [each for each in FRAMEWORKS if word in each.name]
         assert Counter(field.name for field in framework.fields) == Counter(names)
-        assert {field.name for field in framework.fields if field.unverified} == UNVERIFIED & names
+        assert {field.name for field in framework.fields if not field.verified} == UNVERIFIED & names
         assert all(field.asks.endswith("?") and field.reference for field in framework.fields)
-    assert sum(map(len, ASKED.values())) == sum(len(each.fields) for each in FRAMEWORKS) == 103
+    assert sum(map(len, ASKED.values())) == sum(len(each.fields) for each in FRAMEWORKS) == 120
 
 
 def test_every_answer_leads_to_entries_that_are_there_or_documents_that_the_first_one_binds(
@@ -136,6 +146,57 @@ def test_what_an_answer_says_is_what_was_written(content: RunContent) -> None:
     assert "mean and standard deviation over all training images" in said(content, "out-of-loop channels")
     assert said(content, "validation") == "last evaluation: bits_per_byte 2.75 bits"
     assert "chi above chance" in said(content, "entropy and chi")
+
+
+def test_dates_say_what_was_not_verified(content: RunContent) -> None:
+    dates = {date.day: date for framework in FRAMEWORKS for date in framework.dates}
+    assert set(dates) == {"2 August 2025", "2 August 2026", "2 December 2027", "2 August 2028"}
+    assert "Annex III" in dates["2 December 2027"].what and "Annex I," in dates["2 August 2028"].what
+    assert not any(date.verified for date in dates.values())
+    form = next(each for each in mapped(content) if "Annex XI" in each.framework.name)
+    shown = str(forms(content, [form], Citations(content, [form])))
+    assert shown.count("not verified against the official text") == 1 + len(form.framework.dates) + len(form.answers)
+    assert "2 August 2026: powers to enforce them" in shown
+    for framework in FRAMEWORKS:  # no date is told in prose, where nothing says whether it was verified
+        assert not re.search(r"\b\d{1,2} (August|December|June) 20\d\d", framework.says)
+
+
+def test_compute_time_and_energy_are_told_as_far_as_they_are_recorded(run: Path, content: RunContent) -> None:
+    record = records.read(records.RunRecord, run / rundir.RUN)
+    assert said(content, "compute").startswith(f"{record.steps:,} steps of batch {record.batch_size:,} in fp32 on ")
+    compute = answers(content)["compute"].answer
+    assert isinstance(compute, Answer) and "none are estimated" in compute.lacks
+    for name in ("energy", "number of parameters", "design rationale", "adversarial testing"):
+        assert answers(content)[name].status == "not recorded"
+    assert answers(content)["training time"].status == "not recorded"  # the sample has no result
+
+
+def test_the_time_is_that_of_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
+    result = records.ResultRecord(
+        run_id=run.name,
+        metrics={},
+        steps=STEPS,
+        examples=0,
+        timings=records.Timings(forward=60.0, backward=30.0, warmup=2.0, evaluation=3.0),
+        timed_steps=STEPS - 10,
+        contended=True,
+        resumed=0,
+        state_digest="",
+        files={},
+        finished_at="2026-11-21T12:00:00Z",
+    )
+    records.write(copy / rundir.RESULT, result)
+    found = gather(copy, trust=None, now=NOW)
+    assert answers(found)["training time"].status == "in part"
+    assert said(found, "training time") == (
+        f"1.5 min for {STEPS - 10} optimiser steps, 2 s for the first ones, 3 s for evaluation, as result.json has it, "
+        "while other runs shared the machine"
+    )
+    records.write(copy / rundir.RESULT, replace(result, run_id="another"))
+    assert answers(gather(copy, trust=None, now=NOW))["training time"].status == "not recorded"
+    (copy / rundir.RESULT).write_text("{")
+    assert answers(gather(copy, trust=None, now=NOW))["training time"].status == "not recorded"
 
 
 def test_what_nobody_recorded_is_not_recorded(content: RunContent) -> None:

@@ -247,7 +247,7 @@ def test_it_is_written_in_every_format(run: Path, monkeypatch: pytest.MonkeyPatc
     for text in (made["html"].decode(), made["md"].decode().replace("\\", "")):
         for words in ("What regulators ask", "Article 10(2)(b)", "GOVERN 1.2", "not recorded", "no legal advice"):
             assert words in text
-        assert "unverified" in text and "answered from the record" in text.lower()
+        assert "not verified against the official text" in text and "answered from the record" in text.lower()
 
 
 def test_an_unfinished_run_has_no_end_and_says_so(tmp_path: Path) -> None:

@@ -43,7 +43,20 @@ class Field:
     reference: str  # where the form asks it: "Annex IV(2)(d)"
     asks: str  # in our own words
     answer: Resolver
-    unverified: bool = False  # the reference is as commonly stated, and was not checked against the source
+    verified: bool = True  # against the official text; False: the reference is as commonly stated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Date:
+    """A day from which something of a form holds."""
+
+    day: str  # "2 August 2026"
+    what: str  # holds from then on
+    source: str  # that says so
+    verified: bool  # against the official text
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.what} ({self.source}; {verified_words(self.verified)})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +64,48 @@ class Framework:
     """A form, or a part of one."""
 
     name: str
-    says: str  # what it is for, and since when
+    says: str  # what it is for
     fields: tuple[Field, ...]
+    dates: tuple[Date, ...] = ()
+    verified: bool = True  # its title and sections, against the official text
+
+
+COMMENTARIES = "the Digital Omnibus of 2026, as several commentaries have it"
+
+HIGH_RISK_DATES = (
+    Date(
+        day="2 December 2027",
+        what="duties for high-risk systems of Annex III, moved from 2 August 2026",
+        source=COMMENTARIES,
+        verified=False,
+    ),
+    Date(
+        day="2 August 2028",
+        what="duties for high-risk systems in products of Annex I, moved from 2 August 2027",
+        source=COMMENTARIES,
+        verified=False,
+    ),
+)
+GENERAL_PURPOSE_DATES = (
+    Date(
+        day="2 August 2025",
+        what="duties of providers of general-purpose models",
+        source="the AI Act, as commonly stated",
+        verified=False,
+    ),
+    Date(
+        day="2 August 2026",
+        what="powers to enforce them",
+        source="the AI Act, as commonly stated",
+        verified=False,
+    ),
+)
+"""When the parts of the EU AI Act apply. They were moved once, and may be again."""
+
+
+def verified_words(verified: bool) -> str:
+    """What is said of a date, a title or a reference."""
+    return "verified against the official text" if verified else "not verified against the official text"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """Data and data governance of high-risk systems: Article 10 of the EU AI Act."""
 
 from explorer.report.frameworks.answers import (
+    HIGH_RISK_DATES,
     Answer,
     Field,
     Framework,
@@ -76,8 +77,8 @@ def _errors(content: RunContent) -> Answer | NotRecorded:
 
 DATA_GOVERNANCE = Framework(
     name="EU AI Act, Article 10: data and data governance",
-    says="For high-risk systems: of Annex III from 2 December 2027, of Annex I from 2 August 2028 (Digital Omnibus, "
-    "Council, 29 June 2026).",
+    says="For high-risk systems.",
+    dates=HIGH_RISK_DATES,
     fields=(
         Field(
             name="design choices",
@@ -180,7 +181,7 @@ DATA_GOVERNANCE = Framework(
             reference="Article 10(5)",
             asks="Were special categories of personal data used to find biases, and with which safeguards?",
             answer=nowhere("a flag of its own: a taxonomy tells personal data from other, and no categories of it"),
-            unverified=True,
+            verified=False,
         ),
     ),
 )

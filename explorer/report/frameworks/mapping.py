@@ -1,12 +1,13 @@
 """All of the forms, and a run's answers to them.
 
 A mapping helps whoever fills in such a form to find what is on record; it is no legal advice, and claims no conformity
-with anything. Where a reference was not checked against its source, it is marked "unverified".
+with anything. Each date, title and reference says whether it was verified against the official text (`verified`).
 """
 
 from explorer.report.frameworks.answers import Answered, Framework, Mapped
 from explorer.report.frameworks.data_governance import DATA_GOVERNANCE
 from explorer.report.frameworks.erasure import ERASURE
+from explorer.report.frameworks.general_purpose import GENERAL_PURPOSE
 from explorer.report.frameworks.risk_management import RISK_MANAGEMENT
 from explorer.report.frameworks.technical_documentation import TECHNICAL_DOCUMENTATION
 from explorer.report.frameworks.training_summary import TRAINING_SUMMARY
@@ -17,6 +18,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
     TRAINING_SUMMARY,
     DATA_GOVERNANCE,
     TECHNICAL_DOCUMENTATION,
+    GENERAL_PURPOSE,
     ERASURE,
     RISK_MANAGEMENT,
     UNASKED,

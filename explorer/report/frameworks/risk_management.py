@@ -79,7 +79,7 @@ def _after(content: RunContent) -> Answer | NotRecorded:
 
 RISK_MANAGEMENT = Framework(
     name="NIST AI Risk Management Framework 1.0",
-    says="Voluntary. Except for GOVERN 1.2, the numbers of its outcomes are as commonly stated (unverified).",
+    says="Voluntary. Except for GOVERN 1.2, the numbers of its outcomes are as commonly stated.",
     fields=(
         Field(
             name="origin of training data",
@@ -92,56 +92,56 @@ RISK_MANAGEMENT = Framework(
             reference="GOVERN 1.6",
             asks="Is the system in an inventory?",
             answer=_inventory,
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="roles",
             reference="GOVERN 2.1",
             asks="Who is responsible for what?",
             answer=_roles,
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="rights of others",
             reference="GOVERN 6.1",
             asks="Which rights of others bear on the data?",
             answer=described("licence", "proprietary", "consent_location"),
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="legal risks of components",
             reference="MAP 4.1",
             asks="Which legal risks do data and software of others bring along?",
             answer=nowhere(ASSESSED),
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="transparency and accountability",
             reference="MEASURE 2.8",
             asks="Can it be seen what was done, and who answers for it?",
             answer=_accountability,
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="explained",
             reference="MEASURE 2.9",
             asks="Is the model explained, validated and documented?",
             answer=_explained,
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="privacy",
             reference="MEASURE 2.10",
             asks="Was the risk to privacy examined?",
             answer=_privacy,
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="after deployment",
             reference="MANAGE 4.1",
             asks="Is the model watched once it is in use?",
             answer=_after,
-            unverified=True,
+            verified=False,
         ),
     ),
 )

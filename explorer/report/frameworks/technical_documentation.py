@@ -1,7 +1,7 @@
-"""Technical documentation: Annex IV of the EU AI Act for high-risk systems, Annex XI for general-purpose models, and
-the logs of Articles 12, 18 and 19."""
+"""Technical documentation: Annex IV of the EU AI Act for high-risk systems, and the logs of Articles 12, 18 and 19."""
 
 from explorer.report.frameworks.answers import (
+    HIGH_RISK_DATES,
     Answer,
     Field,
     Framework,
@@ -14,7 +14,8 @@ from explorer.report.frameworks.answers import (
 from explorer.report.run_content import RunContent
 
 
-def _methods(content: RunContent) -> Answer | NotRecorded:
+def methods(content: RunContent) -> Answer | NotRecorded:
+    """How the run was trained, as its recipe says."""
     record = content.pinned.record
     if record is None:
         return NotRecorded(where="the recipe beside the ledger (run.json), as its first entry binds it")
@@ -32,7 +33,8 @@ def _pretrained(content: RunContent) -> Answer | NotRecorded:
     return bound(content, words)
 
 
-def _design(content: RunContent) -> Answer | NotRecorded:
+def design(content: RunContent) -> Answer | NotRecorded:
+    """The model and its layers."""
     layers, record = content.opened.layers, content.pinned.record
     model = f"{record.model} on {record.dataset}, " if record else ""
     text = f"{model}{len(layers)} layers from {layers[0]} to {layers[-1]}" if layers else f"{model}no layers"
@@ -104,23 +106,16 @@ def _security(content: RunContent) -> Answer | NotRecorded:
     )
 
 
-def _training_data(content: RunContent) -> Answer | NotRecorded:
-    answer = described("title", "description", "source", "method", "issuer", "licence")(content)
-    if isinstance(answer, NotRecorded):
-        return answer
-    return bound(content, answer.text, "tags", lacks="how sources were found unsuitable, and measures against biases")
-
-
 TECHNICAL_DOCUMENTATION = Framework(
-    name="EU AI Act, Annexes IV and XI, Articles 12, 18 and 19: technical documentation and logs",
-    says="For high-risk systems: of Annex III from 2 December 2027, of Annex I from 2 August 2028 (Digital Omnibus, "
-    "Council, 29 June 2026). Annex XI is for general-purpose models.",
+    name="EU AI Act, Annex IV, Articles 12, 18 and 19: technical documentation and logs",
+    says="For high-risk systems.",
+    dates=HIGH_RISK_DATES,
     fields=(
         Field(
             name="methods",
             reference="Annex IV(2)(a)",
             asks="By which methods and steps was the system made?",
-            answer=_methods,
+            answer=methods,
         ),
         Field(
             name="pre-trained parts",
@@ -132,7 +127,7 @@ TECHNICAL_DOCUMENTATION = Framework(
             name="design",
             reference="Annex IV(2)(b)",
             asks="How is it designed, and why so?",
-            answer=_design,
+            answer=design,
         ),
         Field(
             name="data provenance",
@@ -185,12 +180,6 @@ TECHNICAL_DOCUMENTATION = Framework(
             answer=_security,
         ),
         Field(
-            name="training data of a general-purpose model",
-            reference="Annex XI, section 1(2)(c)",
-            asks="Which data, of which type and provenance, curated how?",
-            answer=_training_data,
-        ),
-        Field(
             name="record-keeping",
             reference="Articles 12 and 19",
             asks="Are events recorded automatically?",
@@ -200,14 +189,14 @@ TECHNICAL_DOCUMENTATION = Framework(
                 references=(content.whole,),
                 lacks="events of the system in use",
             ),
-            unverified=True,
+            verified=False,
         ),
         Field(
             name="retention",
             reference="Article 18",
             asks="Are documents kept for ten years?",
             answer=nowhere("the records of whoever keeps the documents"),
-            unverified=True,
+            verified=False,
         ),
     ),
 )

@@ -3,6 +3,7 @@ Act, in the sections of the template of the AI Office."""
 
 from explorer.provenance.taxonomy import Source
 from explorer.report.frameworks.answers import (
+    GENERAL_PURPOSE_DATES,
     Answer,
     Field,
     Framework,
@@ -76,8 +77,8 @@ def _source(source: Source) -> Resolver:
 
 TRAINING_SUMMARY = Framework(
     name="EU AI Act, Article 53(1)(d): summary of training content",
-    says="The public summary that providers of general-purpose AI models owe since 2 August 2025; enforcement from "
-    "2 August 2026 (unverified).",
+    says="The public summary that providers of general-purpose AI models owe.",
+    dates=GENERAL_PURPOSE_DATES,
     fields=(
         Field(
             name="provider",
