@@ -11,13 +11,13 @@ Shapes: W sweeps, K recipes (the baseline first), B budgets, S seeds.
 
 import itertools
 import platform
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from options import options, verdict, whole
 
 from explorer.analysis.comparison import LEAST_REACH_RATE, Compared, compared
 from explorer.analysis.equal_budget import at_equal_budget
@@ -196,8 +196,10 @@ def family_table(sweeps: int) -> list[str]:
     for shared, n in itertools.product((True, False), SEEDS):
         world = World(curve=straight, n=n, shared=shared, speedups=(1.0,) * EQUAL_RECIPES)
         found = family_errors(world, sweeps)
-        shares = found.holm, found.holm_at_budget, found.alone, found.plain
-        lines.append(_row(["the same" if shared else "others", str(n), *(f"{share:.1%}" for share in shares)]))
+        held = [verdict(100 * share, "at most 5", decimals=1) for share in (found.holm, found.holm_at_budget)]
+        shares = [f"{found.holm:.1%} ({held[0]})", f"{found.holm_at_budget:.1%} ({held[1]})"]
+        shares += [f"{found.alone:.1%}", f"{found.plain:.1%}"]
+        lines.append(_row(["the same" if shared else "others", str(n), *shares]))
         print(lines[-1], flush=True)
     return lines
 
@@ -207,7 +209,9 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def main() -> None:
-    sweeps = int(sys.argv[1]) if len(sys.argv) > 1 else SWEEPS
+    parser = options(__doc__)
+    parser.add_argument("sweeps", nargs="?", type=whole(10), default=SWEEPS, help="simulated sweeps a cell")
+    sweeps = parser.parse_args().sweeps
     wide, narrow = (100 * np.sqrt(share * (1 - share) / sweeps) for share in (0.95, 0.05))
     lines = [
         "# Coverage",

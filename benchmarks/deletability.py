@@ -8,7 +8,6 @@ About ten minutes on two cores with nothing else to do.
 """
 
 import statistics
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import vl_convert
+from options import options
 
 from explorer.analysis.forgetting import Seeds, over_seeds
 from explorer.cli import sweep
@@ -229,7 +229,9 @@ def _interval(seeds: Seeds) -> str:
 
 
 def main() -> None:
-    runs = Path(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    parser = options(__doc__)
+    parser.add_argument("runs", nargs="?", type=Path, default=RUNS)
+    runs = parser.parse_args().runs
     planned = plan(runs)
     sweep.finish(sweep.execute(planned, runs=runs, engine="warm", workers=None, profile=True, json=False), json=False)
     found = points(planned, runs)

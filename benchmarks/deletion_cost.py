@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from options import options
+
 from explorer import records, rundir
 from explorer.records import RunRecord
 
@@ -127,5 +129,9 @@ def main(runs: Path, to: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = options(__doc__)
+    parser.add_argument("runs", type=Path, help="a directory of governed runs of `source`")
+    parser.add_argument("place", nargs="?", type=Path, help="where the runs without the target go")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else Path(place))
+        main(given.runs, given.place or Path(place))

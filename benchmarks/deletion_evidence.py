@@ -8,11 +8,12 @@ seeds of the run with the class, and five of the run that never had it. Three mi
 """
 
 import dataclasses
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from options import options
 
 from explorer import records, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, over_areas, over_seeds, reference
@@ -204,9 +205,12 @@ every single loss, the accuracy and the steps are exactly those of the retrained
 
 
 def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("runs", nargs="?", type=Path, help="a directory that keeps the runs")
+    kept = parser.parse_args().runs
     start = time.process_time()
     with tempfile.TemporaryDirectory() as temporary:
-        runs = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
+        runs = kept or Path(temporary)
         directory = governance(runs)
         tables = {}
         for name in RULES:

@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import torch.nn.functional as F
+from options import verdict
 
 from explorer.data.dataset import Dataset
 from explorer.data.images import Images
@@ -177,7 +178,7 @@ def main() -> None:
         f" layouts. Interleaved in one process: {ROUNDS} windows of each, every window of the engine against the mean"
         " of the hand-written windows before and after it. Made by `benchmarks/engine_overhead.py`.",
         "",
-        f"## ResNet-20, batch 128, {name} (target: at most 1.03)",
+        f"## ResNet-20, batch 128, {name} ({verdict(statistics.median(large.ratios('cpu')), 'at most 1.03')})",
         "",
         *table(large),
         "",

@@ -26,6 +26,7 @@ import comm
 import duckdb
 import numpy as np
 from face_store import ROWS, RUNS, make_store
+from options import whole
 from tqdm import tqdm
 
 from explorer.analysis.pareto import front
@@ -245,9 +246,9 @@ def report(figures: list[Figure], *, made: dict[str, float], runs: Path, rounds:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--rows", type=int, default=ROWS, help="rows of metrics")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=whole(), default=RUNS)
+    parser.add_argument("--rows", type=whole(), default=ROWS, help="rows of metrics")
+    parser.add_argument("--rounds", type=whole(), default=5)
     parser.add_argument("--store", type=Path, metavar="RUNS", help="a directory that has the store")
     parser.add_argument("--paint", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()

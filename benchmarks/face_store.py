@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import duckdb
+from options import whole
 
 from explorer.costing import load_prices
 from explorer.store import schema
@@ -161,8 +162,8 @@ def make_store(place: Path, *, runs: int, rows: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("place", type=Path, metavar="RUNS")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--rows", type=int, default=ROWS, help="rows of metrics")
+    parser.add_argument("--runs", type=whole(), default=RUNS)
+    parser.add_argument("--rows", type=whole(), default=ROWS, help="rows of metrics")
     given = parser.parse_args()
     for name, seconds in make_store(given.place, runs=given.runs, rows=given.rows).items():
         print(f"{name} in {seconds:.1f} s")

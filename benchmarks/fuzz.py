@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from options import whole  # noqa: E402
+
 from explorer.errors import ExplorerError  # noqa: E402 (the tests are found from the root)
 from tests.fuzz.mutate import MAX_INPUT, inputs  # noqa: E402
 from tests.fuzz.parsers import Parser, parsers  # noqa: E402
@@ -56,8 +58,8 @@ def run_guided(name: str, seconds: int) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--inputs", type=int, default=1_000_000)
-    options.add_argument("--guided", type=int, default=0, metavar="SECONDS")
+    options.add_argument("--inputs", type=whole(), default=1_000_000)
+    options.add_argument("--guided", type=whole(0), default=0, metavar="SECONDS")
     asked = options.parse_args()
     if asked.guided and importlib.util.find_spec("atheris") is None:
         raise SystemExit("atheris is not installed: pip install -e '.[bench]'")

@@ -5,6 +5,7 @@
 The package is imported under instrumentation, so that atheris sees which branches an input reaches.
 """
 
+import argparse
 import importlib
 import sys
 import tempfile
@@ -21,7 +22,11 @@ with atheris.instrument_imports(include=["explorer"], enable_loader_override=Fal
 
 
 def main() -> None:
-    name, seconds = sys.argv[1:]
+    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    options.add_argument("parser")
+    options.add_argument("seconds", type=int)
+    given = options.parse_args()
+    name, seconds = given.parser, given.seconds
     with tempfile.TemporaryDirectory() as scratch:
         parser = parsers(Path(scratch) / "file")[name]
         corpus = Path(scratch) / "corpus"
@@ -35,8 +40,8 @@ def main() -> None:
             except ExplorerError:
                 return
 
-        options = [f"-max_total_time={seconds}", f"-max_len={MAX_INPUT}", "-rss_limit_mb=4096", "-timeout=10"]
-        atheris.Setup([sys.argv[0], *options, str(corpus)], one)
+        limits = [f"-max_total_time={seconds}", f"-max_len={MAX_INPUT}", "-rss_limit_mb=4096", "-timeout=10"]
+        atheris.Setup([sys.argv[0], *limits, str(corpus)], one)
         atheris.Fuzz()
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from options import options, whole  # noqa: E402
+
 from explorer import records, rundir  # noqa: E402
 from explorer.engine.fit import FitOptions  # noqa: E402
 from explorer.ledger.anchor import Anchor, TrustedKey  # noqa: E402
@@ -40,7 +42,9 @@ def train(run: Path, on_progress: Callable[[int, int], None]) -> None:
 
 
 def main() -> None:
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    parser = options(__doc__)
+    parser.add_argument("kills", nargs="?", type=whole(), default=50)
+    kills = parser.parse_args().kills
     wiring.FitOptions = functools.partial(FitOptions, checkpoint_seconds=CHECKPOINT_SECONDS)  # pyright: ignore
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)

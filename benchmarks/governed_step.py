@@ -29,6 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from governed_joined import ROWS, joined
 from governed_loops import BATCH, GPT, RESNET, STEPS, Work, governed, mixed_graph, plain, single_examples
+from options import whole
 
 from explorer.engine.loop import Loop
 from explorer.engine.state import State
@@ -256,7 +257,7 @@ def parts(loop: Loop) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=whole(), default=12)
     rounds, load = parser.parse_args().rounds, os.getloadavg()[0]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # Opacus talks about hooks

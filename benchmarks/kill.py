@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from options import options, whole
+
 SEED = 20261121
 
 
@@ -30,8 +32,13 @@ def outcomes(runs: Path) -> dict[str, tuple[str, dict[str, float], bytes]]:
 
 
 def main() -> None:
-    undisturbed = Path(sys.argv[1])
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 12
+    parser = options(__doc__)
+    parser.add_argument("undisturbed", type=Path, help="the runs of the same sweep, undisturbed")
+    parser.add_argument("kills", nargs="?", type=whole(), default=12)
+    given = parser.parse_args()
+    undisturbed, kills = given.undisturbed, given.kills
+    if not undisturbed.is_dir():
+        parser.error(f"found {str(undisturbed)!r}; expected a directory of runs")
     explorer = shutil.which("explorer", path=str(Path(sys.executable).parent)) or "explorer"
     chance = random.Random(SEED)
     expected = outcomes(undisturbed)

@@ -6,12 +6,15 @@ A step is forward, loss, backward and AdamW in fp32 on the CPU, one thread, as a
 the process's own, Python and torch included.
 """
 
+import argparse
 import os
 import resource
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from options import options
 
 LIMIT = 24.0  # GiB
 
@@ -95,9 +98,15 @@ def measured(name: str) -> str:
 
 
 def main() -> None:
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["--step"]:
-        return step(CASES[arguments[1]])
+    parser = options(__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(CASES)}; default: all")
+    parser.add_argument("--step", choices=CASES, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.step:
+        return step(CASES[given.step])
+    arguments = given.cases
+    if lost := [name for name in arguments if name not in CASES]:
+        parser.error(f"found {lost[0]!r}; expected some of {', '.join(CASES)}")
     lines = [
         "# Model families at full size",
         "",

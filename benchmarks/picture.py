@@ -3,8 +3,9 @@
 python benchmarks/picture.py [RUNS]        writes benchmarks/quickstart.png and benchmarks/quickstart_results.md
 """
 
-import sys
 from pathlib import Path
+
+from options import options
 
 from explorer.report.content import gather
 from explorer.report.sweep_report import write_sweep_report
@@ -15,7 +16,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
+    parser = options(__doc__)
+    parser.add_argument("runs", nargs="?", type=Path, default=Path("runs"))
+    runs = parser.parse_args().runs
     answer = gather(runs, "digits").sections[0].answer
     assert answer.scene is not None
     chart = tradeoff(answer.scene, width=760, height=400)

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import torch
+from options import options
 from torch import Tensor
 
 from explorer.data.streams import stream
@@ -50,6 +51,7 @@ def rows_of(case: str, sizes: tuple[int, ...], width: int, draws: np.random.Gene
 
 
 def main() -> None:
+    options(__doc__).parse_args()
     print("# What the linear probe finds\n")
     print(f"Written by `python benchmarks/probe.py`, {DRAWS} draws a row, 99 relabellings each.\n")
     print("## Two classes, 64 probes of each, 64 outputs\n")

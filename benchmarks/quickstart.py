@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from options import options
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -23,8 +25,11 @@ def timed(*command: str | Path, cwd: Path) -> float:
 
 
 def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("clone", nargs="?", type=Path, help="where the clone goes")
+    chosen = parser.parse_args().clone
     with tempfile.TemporaryDirectory() as temporary:
-        clone = Path(sys.argv[1] if len(sys.argv) > 1 else f"{temporary}/explorer").resolve()
+        clone = (chosen or Path(temporary) / "explorer").resolve()
         subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
         timed(sys.executable, "-m", "venv", ".venv", cwd=clone)
         install = timed(".venv/bin/pip", "install", "--quiet", "-e", ".", cwd=clone)

@@ -27,13 +27,14 @@ the correlation of the halves that is left out here, since it couples the exampl
 
 import itertools
 import statistics
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from options import options, whole
+from scipy import stats
 from torch import Tensor, nn
 
 from explorer.data.dataset import Split
@@ -56,7 +57,6 @@ CERTIFICATE_STEPS = 400
 LR = 3e-3
 L1 = 3e-3  # of the sum of the code's magnitudes, against the mean error of a pixel
 SEEDS = 3
-STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262}  # 95% quantile by degrees of freedom
 
 BEGINS, ENDS = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 CLASSES = ("quiet/high", "quiet/low", "reconstruct/high", "reconstruct/low")
@@ -239,7 +239,7 @@ def set_rate(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
 
 def interval(values: list[float]) -> tuple[float, float]:
     """The mean and half the width of its 95% interval, by Student's t."""
-    half = STUDENT[len(values) - 1] * statistics.stdev(values) / len(values) ** 0.5
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
     return statistics.mean(values), half
 
 
@@ -297,4 +297,6 @@ Where the intervals lie; above 0 means that a half knows its own class better th
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS)
+    parser = options(__doc__)
+    parser.add_argument("seeds", nargs="?", type=whole(2), default=SEEDS, help="an interval needs two")
+    main(parser.parse_args().seeds)

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from options import options, verdict
+
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 15
 
@@ -24,14 +26,16 @@ def seconds(command: list[str]) -> float:
 
 
 def main() -> None:
-    runs = sys.argv[1] if len(sys.argv) > 1 else "runs"
+    parser = options(__doc__)
+    parser.add_argument("runs", nargs="?", default="runs", help="a directory that has the sweep digits")
+    runs = parser.parse_args().runs
     explorer = shutil.which("explorer", path=str(Path(sys.executable).parent)) or "explorer"
     spec = str(ROOT / "notebooks" / "sweeps" / "digits.yaml")
     verbs = {
-        "python -c pass (for comparison)": ([sys.executable, "-c", "pass"], None),
-        "explorer --help": ([explorer, "--help"], 0.3),
-        "explorer sweep status": ([explorer, "sweep", "status", spec, "--runs", runs], 0.3),
-        "explorer results": ([explorer, "results", "digits", "--runs", runs], 0.5),
+        "python -c pass (for comparison)": ([sys.executable, "-c", "pass"], ""),
+        "explorer --help": ([explorer, "--help"], "at most 0.3"),
+        "explorer sweep status": ([explorer, "sweep", "status", spec, "--runs", runs], "at most 0.3"),
+        "explorer results": ([explorer, "results", "digits", "--runs", runs], "at most 0.5"),
     }
     times: dict[str, list[float]] = {name: [] for name in verbs}
     for _ in range(ROUNDS):
@@ -47,8 +51,9 @@ def main() -> None:
     ]
     for name, (_, target) in verbs.items():
         found = times[name]
-        shown = "" if target is None else f"{target:.1f}"
-        lines.append(f"| `{name}` | {statistics.median(found):.2f} | {min(found):.2f} | {max(found):.2f} | {shown} |")
+        median = statistics.median(found)
+        shown = verdict(median, target)
+        lines.append(f"| `{name}` | {median:.2f} | {min(found):.2f} | {max(found):.2f} | {shown} |")
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from options import options
+
 from explorer.report.content import gather
 from explorer.report.sweep_report import write_sweep_report
 from explorer.sweep.spec import load_spec
@@ -22,8 +24,11 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    spec = Path(sys.argv[1])
-    runs = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="explorer-"))
+    parser = options(__doc__)
+    parser.add_argument("spec", type=Path, help="the specification of the sweep")
+    parser.add_argument("runs", nargs="?", type=Path, help="a directory that keeps the runs")
+    given = parser.parse_args()
+    spec, runs = given.spec, given.runs or Path(tempfile.mkdtemp(prefix="explorer-"))
     name = load_spec(spec).name
     before = time.monotonic()
     command = [sys.executable, "-m", "explorer", "sweep", "run", str(spec), "--runs", str(runs)]

@@ -9,6 +9,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from options import options
+
 from explorer import records, rundir
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
@@ -16,7 +18,7 @@ from explorer.recipes.run import execute
 from explorer.records import ResultRecord
 
 TASK = {"dataset": {"cifar10": {"size": 16, "examples": 20000}}, "model": "resnet8"}
-DATA = Path(os.environ["EXPLORER_DATA"])
+DATA = Path(os.environ["EXPLORER_DATA"]) if "EXPLORER_DATA" in os.environ else None
 SEED = 100
 GRID = ((32, 0.1), (32, 0.2), (64, 0.1), (64, 0.2), (64, 0.4), (128, 0.2), (128, 0.4))  # batch size, learning rate
 DECAYS = (2e-3, 5e-3, 1e-2)
@@ -39,6 +41,10 @@ def train(root: Path, *, batch_size: int, lr: float, decay: float) -> ResultReco
 
 
 def main() -> None:
+    parser = options(__doc__)
+    parser.parse_args()
+    if DATA is None:
+        parser.error("expected the directory of datasets in EXPLORER_DATA")
     lines = [
         "# Tuning of the CIFAR-10 baseline",
         "",

@@ -11,6 +11,8 @@ import tempfile
 from itertools import product
 from pathlib import Path
 
+from options import options
+
 from explorer import records, rundir
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
@@ -40,6 +42,7 @@ def train(root: Path, *, lr: float, batch_size: int, epochs: float, seed: int) -
 
 
 def main() -> None:
+    options(__doc__).parse_args()
     lines = [
         "# Tuning of the digits baseline",
         "",

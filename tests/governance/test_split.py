@@ -20,9 +20,19 @@ def experiment() -> ModuleType:
     spec = importlib.util.spec_from_file_location("split_experiment", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))  # as for a script: beside it is what the benchmarks share
     sys.modules["split_experiment"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
+    sys.path.remove(str(path.parent))
     return module
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 7])
+def test_a_page_is_made_of_any_number_of_seeds(experiment: ModuleType, seeds: int) -> None:
+    one = {"a_low": 0.1, "b_low": 0.3, "b_high": 0.1, "whole": 0.1}
+    runs = [experiment.Errors(a_high=0.2 + 0.01 * seed, **one) for seed in range(seeds)]
+    page = experiment.report(dict.fromkeys(experiment.CONDITIONS, runs), experiment.digits(), seconds=1.0)
+    assert f"{seeds} seeds" in page and page.count("above 0") >= len(experiment.CONDITIONS)
 
 
 def stopped(experiment: ModuleType, *, steps: int) -> torch.nn.Module:
