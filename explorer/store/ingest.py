@@ -10,6 +10,7 @@ Files that a finished run lists are read once, when the run is added; `explorer.
 
 import dataclasses
 import itertools
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ DIRECTORY = "_store"
 WORKING = "store.duckdb"
 FRESH = "fresh.duckdb"  # the working database, while it is made
 SNAPSHOT = "snapshot.duckdb"  # the next snapshot, while it is made
+ROOM = 16 * 2**20  # free bytes of a disk below which an error of the database is called one of the disk
 BATCH = 100  # sources to a transaction
 PATIENCE = 60.0  # seconds to wait for another ingest, which takes much less
 
@@ -129,6 +131,12 @@ def _working(runs: Path, *, patience: float) -> Iterator[duckdb.DuckDBPyConnecti
                 _check_version(work, path)
                 yield work
         except duckdb.Error as error:
+            free = shutil.disk_usage(path.parent).free
+            if free < ROOM:  # DuckDB tells of what it could not do then, and not why
+                raise StoreError(
+                    f"the disk that holds {path.parent} is full: {free / 2**20:.1f} MiB are free, expected"
+                    f" {ROOM >> 20} or more. Make room and try again: no run is lost ({_brief(error)})"
+                ) from error
             raise StoreError(
                 f"{path}: cannot be used ({_brief(error)}); `explorer store rebuild` makes it anew"
             ) from error

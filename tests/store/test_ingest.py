@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -401,3 +403,26 @@ def test_records_are_kept_as_they_are(runs):
     ((identity, phases),) = ask(runs, "SELECT identity, phases FROM runs WHERE recipe = 'fast'")
     assert json.loads(identity) == record["identity"]
     assert phases == record["phases"]
+
+
+DETACHED = "IO Error: Detached database 'work', but CHECKPOINT during DETACH failed"
+
+
+@pytest.mark.parametrize(
+    ("free", "words"),
+    [
+        (2**20, r"^the disk that holds .*_store is full: 1\.0 MiB are free, expected 16 or more\. .*Detached database"),
+        (2**40, r"store\.duckdb: cannot be used \(.*Detached database.*explorer store rebuild"),
+    ],
+)
+def test_a_full_disk_is_named_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, words: str) -> None:
+    """The control: the same error of the database where there is room."""
+    write_run(tmp_path, run_record())
+
+    def refused(*_: object, **__: object) -> bool:
+        raise duckdb.IOException(DETACHED)
+
+    monkeypatch.setattr("explorer.store.ingest.publish", refused)
+    monkeypatch.setattr("explorer.store.ingest.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    with pytest.raises(StoreError, match=words):
+        ingest(tmp_path)
