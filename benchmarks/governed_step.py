@@ -145,6 +145,9 @@ def measure(work: Work, place: Path, *, rounds: int) -> list[str]:
                 slow.append(alone("gradients of single examples by Opacus, 4 classes", opacus))
         for each in (base, *(one.step for one in (*sides, *slow))):
             timed(each, 1)
+        for one in sides:
+            if one.loop is not None:
+                recording(one.loop)  # the first one in a process imports what writes tables: 0.4 s, and no step's
         before = timed(base, work.window)
         for number in range(rounds):
             for one in sides + (slow if number % 3 == 0 or number == rounds - 1 > 2 else []):
@@ -155,7 +158,7 @@ def measure(work: Work, place: Path, *, rounds: int) -> list[str]:
             print(f"{work.title}: round {number + 1} of {rounds}", flush=True)
         for one in sides:
             if one.loop is not None:
-                one.extra = recording(one.loop)
+                one.extra = recording(one.loop)  # of the windows' steps
         shown = ", ".join(f"{size} rows {1e3 * seconds:.0f}" for size, seconds in sizes.items())
         return [
             f"## {work.title}, batch {BATCH}",
@@ -230,20 +233,26 @@ def reasons(*, sixteen: Side, small: Side, split: Side) -> list[str]:
 
 def primitives(rows: int) -> tuple[int, int] | None:
     """How many convolutions and reorders oneDNN executes in a pass of so many rows; None: it is not used here."""
-    code = f"from governed_loops import RESNET, plain\nplain(RESNET, {rows}).step()"
+    (convolutions, reorders), (before, reordered) = (executed(rows, steps=steps) for steps in (2, 1))
+    passes = BATCH // rows
+    found = (convolutions - before) // passes, (reorders - reordered) // passes  # without what precedes the first step
+    return found if found[0] else None
+
+
+def executed(rows: int, *, steps: int) -> tuple[int, int]:
+    """Convolutions and reorders of a process that makes so many plain steps in passes of so many rows."""
+    code = f"from governed_loops import RESNET, plain\nloop = plain(RESNET, {rows})"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code + "\nloop.step()" * steps],
         cwd=Path(__file__).parent,
         env=os.environ | {"ONEDNN_VERBOSE": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    executed = [line.split(",") for line in done.stdout.splitlines() if ",primitive,exec,cpu," in line]
-    kinds = [line[line.index("cpu") + 1] for line in executed]
-    passes = BATCH // rows
-    found = round(kinds.count("convolution") / passes), round(kinds.count("reorder") / passes)
-    return found if found[0] else None
+    lines = [line.split(",") for line in done.stdout.splitlines() if ",primitive,exec,cpu," in line]
+    kinds = [line[line.index("cpu") + 1] for line in lines]
+    return kinds.count("convolution"), kinds.count("reorder")
 
 
 def parts(loop: Loop) -> str:
