@@ -335,6 +335,21 @@ class Loop:
         state.gradients = total
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
 
+    def _outputs(self, inputs: Tensor) -> object:
+        """What the model makes of these inputs. Raises `TrainingError` for a model that cannot take the size that a
+        method gives them, such as one with learned positions."""
+        try:
+            return (self.state.forward or self.setting.model)(inputs)
+        except (RuntimeError, ValueError, IndexError) as error:
+            found, whole = tuple(inputs.shape[1:]), tuple(self.setting.batches.dataset.example_shape)
+            if found == whole:
+                raise
+            methods = ", ".join(method.name for method in self._hooks["change_batch"])
+            raise TrainingError(
+                f"step {self.state.step + 1}: the model cannot take inputs of shape {found}, which {methods} made of"
+                f" examples of shape {whole}: {str(error).splitlines()[0]}"
+            ) from error
+
     def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:
         """One forward and backward pass; returns the detached loss."""
         state, setting, clock = self.state, self.setting, self.clock
@@ -346,7 +361,7 @@ class Loop:
         with self._gradients.guarding(share):
             draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
             with draws, self._modes:
-                outputs = (state.forward or setting.model)(state.rows.inputs)
+                outputs = self._outputs(state.rows.inputs)
             if not isinstance(outputs, Tensor):
                 raise TrainingError(f"the model gives {type(outputs).__name__} in training, expected a tensor")
             state.outputs = outputs.float()
