@@ -13,7 +13,7 @@ from explorer import rundir
 from explorer.audit.conform import Conformance, conform
 from explorer.canonical import canonical
 from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
+from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.ledger.blobs import read_blob
 from explorer.provenance.admission import admit
@@ -221,6 +221,37 @@ def test_a_policy_signed_by_the_wrong_role_or_another_policy(run: Path) -> None:
     found = judged(run, trust=demoted)
     assert [condition.holds for condition in found.conditions] == [False, True, True]
     assert "wrong role" in found.conditions[0].contradictions[0].message
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (
+            Rule(classes=(NEWS,), layers=("embed", "bdy.*"), weight=0.0),
+            "the policy does not fit the model: rules[0].layers[1]: 'bdy.*' fits none of the 4 layers; nearest: body.",
+        ),
+        (
+            Rule(classes=(NEWS,), depth=(0.4, 0.5), weight=0.0),
+            "the policy does not fit the model: rules[0]: no layer at a depth in [0.4, 0.5)",
+        ),
+    ],
+)
+def test_a_rule_that_fits_no_layer_denied_nothing(tmp_path: Path, rule: Rule, message: str) -> None:
+    """Whatever the run recorded: it reads as if the class had been kept out."""
+    run = write_governed_run(tmp_path, policy=runs.policy(rule, *runs.USUAL.rules))
+    names, first = broken(run)
+    assert names == ["routable"] and first.startswith(message)
+
+
+def test_a_denial_under_the_second_name_is_judged(tmp_path: Path) -> None:
+    """The genesis says which layers have other names; a table of weights that leaves them out is another one."""
+    denied = Rule(classes=("*",), layers=("tied",), weight=0.0)
+    run = write_governed_run(tmp_path, policy=runs.policy(denied, *runs.USUAL.rules))
+    assert "'tied' fits none of the 4 layers" in broken(run)[1]
+    tied = (Shared(layer="head", also=("tied",)),)
+    sign_again(run, lambda _, entry: replace(entry, shared=tied) if isinstance(entry, Genesis) else entry)
+    names, first = broken(run)
+    assert names == ["routable"] and "the weights in force are not those of the signed policy" in first
 
 
 def test_a_condition_that_nothing_has_switched_on(run: Path) -> None:
