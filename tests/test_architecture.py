@@ -180,3 +180,13 @@ def test_package_files_hold_nothing_but_words() -> None:
         if path.parent.name in ("explorer", "methods", "governance", "costing"):
             continue
         assert path.read_text().count('"""') == 2 and "import" not in path.read_text().split('"""')[2], path
+
+
+def test_the_public_names_complete_without_loading_anything() -> None:
+    """In a process of its own: `dir(explorer)` names them, and torch stays where it is."""
+    code = "import sys, explorer; names = dir(explorer); print('torch' in sys.modules, *names)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, *names = done.stdout.split()
+    assert loaded == "False"
+    assert {"Governed", "Metric", "Place", "govern", "load_model", "train", "__version__"} <= {*names}
+    assert "import_module" not in names

@@ -1,6 +1,7 @@
 """Records: they come back as they were, and everything else is refused by key and fault."""
 
 import json
+import re
 from dataclasses import FrozenInstanceError, asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from explorer.records import (
     METRICS,
     FailureRecord,
     Hardware,
+    Metric,
     PhaseProfile,
     ProfileRecord,
     ResultRecord,
@@ -220,3 +222,43 @@ def test_a_record_is_read_from_a_file_that_nobody_may_write(tmp_path: Path) -> N
     records.write(tmp_path / "r.json", RUN)
     (tmp_path / "r.json").chmod(0o400)
     assert records.read(RunRecord, tmp_path / "r.json") == RUN
+
+
+def test_a_metric_writes_its_values_and_differences_by_unit_or_format() -> None:
+    fraction = METRICS["accuracy"]
+    assert (fraction.show(0.98765), fraction.difference(0.012), fraction.title()) == (
+        "98.77%",
+        "+1.20 points",
+        "accuracy",
+    )
+    nll = METRICS["nll"]
+    assert (nll.show(0.12345), nll.difference(-0.5), nll.title("log scale")) == (
+        "0.1235 nats",
+        "-0.5000 nats",
+        "nll (nats, log scale)",
+    )
+    plain = Metric(name="perplexity", higher_is_better=False)
+    assert (plain.show(23.4567), plain.difference(-1.5), plain.title()) == ("23.46", "-1.5000", "perplexity")
+    own = Metric(name="f1", unit="fraction", higher_is_better=True, format=".3f")
+    assert (own.show(0.9123), own.difference(0.012), own.bounded, own.percent) == ("0.912", "+0.012", True, False)
+    assert Metric(name="x", higher_is_better=True, format=".0%").number(0.126, sign="+") == "+13"
+
+
+def test_a_run_knows_its_own_metrics_and_those_of_all() -> None:
+    """What all know cannot be declared otherwise by a forged record; an old record declares nothing."""
+    mine = Metric(name="my_f1", higher_is_better=True)
+    forged = Metric(name="accuracy", unit="1", higher_is_better=False)
+    run = replace(RUN, declared=(mine, forged))
+    assert run.metric("my_f1") == mine and run.metric("accuracy") == METRICS["accuracy"] and run.metric("f2") is None
+    old = records.to_json(RUN)
+    del old["declared"], old["functions"]
+    assert records.from_json(RunRecord, old, where="x") == RUN
+
+
+def test_no_other_file_compares_a_unit_with_fraction() -> None:
+    files = [path for path in Path("explorer").rglob("*.py") if path.name != "records.py"]
+    pattern = re.compile(r"""(==|!=|\bin) *\(?[^)\n]{0,20}["']fraction["']""")
+    assert len(files) > 300
+    assert [path.as_posix() for path in files if pattern.search(path.read_text())] == []
+    assert pattern.search('title = metric if unit in (None, "1", "fraction") else ""'), "the control"
+    assert pattern.search("scale = 100 if unit == 'fraction' else 1"), "the control"
