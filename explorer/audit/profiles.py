@@ -1,10 +1,12 @@
 """The entropy profiles of a run's layers, each time they were measured, from the blobs that their entries name."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from explorer.entries.profiles import Doubles, decode_class, decode_joint, shown_class, shown_joint
+from explorer.entries.profiles import Doubles, counts_of, decode_class, decode_joint, shown_class, shown_joint
 from explorer.entries.run import Profile
 from explorer.entries.told_apart import Told
+from explorer.errors import LedgerError
 from explorer.provenance.layers import ADAPTER
 from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.store.spool import ALL
@@ -58,6 +60,29 @@ def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
             if joint is not None:
                 found.append(_profile(placed.entry.step, layer, ALL, joint[0], shown_joint(joint[1][at])))
     return tuple(found)
+
+
+def faults(run: RunLedger) -> Iterator[tuple[int, str]]:
+    """Entry and fault of every profile whose numbers cannot be those of its probes: a content that cannot be read, or a
+    linear probe that was tested on other examples than the classes have. What is not here is not looked at."""
+    layers = sum(ADAPTER not in name for name in run.genesis.layers)
+    for placed in run.read(run.outline.profiles, Profile):
+        try:
+            contents, joint = _classes(run, placed, layers), _joint(run, placed, layers)
+            expected = [examples for _, examples, _ in contents]
+            if joint is None or len(contents) != len(placed.entry.classes):
+                continue
+            for at, row in enumerate(joint[1]):
+                counts = counts_of(row)
+                if joint[0] != sum(expected) or (counts is not None and counts.sum(1).tolist() != expected):
+                    found = joint[0] if counts is None else counts.sum(1).tolist()
+                    yield (
+                        placed.index,
+                        f"profile, layer {at}: found {found} probes over all classes, expected {expected}",
+                    )
+                    break
+        except LedgerError as error:
+            yield placed.index, f"profile: {error}"
 
 
 def _classes(run: RunLedger, placed: Placed[Profile], layers: int) -> list[tuple[str, int, Doubles]]:

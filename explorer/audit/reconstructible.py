@@ -3,8 +3,9 @@
 The entries stand in an order without a gap and come to an end; the end and a state stand behind the last step; every
 step has numbers, and such as can be (geometry.py); everything that an entry names is here and is what its digest says.
 Where the secrets of the classes are here too, every commitment is opened, and otherwise those that the reader was given
-keys for. What was erased, secret and numbers, is counted and contradicts nothing: the commitments stay. What stays
-sealed is held against its digest and size alone, and is said.
+keys for. The numbers of a profile have to be such as its probes can have. What was erased, secret and numbers, is
+counted and contradicts nothing: the commitments stay. What stays sealed is held against its digest and size alone, and
+is said.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from explorer.audit.commitments import open_entries
 from explorer.audit.conditions import Judgement
 from explorer.audit.geometry import impossible
+from explorer.audit.profiles import faults
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.run import End, State
 from explorer.entries.sequence import check_sequence
@@ -46,6 +48,8 @@ class Reconstructible:
         self._ends()
         with judgement.reading():
             self._compare(open_entries(run, self._keys, sealed=self._sealed))
+            for index, fault in faults(run):
+                judgement.contradict(index, fault)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge the steps of a segment."""

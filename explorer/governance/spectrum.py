@@ -20,7 +20,7 @@ taken on rows as they are, as they always were: centring would hide a class that
 Giraldo, Rao and Principe, "Measures of Entropy From Data Using Infinitely Divisible Kernels", 2014, arXiv:1211.2459;
 chi is the Holevo quantity. A row of zeros has no direction and is left out. chi of a sample is biased upwards the more
 dimensions there are for each example: outputs are projected to few first, and its mean under permuted labels stands
-beside it. That inputs of a class can be told apart in a layer does not show that training on the class made it so.
+is recorded too. That the classes differ in a layer does not show that training on them made it so.
 
 A Gram matrix must never be clamped elementwise: it would no longer be positive semidefinite. All is float64 on the CPU,
 so that a replay finds the same bits. Shapes: N examples, D dimensions.
@@ -44,7 +44,7 @@ class Spectrum(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """How far classes can be told apart. `chi - null` is the corrected chi; it covers 0 where labels mean nothing."""
+    """How far the directions of classes differ. `chi - null` is the corrected chi, near 0 where labels mean nothing."""
 
     chi: float  # nats
     null: float  # its mean over permutations of the labels

@@ -97,7 +97,7 @@ class Compare(widgets.VBox):
             return
         span = span_of([profile_frame(each.profiles) for each in (first, second)], measure)
         for pane, opened, which in ((self.left, first, "First"), (self.right, second, "Second")):
-            if ledger_depth.is_drawn(opened.profiles):
+            if ledger_depth.is_drawn(opened.profiles, measure):
                 pane.draw(lambda one=opened: depth_profile(one.profiles, measure=measure, span=span))
                 pane.remark(f"{which}: {opened.ledger.genesis.run}.")
             else:

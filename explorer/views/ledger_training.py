@@ -109,12 +109,12 @@ class Training(widgets.VBox):
         opened = self._opened
         if opened is None:
             return self.depth.say("")
-        if not ledger_depth.is_drawn(opened.profiles):
+        measure = str(self._measure.value)
+        if not ledger_depth.is_drawn(opened.profiles, measure):
             return self.depth.say(no_profiles(opened))
         measured = ledger_depth.profile_frame(opened.profiles)["step"].nunique()
         shown = min(measured, ledger_depth.MAX_LINES)
         self.depth.remark("" if shown == measured else f"{shown} of {measured} profiles are drawn.")
-        measure = str(self._measure.value)
         return self.depth.draw(lambda: ledger_depth.depth_profile(opened.profiles, measure=measure))
 
     def _draw_decisions(self, opened: OpenRun) -> None:
@@ -141,6 +141,8 @@ def no_steps(opened: OpenRun) -> str:
 
 def no_profiles(opened: OpenRun) -> str:
     """Why a run has no depth profile to draw."""
+    if ledger_depth.is_drawn(opened.profiles):
+        return "These profiles are of an earlier version, which had no linear probe. Choose another number."
     measured = bool(opened.ledger.outline.profiles)
     why = "Their numbers are not beside the ledger, or sealed." if measured else "The recipe measures none."
     return f"There are no entropy profiles to show. {why}"

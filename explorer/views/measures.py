@@ -50,7 +50,7 @@ MEASURES = {
         Measure(key="inference", column="inference_seconds", label="Inference of an example", unit="seconds"),
         Measure(key="deletion", column=DELETION, label=f"Deletion of {DEAREST}", unit="seconds"),
         Measure(key="deletion_cost", column=COST, label=f"Cost of deleting {DEAREST}", unit="dollars"),
-        Measure(key="chi", column="chi", label="Classes told apart (chi)", unit="nats"),
+        Measure(key="chi", column="chi", label="Directions of classes differ (chi)", unit="nats"),
         Measure(key="overhead", column="ledger_overhead", label="Ledger's share of a step", unit="share"),
     )
 }

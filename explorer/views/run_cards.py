@@ -162,7 +162,7 @@ def _governed(run: pd.Series) -> Iterator[tuple[str, str | Markup]]:
     if not text.missing(run["ledger_overhead"]):
         yield "Governing took", f"{run['ledger_overhead']:.1%} of the time of its steps"
     if not text.missing(run["chi"]):
-        yield "Classes told apart", f"{run['chi']:.3g} nats above chance, in the layer that does so best"
+        yield "Directions of classes differ", f"chi {run['chi']:.3g} nats above chance, in the layer where most"
     yield "Deletion", _deletion(run)
 
 

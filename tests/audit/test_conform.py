@@ -12,6 +12,7 @@ import pytest
 from explorer import rundir
 from explorer.audit.conform import Conformance, conform
 from explorer.canonical import canonical
+from explorer.entries import profiles
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.entries.slots import encode_slots, slots_root
@@ -408,6 +409,36 @@ def test_profiles_and_evidence_that_were_not_committed_to(run: Path, kind: type,
     sign_again(run, lambda i, e: with_blob(run, e, name, b"other") if isinstance(e, kind) else e)
     names, first = broken(run)
     assert names == ["reconstructible"] and "not those that the entry committed to" in first
+
+
+def test_a_probe_that_was_tested_on_other_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Committed to and signed: the counts of a linear probe, 5 and 3 examples of two classes that have 4 each. The
+    control is the same run with counts of 4 and 4."""
+    encode, plainly = profiles.encode_joint, runs.profile_of
+
+    def probed(step: int, layers: int = len(LAYERS)) -> profiles.LayerProfiles:
+        plain = plainly(step, layers)
+        counts = np.array([[3, 1, 0], [0, 4, 0], [1, 0, 3]])
+        row = profiles.joint_row(plain.joint[0].tolist(), [1.0, 2.0, 1.0], 0.01, counts)
+        return replace(plain, spectra=np.tile(plain.spectra, (1, 1, 2)), joint=np.tile(row, (layers, 1)))
+
+    def forged(found: profiles.LayerProfiles) -> bytes:
+        joint = found.joint.copy()
+        joint[:, -9:] = [3, 2, 0, 0, 3, 0, 1, 0, 3]
+        content = encode(found)
+        return content[:4] + joint.astype("<f8").tobytes()
+
+    for name, writes in (("true", encode), ("forged", forged)):
+        with monkeypatch.context() as patched:
+            patched.setattr("tests.audit.governed_run.profile_of", probed)
+            patched.setattr(profiles, "encode_joint", writes)
+            made = write_governed_run(tmp_path / name)
+        names, first = broken(made)
+        if name == "true":
+            assert names == [], first
+        else:
+            assert names == ["reconstructible"]
+            assert first == "profile, layer 0: found [5, 3, 4] probes over all classes, expected [4, 4, 4]"
 
 
 def test_a_blob_that_is_gone_or_cut(run: Path) -> None:
