@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from explorer.engine.leaves import Leaf, leaves_met
 from explorer.errors import RecipeError
 from explorer.governance import layers, own_loop
-from tests.foreign_models import EXAMPLES, STRUCTURES, Foreign, published
+from tests.foreign_models import EXAMPLES, KINDS, STRUCTURES, Foreign, published
 from tests.governance import desk
 from tests.governance.foreign_trials import BATCH, Trial, papers, rows_of, try_out
 from tests.governance.governed import bits
@@ -37,6 +38,27 @@ def test_what_trains_in_a_plain_loop_trains_and_what_is_denied_stays(name: str, 
     found = trial(BY_NAME[name])
     assert found.holds, found
     assert found.moved > 3
+
+
+def test_a_model_that_first_moves_a_constant_later_keeps_it(trial) -> None:
+    """SECURITY.md says so: what was no layer in the first batch is put back from then on."""
+
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.calls = nn.Linear(192, KINDS), 0
+            self.counter = nn.Module()
+            self.counter.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            if self.calls > 2:
+                self.counter.seen += 1  # pyright: ignore[reportOperatorIssue]
+            return self.head(x.flatten(1))
+
+    image = BY_NAME["ViT"]
+    found = trial(Foreign(name="late", says="", build=Late, examples=image.examples, losses=image.losses))
+    assert found.still == {"counter.seen"}
 
 
 @pytest.mark.slow
