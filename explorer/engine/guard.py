@@ -7,9 +7,10 @@ of one share:
 - buffers and plain attributes that the share may not change are put back, the objects as well as their values;
 - a parameter that the share may not change stops the run, with its name: nobody could say which values to go on with.
 
-Writes to parameters show in torch's version counters, which costs nothing. `.data` and code outside torch pass those
-by, so that in the first pass of each class, and in every 50th after it, the values themselves are compared. What even
-that does not see, the digests at a segment's end do (governance/recorder.py).
+Writes to parameters show in torch's version counters, which takes some 40 microseconds a pass. Writes through `.data`
+and by code outside torch do not show there. So in the first pass of each class, and in every 50th after it, the values
+themselves are compared, with a copy of the closed parameters for as long as the pass takes. What even that does not see,
+the digests at a segment's end do (governance/recorder.py).
 """
 
 from collections import Counter
