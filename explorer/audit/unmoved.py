@@ -87,10 +87,11 @@ class Unmoved:
         (genesis,) = self._run.read([0], type(self._run.genesis))
         content = self._run.blob(genesis, OWNERS, max_bytes=MAX_BYTES)
         value = parse_json(content or b"", where=f"entry 0: {OWNERS}", error=LedgerError, max_bytes=MAX_BYTES)
-        owners = value if isinstance(value, dict) else {"": None}
-        if not all(isinstance(each, str) and each in self._layers for each in owners.values()):
+        owners: dict[str, object] = value if isinstance(value, dict) else {"": None}
+        said = {name: layer for name, layer in owners.items() if isinstance(layer, str) and layer in self._layers}
+        if len(said) < len(owners):
             raise LedgerError(f"entry 0: {OWNERS}: expected tensors and the layers that they are of")
-        return owners
+        return said
 
     def _first(self) -> Tensors | None:
         """The list of the genesis. Raises `LedgerError` for one that is not that of the initial parameters."""

@@ -9,8 +9,8 @@ of one share:
 
 Writes to parameters show in torch's version counters, which takes some 40 microseconds a pass. Writes through `.data`
 and by code outside torch do not show there. So in the first pass of each class, and in every 50th after it, the values
-themselves are compared, with a copy of the closed parameters for as long as the pass takes. What even that does not see,
-the digests at a segment's end do (governance/recorder.py).
+themselves are compared, with a copy of the closed parameters for as long as the pass takes. What even that does not
+see, the digests at a segment's end do (governance/recorder.py).
 """
 
 from collections import Counter
