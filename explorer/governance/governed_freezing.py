@@ -50,6 +50,7 @@ from explorer.governance.linear_probe import MAX_DIMENSIONS, fit, probe, recogni
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments, of_one_width
 from explorer.governance.session import DecisionNote, Session
 from explorer.governance.spectrum import spectrum
+from explorer.provenance.routing import confidential
 
 
 def has_settled(history_HKL: Tensor, *, within: float) -> Tensor:
@@ -140,6 +141,11 @@ class GovernedFreezing(Method):
         if self.targeted:
             if len(session.classes) < 2:
                 raise RecipeError("governed_freezing: told_apart: found one class, expected another to tell it from")
+            if sealed := confidential(session.routing, session.classes):
+                raise RecipeError(
+                    "governed_freezing: told_apart: its evidence is over all classes, and the policy calls"
+                    f" {min(sealed)} confidential; expected a policy without confidential classes, or no target"
+                )
             # K L (D + 2): the rule that was fitted at the freeze, zeros behind it; NaN: not frozen
             found["rule"] = torch.full((*shape, self._width(state, session) + 2), torch.nan, dtype=torch.float64)
         return found

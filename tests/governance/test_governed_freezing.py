@@ -386,6 +386,14 @@ def test_a_run_that_resumes_goes_on_with_the_rules_of_its_freezes() -> None:
     assert again.state.memory["governed_freezing"]["rule"].isfinite().any()
 
 
+def test_a_target_and_confidential_classes_are_refused_together() -> None:
+    """What the probes of an open class were taken for would say something about a closed one."""
+    policy = routing(Rule(classes=("*",), weight=1.0), confidential=(NEWS,))
+    with pytest.raises(RecipeError, match=f"over all classes, and the policy calls {NEWS} confidential"):
+        marked(LEARNED, session={"routing": policy})
+    marked(replace(LEARNED, told_apart=(0.0, 1.0)), session={"routing": policy})
+
+
 @pytest.mark.parametrize("target", [(0.9, 0.9), (1.0, 0.5), (-0.1, 1.0), (0.5, 1.5)])
 def test_what_is_no_target_is_refused(target: tuple[float, float]) -> None:
     with pytest.raises(RecipeError, match=r"told_apart: found .*, expected \[from, to\]"):
