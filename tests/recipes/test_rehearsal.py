@@ -55,7 +55,7 @@ def test_steps_are_tried_at_the_progress_that_growing_batches_have_there(monkeyp
 
 def test_a_batch_may_be_too_small_for_what_normalises_it() -> None:
     resizing = {"progressive_resizing": {"delay": 0.3, "finetune": 0.3}}  # at 4 pixels the last layers see one place
-    with pytest.raises(RecipeError, match=r"step 1 \(batch 1, 4x4 px\) cannot be made: Expected more than 1 value per"):
+    with pytest.raises(RecipeError, match=r"step 1 \(batch 1, 4x4 px\).*: Expected more than 1 value per"):
         rehearse(tiny_recipe([resizing, {"batch_size_warmup": {"initial": 0.01}}]), data=None)
 
 
