@@ -124,7 +124,7 @@ class Form:
 
     name: str
     says: str
-    verified: bool  # its titles and sections, against the official text
+    verified: bool | None  # its titles and sections, against the official text; None: there is no such text
     dates: tuple[FormDate, ...]
     coverage: str
     fields: tuple[FormField, ...]

@@ -33,7 +33,7 @@ def forms(content: RunContent, answers: Sequence[Mapped], cite: Citations) -> li
         found += [
             Heading(3, each.framework.name),
             Paragraph(f"{each.framework.says} {each.coverage[:1].upper()}{each.coverage[1:]}."),
-            Paragraph(_verified(each.framework)),
+            *([] if each.framework.verified is None else [Paragraph(_verified(each.framework))]),
             Table(COLUMNS, [_row(one, cite) for one in each.answers]),
         ]
     return found
@@ -42,10 +42,9 @@ def forms(content: RunContent, answers: Sequence[Mapped], cite: Citations) -> li
 def _verified(framework: Framework) -> str:
     """What of a form was held against the official text."""
     unverified = sum(not field.verified for field in framework.fields)
-    told = f"Titles and sections: {verified_words(framework.verified)}"
-    if framework.verified and unverified:
-        told += f", but for {unverified} of {len(framework.fields)} references, which are marked"
-    return ". ".join([told, *map(str, framework.dates)]) + "."
+    told = f"Titles and sections: {verified_words(bool(framework.verified))}"
+    marked = f"{unverified} of {len(framework.fields)} references are marked as not verified" if unverified else ""
+    return ". ".join(filter(None, [told, marked, *map(str, framework.dates)])) + "."
 
 
 def _row(each: Answered, cite: Citations) -> Row:

@@ -157,6 +157,9 @@ def test_dates_say_what_was_not_verified(content: RunContent) -> None:
     shown = str(forms(content, [form], Citations(content, [form])))
     assert shown.count("not verified against the official text") == 1 + len(form.framework.dates) + len(form.answers)
     assert "2 August 2026: powers to enforce them" in shown
+    told = {each.framework.name: str(forms(content, [each], Citations(content, [each]))) for each in mapped(content)}
+    without = [name for name, page in told.items() if "Titles and sections: not verified" not in page]
+    assert without == ["Not asked by any of these, and on record"]  # there is no official text of it
     for framework in FRAMEWORKS:  # no date is told in prose, where nothing says whether it was verified
         assert not re.search(r"\b\d{1,2} (August|December|June) 20\d\d", framework.says)
 

@@ -67,7 +67,7 @@ class Framework:
     says: str  # what it is for
     fields: tuple[Field, ...]
     dates: tuple[Date, ...] = ()
-    verified: bool = True  # its title and sections, against the official text
+    verified: bool | None = False  # its title and sections, against the official text; None: there is no such text
 
 
 COMMENTARIES = "the Digital Omnibus of 2026, as several commentaries have it"

@@ -106,7 +106,6 @@ GENERAL_PURPOSE = Framework(
     says="What providers of general-purpose models keep up to date under Article 53(1)(a). Section 2 is for models "
     "with systemic risk alone.",
     dates=GENERAL_PURPOSE_DATES,
-    verified=False,
     fields=(
         Field(
             name="intended tasks",

@@ -142,6 +142,7 @@ def _limits(content: RunContent) -> Answer | NotRecorded:
 UNASKED = Framework(
     name="Not asked by any of these, and on record",
     says="What governed training records beyond the forms above.",
+    verified=None,
     fields=(
         Field(name="policy versions", reference="policy", asks="Which policy, in which versions?", answer=_versions),
         Field(
