@@ -86,19 +86,19 @@ def secret_numbers(run: Path) -> dict[str, np.ndarray]:
 
 def neighbours(numbers: Iterable[np.ndarray]) -> Iterator[bytes]:
     """Eight bytes or more, that are not somewhere by chance: doubles, and pairs of floats; not of small whole numbers,
-    which weights and ranks may be."""
+    which weights and ranks may be, nor of hundredths, which p-values of 99 permutations are."""
     for values in numbers:
         step = 1 if values.itemsize == 8 else 2
         for at in range(0, len(values) - step + 1, step):
             part = values[at : at + step]
-            if (part != np.round(part)).any():
+            if (part != np.round(part, 2)).any():
                 yield part.tobytes()
 
 
 def leaks(run: Path, secret: dict[str, np.ndarray]) -> set[str]:
     """The files outside `private` in which such bytes are, and text in which such a number is."""
     wanted, found = set(neighbours(secret.values())), set[str]()
-    texts = {repr(float(value)) for values in secret.values() for value in values if value != np.round(value)}
+    texts = {repr(float(value)) for values in secret.values() for value in values if value != np.round(value, 2)}
     for path in run.rglob("*"):
         if path.is_file() and rundir.PRIVATE not in path.relative_to(run).parts:
             content = path.read_bytes()
@@ -167,8 +167,9 @@ def test_what_is_kept_of_training_would_tell(run: Path) -> None:
 
 
 def named_blobs(run: Path, *, without: tuple[str, ...] = ()) -> int:
-    """How many blobs the entries name, but for those of these classes."""
-    heads = map(read_head, LedgerDirectory(run / rundir.LEDGER).entries())
+    """How many blobs the entries behind the genesis name, but for those of these classes: those of the genesis are
+    compared with what the run begins with, and not counted."""
+    heads = map(read_head, LedgerDirectory(run / rundir.LEDGER).entries(1))
     return sum(class_of(name) not in without for head in heads for name in head.blobs)
 
 
