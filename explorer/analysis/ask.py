@@ -20,6 +20,7 @@ from explorer.analysis.inference import exponential
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.analysis.limits import Finding, Limit, Limits, Standing, findings_of
 from explorer.analysis.reaching import Reached, reached_by
+from explorer.analysis.sentences import busy_notes
 from explorer.analysis.step_times import error_of_ratio
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.errors import AnalysisError, unknown
@@ -97,6 +98,7 @@ class Asked:
     least: Literal["time", "cost"]  # what is made as small as possible
     candidates: tuple[Candidate, ...]
     difference: Difference | None  # None: there is no runner-up
+    time_notes: tuple[str, ...] = ()  # what weakens the times of its candidates
 
     @property
     def best(self) -> Candidate | None:
@@ -177,6 +179,7 @@ def ask(
         least=least,
         candidates=tuple(candidates),
         difference=_difference(candidates, least, confidence),
+        time_notes=tuple(busy_notes(rows)),
     )
 
 

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import pandas as pd
+
 from explorer.analysis.comparison import LEAST_REACH_RATE
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
 from explorer.analysis.ladders import amount_words, axis_words
 from explorer.analysis.verdict import MOST_SEEDS, Verdict
+from explorer.costing.words import busy_times
 
 CONFIRM = "confirm on fresh seeds"
 
@@ -44,6 +47,20 @@ def time_notes(sources: Iterable[str]) -> list[str]:
     """Where times come from, a sentence for each; `sources` are those of ladders, which may join several with "+"."""
     found = {each for source in sources for each in source.split("+")}
     return [words for source, words in _TIMES.items() if source in found]
+
+
+def busy_recipes(rows: pd.DataFrame) -> list[str]:
+    """The recipes in a table of results, or of means, whose times are known to be profiled on a busy machine."""
+    if "busy_profile" not in rows:
+        return []
+    busy = rows["busy_profile"].astype("boolean").fillna(False).astype(bool)
+    return list(dict.fromkeys(map(str, rows.loc[busy, "recipe"])))
+
+
+def busy_notes(rows: pd.DataFrame) -> list[str]:
+    """A sentence on these recipes, if there are any."""
+    words = busy_times(busy_recipes(rows))
+    return [words] if words else []
 
 
 def summary(found: Sequence[Verdict]) -> str:

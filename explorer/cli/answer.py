@@ -6,7 +6,7 @@ import pandas as pd
 
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import call_words, fresh_words, ratio_interval, summary
+from explorer.analysis.sentences import busy_notes, call_words, fresh_words, ratio_interval, summary
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli.output import print_table, visible
 from explorer.store import frames
@@ -43,6 +43,8 @@ def _print(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> None:
     print(f"\n{visible(summary(found))}")
     print_table(columns, shown, right=columns[1:4])
     print(visible(_note(first, setting)))
+    for words in busy_notes(rows):
+        print(visible(words))
 
 
 def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:

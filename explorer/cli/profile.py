@@ -1,5 +1,6 @@
 """`explorer profile`: what a run will take and cost on this machine; and profiles from other machines."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,17 +75,19 @@ def run(
     from explorer.costing import load_prices, own_prices
     from explorer.recipes.extrapolate import extrapolate
     from explorer.recipes.profile import profile
+    from explorer.sweep.presence import timing
 
     subjects = subjects_of(recipes, budgets=budgets, data=data, governance=governance, runs=runs)
     if out is not None and out.suffix == ".json" and len(subjects) > 1:
         raise RecipeError(f"--out {out}: one file for {len(subjects)} recipes; expected a directory")
     documents = {record.run_id: subject.planned.documents for subject in subjects for record in subject.runs}
-    with step_bar("measuring step times") as show:
+    with step_bar("measuring step times") as show, timing(on_wait=_tell_wait) as reasons:
         found = profile(
             [record for subject in subjects for record in subject.runs],
             data=data,
             documents_of=lambda record: documents[record.run_id],
             besides=True,
+            reasons=reasons,
             on_progress=show,
         )
     prices = (*load_prices(), *own_prices(runs))
@@ -100,6 +103,10 @@ def run(
             print_profile(record, times, prices, written)
     if json:
         print_json(told)
+
+
+def _tell_wait(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _trained(subject: "Subject", profile: "ProfileRecord", data: Path | None) -> "Validation":

@@ -9,6 +9,7 @@ from typing import Any
 from explorer.cli.output import from_here, print_table, visible
 from explorer.cli.price_list import today
 from explorer.costing import Duration, Price, cost_usd, default_price, price_words
+from explorer.costing.words import busy_words
 from explorer.recipes.extrapolate import Extrapolated
 from explorer.records import Hardware, ProfileRecord
 from explorer.schema import to_json
@@ -32,6 +33,8 @@ def print_profile(
     windows = min(phase.windows for phase in profile.phases.values())
     print(f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps")
     print(f"inference: {1000 * profile.inference_seconds:.3g} ms an example")
+    if words := busy_words(profile.watch.reasons if profile.watch else (), again="the same command"):
+        print(visible(words))
     restless = [name for name, phase in profile.phases.items() if phase.high - phase.low > SPREAD * phase.seconds]
     if restless:
         print(f"the windows differ much in {visible(', '.join(restless))}: was the machine busy with something else?")

@@ -10,6 +10,7 @@ import typer
 
 from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
 from explorer.cli.settings import RUNS, Json, Runs
+from explorer.costing.words import busy_times
 from explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
@@ -172,6 +173,9 @@ def _print_results(found: "Table") -> None:
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
     right = ("ssr", "seed", quality, "seconds", "dollars")
     print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
+    recipe, busy = (found.columns.index(name) for name in ("recipe", "busy_profile"))
+    if words := busy_times(row[recipe] for row in rows if row[busy]):
+        print(visible(words))
     _print_prices(found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from explorer.costing.price import USD, Price, day
 
 BUSY = "profiled on a busy machine"
+MOST_NAMES = 5  # of recipes in a sentence
 
 STALE_DAYS = 180
 UNDATED = "of unknown date"
@@ -61,6 +62,18 @@ def busy_words(reasons: Iterable[str], *, again: str) -> str:
     """
     told = "; ".join(dict.fromkeys(filter(None, reasons)))
     return f"{BUSY}: {told}; {again} measures again" if told else ""
+
+
+def busy_times(recipes: Iterable[str]) -> str:
+    """A sentence on recipes whose times were profiled on a busy machine; nothing if there are none.
+
+    >>> busy_times(["baseline", "fast"])
+    'Profiled on a busy machine: the times of baseline, fast; `explorer sweep profile` measures them again.'
+    """
+    names = list(dict.fromkeys(recipes))
+    few = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    start = f"{BUSY[:1].upper()}{BUSY[1:]}"
+    return f"{start}: the times of {few}; `explorer sweep profile` measures them again." if names else ""
 
 
 def dollars(value: float) -> str:

@@ -13,7 +13,7 @@ from explorer.analysis.controls import Controlled
 from explorer.analysis.controls import Verdict as ControlVerdict
 from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.hypervolume import Hypervolume
-from explorer.analysis.sentences import call_words
+from explorer.analysis.sentences import busy_recipes, call_words
 from explorer.analysis.verdict import Verdict
 from explorer.provenance.times import Time, format_time
 from explorer.report.content import LedgerHead, RecipeLine, Section, SweepContent, rate_of
@@ -79,6 +79,7 @@ class MetricSection:
     controls: tuple[BesideControl, ...]
     confirmations: tuple[Confirmed, ...]
     volume: Hypervolume | None
+    busy_profile: tuple[str, ...] = ()  # recipes whose times were profiled on a busy machine
 
 
 @record
@@ -163,4 +164,5 @@ def _section(section: Section) -> MetricSection:
         ),
         confirmations=tuple(Confirmed(result=each, sentence=each.sentence) for each in section.confirmations),
         volume=found.volume,
+        busy_profile=tuple(busy_recipes(found.rows)),
     )

@@ -38,7 +38,7 @@ def notes(asked: Asked, today: datetime.date) -> list[str]:
     if best := asked.best:
         said += _between(asked, best)
     said += _unknown(asked)
-    said += time_notes(each.time_source for each in asked.candidates)
+    said += [*asked.time_notes, *time_notes(each.time_source for each in asked.candidates)]
     priced = [each for each in asked.candidates if each.known.usd_per_hour is not None or asked.limits.max_usd is None]
     said += sorted({price_words(each, today) for each in priced})
     if asked.limits.quality is None and any(each.tuning is None for each in asked.candidates):

@@ -10,7 +10,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.analysis import ladders
+from explorer.analysis.sentences import busy_recipes
 from explorer.costing import age_words
+from explorer.costing.words import BUSY
 from explorer.records import metric_of
 from explorer.store.of_runs import Machine, RunDetails, run_details
 from explorer.views import run_files, text, theme
@@ -106,6 +108,8 @@ def _time(run: pd.Series, known: RunDetails | None) -> str:
     if not text.missing(run["train_seconds_low"]):
         low, high = text.seconds(run["train_seconds_low"]), text.seconds(run["train_seconds_high"])
         words += f"; {low} to {high} between the quartiles of the profile"
+    if busy_recipes(run.to_frame().T):
+        words += f"; {BUSY}"
     if run["time_source"] == "predicted" and known is not None:
         words += f"; the quality was measured on {text.isolated(_label(known.machine))}"
     return words
