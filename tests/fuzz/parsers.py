@@ -32,6 +32,7 @@ from explorer.provenance import (
     grants,
     keys,
     layers,
+    levels,
     model_attestation,
     observation,
     policy,
@@ -145,6 +146,11 @@ def _plain() -> dict[str, Parser]:
             read=lambda raw: times.parse_time(text(raw)),
             seeds=(b"2026-01-31T00:00:00Z",),
             reads=("provenance.times.parse_time",),
+        ),
+        "cost of a deletion": Parser(
+            read=lambda raw: levels.read_cost(text(raw), where="at_most"),
+            seeds=(b"1% of training", b"0.5 % of training", b"200 steps"),
+            reads=("provenance.levels.read_cost",),
         ),
         "public key": Parser(
             read=lambda raw: keys.parse_public(text(raw)), seeds=(public,), reads=("provenance.keys.parse_public",)
