@@ -40,8 +40,9 @@ MOST_BARS = 30  # more are too small to be read on a page
 
 MEASURED = (
     "Training time counts optimiser steps only; evaluation, checkpoints and the first steps are kept apart. A hollow "
-    "mark is a profiled time: steps times the time of a step, measured recipe by recipe on a quiet machine. Nothing is "
-    "extrapolated: what was not reached within the tested budgets is not reached here."
+    "mark is a profiled time: steps times the time of a step, measured recipe by recipe while nothing else is trained; "
+    "where the machine was busy all the same, a warning says so. Nothing is extrapolated: what was not reached within "
+    "the tested budgets is not reached here."
 )
 COMPOSED = (
     "Times are steps times profiled step times. Intervals of times come from the spread of a profile's windows on this "

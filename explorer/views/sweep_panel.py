@@ -12,6 +12,7 @@ import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer import rundir
+from explorer.costing.words import BUSY
 from explorer.document import read_document
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.records import METRICS
@@ -201,7 +202,9 @@ def progress_words(event: dict[str, Any]) -> str:
     if event["failed"]:
         parts.append(f"{event['failed']} failed")
     if event["event"] == "profile":
-        parts.append("measuring step times")
+        parts.append("measuring step times: leave the machine idle")
+    elif event["event"] == "busy":
+        parts.append(f"{BUSY}: {event['message']}")
     elif event["event"] != "end" and event["seconds_left"]:
         parts.append(f"about {_roughly(event['seconds_left'])} left")
     return ", ".join(parts) + "."

@@ -1,11 +1,14 @@
 """When a sweep measures its step times, and when again: first, on request, after a drift, after a busy machine."""
 
+import json
 from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from explorer import records, rundir
+from explorer.cli.app import app
 from explorer.errors import RunError
 from explorer.records import ProfileRecord, Watch
 from explorer.store import frames
@@ -209,6 +212,26 @@ def test_recipes_of_which_nothing_runs_are_not_waited_for(tmp_path):
     mixed = [run.run_id for run in runs if run.recipe == "mixed"]
     assert {run.recipe for run in to_profile(runs, failed=mixed)} == {"baseline"}
     assert to_profile(runs, failed=mixed[:1]) == runs
+
+
+@pytest.mark.slow
+def test_the_command_measures_for_real_and_says_both_times(tmp_path):
+    """Nothing is trained, before or after; a second time, the first times stand beside the new ones."""
+    (tmp_path / "tiny.yaml").write_text(json.dumps(SMALL))
+    arguments = ["sweep", "profile", str(tmp_path / "tiny.yaml"), "--runs", str(tmp_path / "runs")]
+    first = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert first.exit_code == 0, first.output
+    assert "trying a few steps of 2 recipes before anything is trained" in first.stderr
+    profiles = read_profiles(tmp_path / "runs" / "tiny")
+    assert {profile.recipe for profile in profiles.values()} == {"baseline", "mixed"}
+    assert len({profile.profile_pass for profile in profiles.values()}) == 1
+    assert all(profile.watch is not None for profile in profiles.values())
+    assert not list((tmp_path / "runs").rglob("result.json"))
+    assert CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).exit_code == 0
+    again = read_profiles(tmp_path / "runs" / "tiny")
+    assert {profile.profile_pass for profile in again.values()}.isdisjoint(
+        profile.profile_pass for profile in profiles.values()
+    )
 
 
 @pytest.mark.parametrize(
