@@ -5,6 +5,7 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -104,6 +105,27 @@ METRICS: dict[str, Metric] = {
         Metric(name="ledger_seconds_per_step", unit="seconds", higher_is_better=False),
     )
 }
+
+
+_NO_TUNING = frozenset(
+    (
+        *("", "no", "not", "none", "null", "nil", "false", "0", "na", "n a", "nothing", "never", "untuned", "unknown"),
+        *("not tuned", "no tuning", "not yet", "not done", "was not tuned", "it was not tuned", "baseline not tuned"),
+    )
+)
+
+
+def tuning_words(value: object) -> str | None:
+    """What the author of a sweep says of how its baseline was tuned, as it is written; None where that is nothing, or
+    that it was not. It is a claim of the author's, and shown as one: nobody has checked it.
+
+    >>> tuning_words("No."), tuning_words("lr by grid"), tuning_words(None)
+    (None, 'lr by grid', None)
+    """
+    if not isinstance(value, str):
+        return None
+    said = re.sub(r"[\W_]+", " ", value).strip().casefold()
+    return None if said in _NO_TUNING else value
 
 
 def metric_of(row: Mapping[Any, Any]) -> Metric:

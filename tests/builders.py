@@ -145,6 +145,7 @@ def write_sweep(
     step_seconds: Mapping[str, float] | None = None,
     sweep: str = "digits",
     hardware: Hardware = CPU,
+    quartiles: tuple[float, float] = (0.9, 1.2),
 ) -> list[RunRecord]:
     """Write a finished sweep from accuracies: recipe -> budget -> one value for each seed; each recipe profiled."""
     written = []
@@ -155,7 +156,7 @@ def write_sweep(
                 record = run_record(recipe=recipe, sweep=sweep, ssr=ssr, seed=seed, methods=methods, hardware=hardware)
                 write_run(runs, record, metrics={"accuracy": accuracy, "nll": 1.0 - accuracy})
                 written.append(record)
-        write_profile(runs, written[-1], seconds=(step_seconds or {}).get(recipe, 0.01))
+        write_profile(runs, written[-1], seconds=(step_seconds or {}).get(recipe, 0.01), quartiles=quartiles)
     return written
 
 

@@ -8,7 +8,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.inference import Effect, Error, standard_error, together
+from explorer.analysis.inference import Effect, Error, Errors, size_of, standard_error
 from explorer.analysis.ladders import Ladder, Machine, Setting, axis_words, ladders
 from explorer.analysis.pairing import Pair, pairs
 from explorer.analysis.step_times import EXACT
@@ -112,13 +112,13 @@ def judge(
     n: int,
     df: int,
     weight_R: np.ndarray | None = None,
-    noise: Error = EXACT,
+    noise: Errors = EXACT,
     same: bool = False,
 ) -> Judged:
     """The error of an estimate: `values_R` holds the estimate first, then its values in the resamples, NaN for none.
 
-    `weight_R`: how many resamples each value stands for; without it, those after the first for one each. `noise` is the
-    error that the times add to that of the seeds. There is no error for one seed, for a reach rate below
+    `weight_R`: how many resamples each value stands for; without it, those after the first for one each. `noise` are
+    the errors that the times add to that of the seeds. There is no error for one seed, for a reach rate below
     `LEAST_REACH_RATE`, and where seeds do not differ at all, unless they are known not to: `same` says that both
     recipes have the same quality in every run, seed by seed, so that times alone tell them apart.
     """
@@ -133,13 +133,13 @@ def judge(
     resampled, weights = values_R[drawn], weights_R[drawn]
     if np.ptp(resampled) >= ROUNDING:
         seeds = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
-        effect = Effect(value=estimate, error=together(seeds, noise))
+        effect = Effect(value=estimate, errors=(seeds, *noise))
         return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=seeds.size)
-    if same and noise.size > 0:
-        return Judged(effect=Effect(value=estimate, error=noise), reach_rate=rate, reason=None, seed_error=0.0)
+    if same and size_of(noise) > 0:
+        return Judged(effect=Effect(value=estimate, errors=noise), reach_rate=rate, reason=None, seed_error=0.0)
     if abs(estimate) > ROUNDING:
         return Judged(effect=None, reach_rate=rate, reason="the seeds do not differ, so nothing tells the noise")
-    effect = Effect(value=0.0, error=together(noise))
+    effect = Effect(value=0.0, errors=noise)
     return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=0.0)
 
 

@@ -13,7 +13,6 @@ interval.
 Shapes: B budgets, S seeds.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -22,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Match, judge, matches
-from explorer.analysis.inference import Effect, Error, draws, scaled
+from explorer.analysis.inference import Effect, Errors, draws, scaled
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.analysis.monotone import monotone, steepest
 from explorer.analysis.step_times import EXACT, error_of_ratio
@@ -47,17 +46,15 @@ class Difference:
     p_value: float | None = None
     p_adjusted: float | None = None
     family: int = 0
-    error: float | None = None  # standard error of the difference
-    df: float | None = None  # its degrees of freedom; None where the error is known, and where there is none
+    errors: Errors | None = None  # of the difference; None where there is no interval
     identical: bool = False  # not one seed differs
     reason: str | None = None
 
     def among(self, family: int, *, confidence: float) -> "Difference":
         """The same as one of that many."""
-        if self.difference is None or self.error is None:
+        if self.difference is None or self.errors is None:
             return self
-        error = Error(size=self.error, df=math.inf if self.df is None else self.df)
-        found = Effect(value=self.difference, error=error).interval(confidence, of=family)
+        found = Effect(value=self.difference, errors=self.errors).interval(confidence, of=family)
         return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
 
 
@@ -192,7 +189,7 @@ class _Look:
     def _seconds(self, ladder: Ladder, ssr: float) -> float | None:
         return self._budgets(ladder).get(ssr)
 
-    def _noise(self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float) -> Error:
+    def _noise(self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float) -> Errors:
         """What not knowing exactly whether the two take as long adds to the error of their difference."""
         mine, base = self.timed.get(_key(recipe)), self.timed.get(_key(other))
         seconds, others = self._seconds(recipe, ssr), self._seconds(other, other_ssr)
@@ -227,14 +224,13 @@ class _Look:
         )
         if judged.effect is None:
             return found
-        error, alone = judged.effect.error, judged.effect.interval(self.confidence)
+        alone = judged.effect.interval(self.confidence)
         return replace(
             found,
             low=alone.low,
             high=alone.high,
             p_value=alone.p_value,
-            error=error.size,
-            df=error.df if math.isfinite(error.df) else None,
+            errors=judged.effect.errors,
         )
 
 

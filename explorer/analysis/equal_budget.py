@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Compared, Match, adjusted, compared, judge, known
-from explorer.analysis.inference import Effect, Error, scaled, together
+from explorer.analysis.inference import Effect, Errors, scaled
 from explorer.analysis.ladders import Machine, Setting, axis_words
 from explorer.analysis.monotone import steepest, value_at
 from explorer.analysis.pairing import Pair
@@ -44,8 +44,7 @@ class EqualBudget:
     p_value: float | None = None
     p_adjusted: float | None = None
     family: int = 0
-    error: float | None = None  # standard error of the difference
-    df: float | None = None  # its degrees of freedom; None where the error is known, and where there is none
+    errors: Errors | None = None  # of the difference; None where there is no interval
     tuning: str | None = None  # of the baseline
     left_out: tuple[float, ...] = ()
     reason: str | None = None
@@ -61,10 +60,9 @@ class EqualBudget:
     @property
     def effect(self) -> Effect | None:
         """The difference with its error; None where there is no interval."""
-        if self.difference is None or self.error is None:
+        if self.difference is None or self.errors is None:
             return None
-        df = math.inf if self.df is None else self.df
-        return Effect(value=self.difference, error=Error(size=self.error, df=df))
+        return Effect(value=self.difference, errors=self.errors)
 
     def among(self, family: int) -> "EqualBudget":
         """The same as one of that many comparisons."""
@@ -140,14 +138,13 @@ def _compare(each: Compared, *, budget: float | None, confidence: float) -> Equa
     found = replace(found, difference=float(mine_R[0] - base_R[0]), reason=judged.reason)
     if judged.effect is None:
         return found
-    error = judged.effect.error
-    found = replace(found, error=error.size, df=error.df if math.isfinite(error.df) else None)
+    found = replace(found, errors=judged.effect.errors)
     assert found.effect is not None
     alone = found.effect.interval(confidence)
     return replace(found, low=alone.low, high=alone.high, p_value=alone.p_value)
 
 
-def _noise(match: Match, both: Pair, x: float, *, own: bool) -> Error:
+def _noise(match: Match, both: Pair, x: float, *, own: bool) -> Errors:
     """What the noise of step times adds: the error of a logarithm of a time, times the slope of the curve there.
 
     At the baseline's own full budget its quality is what was measured, whatever the time is said to be: what is not
@@ -160,4 +157,4 @@ def _noise(match: Match, both: Pair, x: float, *, own: bool) -> Error:
     if own:
         return scaled(error_of_ratio(mine, base), slope)
     other = steepest(both.baseline.x_RB[0], both.baseline.y_RB[0], x)
-    return together(scaled(error_of(mine), slope), scaled(error_of(base), other))
+    return *scaled(error_of(mine), slope), *scaled(error_of(base), other)

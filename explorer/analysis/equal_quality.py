@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Compared, Match, adjusted, compared, judge, known
-from explorer.analysis.inference import Effect, Error, exponential
+from explorer.analysis.inference import Effect, Errors, exponential
 from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.monotone import Crossing, crossing
 from explorer.analysis.pairing import Pair
@@ -78,8 +78,7 @@ class EqualQuality:
     p_value: float | None = None
     p_adjusted: float | None = None  # for all comparisons with this baseline
     family: int = 0  # how many these are
-    error: float | None = None  # standard error of the logarithm of the ratio
-    df: float | None = None  # its degrees of freedom; None where the error is known, and where there is none
+    errors: Errors | None = None  # of the logarithm of the ratio; None where there is no interval
     seed_error: float | None = None  # the part of the error that more seeds would reduce
     inference_ratio: float | None
     time_source: str
@@ -118,10 +117,9 @@ class EqualQuality:
     @property
     def effect(self) -> Effect | None:
         """The logarithm of the ratio with its error; None where there is no interval."""
-        if self.ratio is None or self.error is None:
+        if self.ratio is None or self.errors is None:
             return None
-        df = math.inf if self.df is None else self.df
-        return Effect(value=math.log(self.ratio), error=Error(size=self.error, df=df))
+        return Effect(value=math.log(self.ratio), errors=self.errors)
 
     def among(self, family: int) -> "EqualQuality":
         """The same as one of that many comparisons."""
@@ -179,10 +177,12 @@ def table(results: list[EqualQuality]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(_NUMBERS, float)) if rows else frame
 
 
-_OWN = tuple(name for name in EqualQuality.__dataclass_fields__ if name not in ("setting", "baseline_setting"))
+_OWN = tuple(
+    name for name in EqualQuality.__dataclass_fields__ if name not in ("setting", "baseline_setting", "errors")
+)
 _NUMBERS = (
     *("target", "baseline_x", "recipe_x", "ratio", "ratio_low", "ratio_high", "adjusted_low", "adjusted_high"),
-    *("speedup", "reach_rate", "p_value", "p_adjusted", "error", "df", "seed_error", "inference_ratio"),
+    *("speedup", "reach_rate", "p_value", "p_adjusted", "seed_error", "inference_ratio"),
 )
 
 
@@ -263,16 +263,13 @@ def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarra
     found = replace(found, reach_rate=judged.reach_rate, reason=judged.reason)
     if judged.effect is None:
         return found
-    error = judged.effect.error
-    found = replace(
-        found, error=error.size, df=error.df if math.isfinite(error.df) else None, seed_error=judged.seed_error
-    )
+    found = replace(found, errors=judged.effect.errors, seed_error=judged.seed_error)
     assert found.effect is not None
     alone = found.effect.interval(blank.confidence, scale=exponential)
     return replace(found, ratio_low=alone.low, ratio_high=alone.high, p_value=alone.p_value)
 
 
-def _noise(match: Match, recipe_x: float | None, baseline_x: float | None) -> Error:
+def _noise(match: Match, recipe_x: float | None, baseline_x: float | None) -> Errors:
     """What the noise of step times adds to the error of the ratio."""
     if match.baseline is None or recipe_x is None or baseline_x is None:
         return EXACT

@@ -15,7 +15,7 @@ import pandas as pd
 from explorer.analysis.grouping import Groups, grids, grouped, medians, texts
 from explorer.analysis.step_times import StepTimes, between, of_quartiles, of_windows
 from explorer.errors import AnalysisError, unknown
-from explorer.records import Control, Metric
+from explorer.records import Control, Metric, tuning_words
 
 AXES = {
     "train_seconds": "time",
@@ -225,7 +225,7 @@ def _ladders(
             control="random-subset" if controlled else None,
             control_of=controlled,
             baseline=baseline,
-            tuning=tuning if isinstance(tuning, str) and is_base else None,
+            tuning=tuning_words(tuning) if is_base else None,
             inference_ratio=None if np.isnan(ratio) else float(ratio),
             time_source="+".join(sorted(sources)),
             ssr_B=grid.ssr_B,

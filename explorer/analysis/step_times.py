@@ -23,13 +23,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.analysis.inference import Error, draws, together
+from explorer.analysis.inference import Error, Errors, draws
 
 BUILD = 0.01  # standard deviation of log step time from one build of a recipe to the next
 OLD_WINDOWS = 7  # of profiles whose quartiles alone are known
 QUARTILE_DF = 2.72  # so many times fewer degrees of freedom has a spread from quartiles than one from all windows
 RESAMPLES = 1000
-EXACT = Error(size=0.0, df=math.inf)
+EXACT: Errors = ()
+BUILT = Error(size=BUILD, df=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -38,18 +39,18 @@ class StepTimes:
 
     log_W: np.ndarray | None = None  # each round's; None: no windows were kept
     measured_with: str = ""  # the profiling pass; recipes of one pass were measured in turn. Empty: with no other
-    error: Error = EXACT  # of the logarithm of the time by its quartiles, where there are no windows
+    errors: Errors = EXACT  # of the logarithm of the time by its quartiles, where there are no windows
 
     @property
     def is_profiled(self) -> bool:
-        return self.log_W is not None or self.error.size > 0
+        return self.log_W is not None or bool(self.errors)
 
 
 def of_windows(seconds_W: Sequence[float] | np.ndarray, stated: float, *, measured_with: str) -> StepTimes:
     """From the seconds of a run in each round."""
     log_W = np.log(np.asarray(seconds_W, dtype=float) / stated)
     if log_W.size < 2:
-        return StepTimes(error=Error(size=BUILD, df=math.inf))  # one window tells nothing of its noise
+        return StepTimes(errors=(BUILT,))  # one window tells nothing of its noise
     return StepTimes(log_W=log_W, measured_with=measured_with)
 
 
@@ -57,7 +58,7 @@ def of_quartiles(low: float, high: float, stated: float) -> StepTimes:
     """From the quartiles of the windows."""
     spread = (high - low) / 1.349 / stated
     error = Error(size=spread * math.sqrt(math.pi / 2 / OLD_WINDOWS), df=OLD_WINDOWS / QUARTILE_DF)
-    return StepTimes(error=together(error, Error(size=BUILD, df=math.inf)))
+    return StepTimes(errors=(error, BUILT))
 
 
 def between(first: StepTimes, second: StepTimes, *, share: float) -> StepTimes:
@@ -70,24 +71,24 @@ def between(first: StepTimes, second: StepTimes, *, share: float) -> StepTimes:
     return StepTimes(log_W=log_W, measured_with=first.measured_with)
 
 
-def error_of(times: StepTimes) -> Error:
-    """The error of the logarithm of one time."""
+def error_of(times: StepTimes) -> Errors:
+    """The errors of the logarithm of one time."""
     if times.log_W is None:
-        return times.error
+        return times.errors
     rows_RW = draws(times.log_W.size, resamples=RESAMPLES, key="rounds")
     median_R = np.median(times.log_W[rows_RW], axis=1)
-    return together(Error(size=float(median_R.std()), df=times.log_W.size - 1), Error(size=BUILD, df=math.inf))
+    return Error(size=float(median_R.std()), df=times.log_W.size - 1), BUILT
 
 
-def error_of_ratio(first: StepTimes, second: StepTimes) -> Error:
-    """The error of the logarithm of a ratio of two times."""
+def error_of_ratio(first: StepTimes, second: StepTimes) -> Errors:
+    """The errors of the logarithm of a ratio of two times."""
     if not _in_turn(first, second):
-        return together(error_of(first), error_of(second))
+        return *error_of(first), *error_of(second)
     assert first.log_W is not None and second.log_W is not None
     rows_RW = draws(first.log_W.size, resamples=RESAMPLES, key="rounds")
     ratio_R = np.median(first.log_W[rows_RW], axis=1) - np.median(second.log_W[rows_RW], axis=1)
     drawn = Error(size=float(ratio_R.std()), df=first.log_W.size - 1)
-    return together(drawn, Error(size=math.sqrt(2) * BUILD, df=math.inf))
+    return drawn, BUILT, BUILT
 
 
 def _in_turn(first: StepTimes, second: StepTimes) -> bool:

@@ -16,6 +16,7 @@ from explorer.analysis.comparison import RESAMPLES
 from explorer.analysis.confirmed import Confirmation, Confirmed, confirmations
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, equal_quality
+from explorer.analysis.inference import size_of
 from explorer.analysis.ladders import Machine, Setting
 
 POWER = 0.8  # with how many seeds a comparison is decided: this probability that it is
@@ -141,17 +142,16 @@ def seeds_to_decide(found: EqualQuality) -> int | None:
     """
     if found.call is not Call.INCONCLUSIVE or found.effect is None or not found.seed_error:
         return None
-    n_N = np.arange(found.n + 1, MOST_SEEDS + 1)
-    if not n_N.size:
-        return None
-    seeds_N = (found.seed_error * math.sqrt(found.n)) ** 2 / n_N
-    times = max(0.0, found.effect.error.size**2 - found.seed_error**2)
-    error_N, df_N = np.sqrt(seeds_N + times), n_N - 1
-    alpha = (1 - found.confidence) / max(found.family, 1)
     effect, margin = abs(found.effect.value), math.log(EQUIVALENT)
-    away_N = stdtrit(df_N, 1 - alpha / 2) + stdtrit(df_N, POWER)
-    enough_N = effect >= away_N * error_N
-    enough_N |= margin - effect >= (stdtrit(df_N, 1 - alpha / 2) + stdtrit(df_N, (1 + POWER) / 2)) * error_N
+    alpha = (1 - found.confidence) / max(found.family, 1)
+    times = [each for each in found.effect.errors[1:]]  # the first part is that of the seeds
+    reach, size = math.hypot(*(each.reach(alpha) for each in times)), size_of(tuple(times))
+    n_N = np.arange(found.n + 1, MOST_SEEDS + 1)
+    seeds_N = found.seed_error * np.sqrt(found.n / n_N)
+    half_N = np.hypot(stdtrit(n_N - 1, 1 - alpha / 2) * seeds_N, reach)
+    spread_N = np.hypot(seeds_N, size)
+    enough_N = effect >= half_N + stdtrit(n_N - 1, POWER) * spread_N
+    enough_N |= margin - effect >= half_N + stdtrit(n_N - 1, (1 + POWER) / 2) * spread_N
     return int(n_N[enough_N.argmax()]) if enough_N.any() else None
 
 

@@ -93,11 +93,8 @@ def results(
     elif format is TableFormat.TABLE and not found.rows:
         _print_states(queries.states(where, sweep=sweep))
     elif format is TableFormat.TABLE:
-        if (
-            sweep is not None
-            and not (each or every)
-            and _print_verdicts(runs, where, found, sweep=sweep, metric=metric)
-        ):
+        shown = None if each or every else sweep
+        if shown is not None and _print_verdicts(runs, where, found, sweep=shown, metric=metric):
             return
         _print_results(found)
         if metric is None:

@@ -15,7 +15,7 @@ from explorer.analysis.equal_budget import EqualBudget
 from explorer.audit.integrity import Integrity, check_runs
 from explorer.errors import SweepError
 from explorer.planned import read_plan
-from explorer.records import Metric, metric_of
+from explorer.records import Metric, metric_of, tuning_words
 from explorer.report import negative
 from explorer.report.negative import Negative
 from explorer.store import frames
@@ -270,8 +270,8 @@ def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tuning(results: pd.DataFrame) -> str:
-    known = results["tuning"].dropna()
-    return "not tuned" if known.empty else f"tuned: {known.iloc[0]}"
+    known = [words for words in map(tuning_words, results["tuning"]) if words is not None]
+    return f'tuning, in the author\'s words: "{known[0]}"' if known else "not tuned"
 
 
 def _each(column: pd.Series) -> str:

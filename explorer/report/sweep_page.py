@@ -13,6 +13,7 @@ from explorer.analysis.composition import Composition
 from explorer.analysis.composition_sentences import composition_sentences
 from explorer.analysis.control_sentences import control_sentences
 from explorer.provenance.times import format_time
+from explorer.records import tuning_words
 from explorer.report import sweep_tables
 from explorer.report.content import Section, SweepContent
 from explorer.report.page import (
@@ -195,7 +196,7 @@ def _unknown(content: SweepContent) -> list[str]:
             said.append(f"The training time of {text.count(untimed, 'run')} of {len(rows)} on {hardware}: no profile.")
         if rows["usd_per_hour"].isna().all():
             said.append(f"What a run costs on {hardware}: {section.answer.price}.")
-        if rows["tuning"].isna().all():
+        if not any(map(tuning_words, rows["tuning"])):
             said.append("Whether the baseline could be better: nobody recorded a search for its settings.")
         if any(each.inference_ratio is None or math.isnan(each.inference_ratio) for each in section.answer.comparisons):
             said.append(f"What some recipes cost at inference on {hardware}: their profiles do not have it.")

@@ -16,7 +16,7 @@ from explorer.report.negative import Negative
 from explorer.report.page import Column, Mark, Row, Span, Table, Text, with_note
 from explorer.views import control_rows, text
 from explorer.views.axes import amount
-from explorer.views.equal_quality import said
+from explorer.views.equal_quality import SAID_TUNED, said
 from explorer.views.tables import OUTLINES
 
 NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond both", "Time beyond both")
@@ -30,7 +30,7 @@ def equal_quality(section: Section) -> Table:
     interval = "Adjusted interval" if first.family > 1 else "95% interval"
     titles = (f"{payment.label} needed", "Of baseline", interval, "Reach rate", "Adjusted p", "Inference", "n")
     columns = [Column("Recipe"), *(Column(title, number=True) for title in titles)]
-    note = "tuned baseline" if first.tuning else "untuned baseline"
+    note = SAID_TUNED if first.tuning else "untuned baseline"
     needed = text.MISSING if first.baseline_x is None else _needed(first.baseline_x, section)
     one = text.ratio(None if first.baseline_x is None else 1.0)
     baseline = (with_note(named(first.baseline, section), note), needed, one, "", "", "", "", "")

@@ -33,6 +33,7 @@ from explorer.recipes.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.single import SWEEP as SINGLE
 from explorer.recorded.counterfactual import SWEEP as DELETIONS
+from explorer.records import tuning_words
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 
@@ -220,7 +221,10 @@ def _controls(document: Document, content: Mapping[str, Any]) -> str | None:
 
 
 def _tuning(document: Document, value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and 0 < len(value) <= 500):
+    if isinstance(value, str) and tuning_words(value) is None:
+        untuned = "leave the key out where the baseline was not tuned, and every view says so"
+        raise document.error(("tuning",), f"{_found(value)}, expected how the baseline was tuned; {untuned}")
+    if value is None or (isinstance(value, str) and len(value) <= 500):
         return value
     raise document.error(("tuning",), f"{_found(value)}, expected a text of at most 500 characters")
 

@@ -18,6 +18,8 @@ from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
 from explorer.views.tables import Column, Row, swatch, table, with_note
 
+SAID_TUNED = "baseline, tuned in its author's words"  # nobody has checked it
+
 
 def comparison_table(
     found: Sequence[Verdict],
@@ -88,7 +90,7 @@ def _baseline(
     any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[Machine, float], several: bool
 ) -> Row:
     name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
-    note = "tuned baseline" if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
+    note = SAID_TUNED if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
     nowhere = Outcome.UNKNOWN if any_result.outcome == Outcome.UNKNOWN else Outcome.NOT_REACHED
     if any_result.outcome == Outcome.UNKNOWN and not any_result.n:  # it was not compared, so nothing is said of it
         note = "baseline"

@@ -13,7 +13,7 @@ from explorer.analysis import ladders
 from explorer.analysis.sentences import busy_recipes
 from explorer.costing import age_words
 from explorer.costing.words import BUSY
-from explorer.records import metric_of
+from explorer.records import metric_of, tuning_words
 from explorer.store.of_runs import Machine, RunDetails, run_details
 from explorer.views import run_files, text, theme
 from explorer.views.card_times import times
@@ -142,11 +142,15 @@ def _methods(run: pd.Series) -> str | Markup:
 
 
 def _baseline(run: pd.Series) -> Markup:
-    tuned = isinstance(run["tuning"], str)
-    words = f"tuned: {text.isolated(run['tuning'], 160)}" if tuned else "untuned: nobody searched for good settings"
+    tuning = tuning_words(run["tuning"])
+    words = "untuned: nobody searched for good settings"
+    if tuning is not None:
+        words = f'tuning, in the author\'s words: "{text.isolated(tuning, 160)}"'
     whose = Markup("this is it") if run["is_baseline"] else named(str(run["baseline"]))
     return (
-        with_note(whose, words) if tuned else with_note(whose, Markup('<span class="x-warn">{}</span>').format(words))
+        with_note(whose, words)
+        if tuning is not None
+        else with_note(whose, Markup('<span class="x-warn">{}</span>').format(words))
     )
 
 

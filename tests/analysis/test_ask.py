@@ -252,6 +252,21 @@ def test_the_nearest_miss_is_named() -> None:
     assert found.best is None and found.nearest is not None and found.nearest.recipe == "fast"
 
 
+def test_one_that_is_late_is_nearer_than_one_that_never_has_the_quality() -> None:
+    """A recipe 1% short of the quality misses by less, as a share, than one that has it twice too late."""
+    never = recipe("never", lambda ssr, seed: log_curve(ssr, seed) - 0.02, step=0.1)
+    found = asked(recipe("baseline"), never, quality=0.815, max_seconds=70.0)
+    assert found.best is None and found.nearest is not None and found.nearest.recipe == "baseline"
+    assert [each.limit for each in of(found, "never").failed] == [Limit.QUALITY]
+    assert [each.limit for each in of(found, "baseline").failed] == [Limit.TIME]
+    two = asked(
+        recipe("baseline", inference_seconds=0.5), never, quality=0.815, max_seconds=70.0, max_inference_seconds=0.01
+    )
+    assert two.nearest is not None and two.nearest.recipe == "baseline"  # though it fails two limits, and the other one
+    none = asked(never, recipe("baseline", lambda ssr, seed: log_curve(ssr, seed) - 0.03), quality=0.83)
+    assert none.nearest is not None and none.nearest.recipe == "never"  # where none has it, the one that misses least
+
+
 def test_a_time_that_nobody_knows_is_unknown() -> None:
     found = asked(recipe("baseline"), recipe("fast", train_seconds=math.nan), quality=0.78)
     assert of(found, "fast").standing is Standing.UNKNOWN

@@ -20,7 +20,6 @@ from explorer.analysis.inference import (
     holm,
     standard_error,
     t_quantile,
-    together,
 )
 
 
@@ -28,7 +27,7 @@ def t_interval(
     estimate: float, resampled_R: np.ndarray, *, n: int, df: int, confidence: float, weight_R: np.ndarray | None = None
 ) -> Interval:
     error = Error(size=standard_error(resampled_R, n=n, weight_R=weight_R), df=df)
-    return Effect(value=estimate, error=error).interval(confidence)
+    return Effect(value=estimate, errors=(error,)).interval(confidence)
 
 
 def test_all_resamples_are_taken_where_they_are_few():
@@ -110,20 +109,39 @@ def test_holm_by_its_definition():
     assert holm([]) == []
 
 
-def test_parts_of_an_error_add_up_as_welch_has_it():
-    equal = together(Error(size=3.0, df=4), Error(size=3.0, df=4))
-    assert equal.size == pytest.approx(3 * math.sqrt(2)) and equal.df == pytest.approx(8)
-    assert together(Error(size=2.0, df=3), Error(size=0.0, df=5)) == Error(size=2.0, df=3)
-    assert together(Error(size=0.0, df=2), Error(size=0.0, df=1)) == Error(size=0.0, df=math.inf)
-    mixed = together(Error(size=1.0, df=2), Error(size=1.0, df=math.inf))
-    assert mixed.df == pytest.approx(8)  # half of the variance is known
+def test_parts_of_an_error_add_up_in_the_squares_of_their_half_widths():
+    seeds, times = Error(size=1.0, df=2), Error(size=0.5, df=None)
+    both = Effect(value=1.0, errors=(seeds, times)).interval(0.95)
+    halves = 4.302653 * 1.0, 1.959964 * 0.5
+    assert both.high - 1.0 == pytest.approx(math.hypot(*halves))
+    alone = Effect(value=1.0, errors=(seeds,)).interval(0.95)
+    assert both.low < alone.low and both.p_value > alone.p_value
+    assert Effect(value=1.0, errors=(seeds, Error(size=0.0, df=3))).interval(0.95).high == pytest.approx(alone.high)
+    nothing = Effect(value=1.0, errors=()).interval(0.95)
+    assert (nothing.low, nothing.high, nothing.p_value) == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("family", [1, 5])
+def test_two_parts_hold_the_truth_and_one_quantile_for_both_does_not(family):
+    """Three seeds and a known part of the same size; the negative control is Welch and Satterthwaite's quantile."""
+    random, missed, control = np.random.default_rng(0), 0, 0
+    for sample in random.normal(size=(4000, 3)):
+        error, known, truth = sample.std(ddof=1) / 3**0.5, 0.15, random.normal(0, 0.15)
+        value = sample.mean() + truth
+        parts = Error(size=error, df=2), Error(size=known, df=None)
+        missed += Effect(value=value, errors=parts).interval(0.95, of=family).p_value <= 0.05
+        df = 2 * (1 + (known / error) ** 2) ** 2
+        control += 2 * family * stats.t.sf(abs(value) / math.hypot(error, known), df) <= 0.05
+    assert missed / 4000 <= 0.055 / family + 0.005
+    assert control > 1.5 * missed
 
 
 families = st.lists(
     st.tuples(
         st.floats(-3, 3),
         st.one_of(st.just(0.0), st.floats(1e-6, 3)),
-        st.sampled_from([1.0, 2.0, 2.5, 8.0, math.inf]),
+        st.sampled_from([1.0, 2.0, 2.5, 8.0, None]),
+        st.one_of(st.just(0.0), st.floats(1e-6, 1)),
     ),
     min_size=1,
     max_size=12,
@@ -133,8 +151,8 @@ families = st.lists(
 @given(families, st.sampled_from([0.5, 0.9, 0.95, 0.99]), st.sampled_from([float, exponential]))
 def test_an_interval_contains_the_null_exactly_when_its_p_value_exceeds_alpha(family, confidence, scale):
     null, alpha = scale(0.0), round(1 - confidence, 12)
-    for value, size, df in family:
-        effect = Effect(value=value, error=Error(size=size, df=df))
+    for value, size, df, known in family:
+        effect = Effect(value=value, errors=(Error(size=size, df=df), Error(size=known, df=None)))
         alone = effect.interval(confidence, scale=scale)
         among = effect.interval(confidence, of=len(family), scale=scale)
         for each in (alone, among):
@@ -144,16 +162,16 @@ def test_an_interval_contains_the_null_exactly_when_its_p_value_exceeds_alpha(fa
 
 
 @pytest.mark.parametrize("of", [1, 2, 4, 20])
-@pytest.mark.parametrize("df", [1.0, 2.0, 7.5, math.inf])
+@pytest.mark.parametrize("df", [1.0, 2.0, 7.5, None])
 @pytest.mark.parametrize("scale", [float, exponential])
 def test_they_agree_at_the_very_boundary(of, df, scale):
     """At the effect whose p-value is alpha, and at the next floats to both sides of it: rounding decides either way,
     and the interval goes with it. The control: what the formula of the interval alone says differs from it."""
-    quantile = -stats.t.ppf(0.05 / of / 2, df)
+    quantile = -(stats.norm.ppf(0.05 / of / 2) if df is None else stats.t.ppf(0.05 / of / 2, df))
     formula = []
     for value in (quantile, *(math.nextafter(quantile, to) for to in (0, 9e9)), quantile * (1 + 1e-9)):
         for signed in (value, -value):
-            found = Effect(value=signed, error=Error(size=1.0, df=df)).interval(0.95, of=of, scale=scale)
+            found = Effect(value=signed, errors=(Error(size=1.0, df=df),)).interval(0.95, of=of, scale=scale)
             assert (found.low <= scale(0.0) <= found.high) == (found.p_value > 0.05)
             formula.append(scale(abs(signed) - quantile) > scale(0.0))
     assert len(set(formula)) == 2
@@ -161,7 +179,7 @@ def test_they_agree_at_the_very_boundary(of, df, scale):
 
 def test_an_unadjusted_interval_does_not_agree_with_an_adjusted_p_value():
     """The negative control: the interval alone beside the p-value among four, as they were once shown together."""
-    effect = Effect(value=3.0, error=Error(size=1.0, df=20.0))
+    effect = Effect(value=3.0, errors=(Error(size=1.0, df=20.0),))
     alone, among = effect.interval(0.95), effect.interval(0.95, of=10)
     assert alone.low > 0 and among.p_value > 0.05 and among.low < 0
 
@@ -171,7 +189,7 @@ def test_all_intervals_of_a_family_hold_the_truth_at_once():
     missed = {1: 0, 8: 0}
     for _ in range(1000):
         sample_NS = random.normal(size=(8, 4)) + random.normal(size=4)  # they depend on each other
-        effects = [Effect(value=s.mean(), error=Error(size=s.std(ddof=1) / 2, df=3)) for s in sample_NS]
+        effects = [Effect(value=s.mean(), errors=(Error(size=s.std(ddof=1) / 2, df=3),)) for s in sample_NS]
         for of in missed:
             missed[of] += any(not e.interval(0.95, of=of).low <= 0 <= e.interval(0.95, of=of).high for e in effects)
     assert missed[8] <= 70 < missed[1]

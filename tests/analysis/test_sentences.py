@@ -10,10 +10,20 @@ from scipy import stats
 from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
+from explorer.analysis.inference import Error
 from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import answer, budget_answer, summary, time_notes
 from explorer.analysis.verdict import verdicts
 from tests.analysis.tables import SETTING, rows, table
+
+
+def spread(size, *times):
+    return {"errors": (Error(size=size, df=2), *times), "seed_error": size}
+
+
+def between(low, high):
+    return {"adjusted_low": low, "adjusted_high": high}
+
 
 FAST = EqualQuality(
     setting=Setting(**SETTING),
@@ -46,7 +56,14 @@ FAST = EqualQuality(
 NONE = dict.fromkeys(("ratio_low", "ratio_high", "adjusted_low", "adjusted_high", "p_value", "p_adjusted"))
 ONE_SEED = replace(FAST, n=1, reason="one seed", **NONE)
 NO_INTERVAL = replace(ONE_SEED, n=3, reach_rate=0.7, reason="only 70% of the resamples reach the target")
-UNSURE = replace(FAST, ratio_low=0.4, ratio_high=1.1, adjusted_low=0.3, adjusted_high=1.2, error=0.2, seed_error=0.2)
+UNSURE = replace(
+    FAST,
+    ratio_low=0.4,
+    ratio_high=1.1,
+    adjusted_low=0.3,
+    adjusted_high=1.2,
+    **spread(0.2),
+)
 ALONE = replace(UNSURE, ratio_high=0.95)
 TWIN = replace(FAST, ratio=1.0, adjusted_low=0.97, adjusted_high=1.03)
 NOT_REACHED = replace(ONE_SEED, n=3, outcome=Outcome.NOT_REACHED, ratio=None, recipe_x=None)
@@ -171,7 +188,7 @@ def test_the_seeds_that_would_decide_are_those_that_do():
     """By simulation: with that many seeds the comparison is decided about as often as is said, and with half of them it
     is not."""
     noise, effect, family = 0.3, -0.35, 4
-    small = replace(UNSURE, ratio=math.exp(effect), n=3, error=noise / 3**0.5, df=2.0, seed_error=noise / 3**0.5)
+    small = replace(UNSURE, ratio=math.exp(effect), n=3, **spread(noise / 3**0.5))
     small = small.among(family)
     assert small.call is Call.INCONCLUSIVE
     (found,) = verdicts([small])
@@ -185,10 +202,10 @@ def test_the_seeds_that_would_decide_are_those_that_do():
 
     assert 0.7 <= decided(found.seeds) <= 0.95
     assert decided(found.seeds // 2) < 0.6
-    loud = replace(small, error=0.5, adjusted_low=0.1, adjusted_high=4.0)  # most of it is the noise of step times
+    loud = replace(small, **spread(noise / 3**0.5, Error(size=0.5, df=6)), **between(0.1, 4.0))  # step times
     assert verdicts([loud])[0].seeds is None
     assert "more than 100 seeds or quieter times would be needed" in said(loud)
-    nothing = replace(small, ratio=1.0, adjusted_low=0.8, adjusted_high=1.3, error=0.05, seed_error=0.05)
+    nothing = replace(small, ratio=1.0, **between(0.8, 1.3), **spread(0.05))
     (equal,) = verdicts([nothing])
     assert equal.seeds is not None and equal.seeds > 10  # until the interval lies within the margin
 
@@ -242,10 +259,6 @@ BETTER = EqualBudget(
     family=4,
     tuning="lr over 5 values",
 )
-
-
-def between(low, high):
-    return {"adjusted_low": low, "adjusted_high": high}
 
 
 LOSS = replace(BETTER.setting, unit="bits", metric="bits_per_byte", higher_is_better=False)

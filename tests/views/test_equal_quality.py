@@ -21,6 +21,12 @@ from tests.views.in_memory import InMemory
 
 
 @pytest.fixture(scope="module")
+def results(results: pd.DataFrame) -> pd.DataFrame:
+    """With times that are exact: what their noise does to an interval is tested elsewhere."""
+    return results.drop(columns=["train_seconds_low", "train_seconds_high", "train_seconds_windows"])
+
+
+@pytest.fixture(scope="module")
 def comparisons(results: pd.DataFrame) -> list[EqualQuality]:
     return equal_quality(results)
 
@@ -52,8 +58,8 @@ def shown(found: Sequence[Verdict], budgets: Sequence[EqualBudget] = (), **optio
 def test_the_baseline_stands_first_and_then_the_cheapest(comparisons: list[EqualQuality]) -> None:
     found = rows(list(reversed(comparisons)))
     assert ["baseline" in found[0], "fast" in found[1], "heavy" in found[2]] == [True, True, True]
-    assert "tuned baseline" in found[0]
-    assert "0.52x" in found[1] and "0.28 to 0.97" in found[1] and "100%" in found[1]
+    assert "baseline, tuned in its author&#39;s words" in found[0]
+    assert "0.52x" in found[1] and "0.42 to 0.65" in found[1] and "100%" in found[1]
 
 
 def test_a_target_beyond_the_baseline_itself(results: pd.DataFrame) -> None:
@@ -64,6 +70,13 @@ def test_a_target_beyond_the_baseline_itself(results: pd.DataFrame) -> None:
 def test_an_untuned_baseline_is_called_so(comparisons: list[EqualQuality]) -> None:
     assert "untuned baseline" in rows([replace(found, tuning=None) for found in comparisons])[0]
     assert "untuned" not in rows(comparisons)[0]
+
+
+@pytest.mark.parametrize("words", ["no", "None", "not tuned.", " ", "N/A", "False"])
+def test_words_that_deny_tuning_are_no_claim_of_it(results: pd.DataFrame, words: str) -> None:
+    """A run of an older version may have them: today a specification is refused."""
+    assert "untuned baseline" in rows(equal_quality(results.assign(tuning=words)))[0]
+    assert "untuned" not in rows(equal_quality(results.assign(tuning=f"{words}, but by grid")))[0]
 
 
 def test_what_a_sweep_says_of_its_baseline_is_not_said_of_another_recipe(results: pd.DataFrame) -> None:
@@ -107,8 +120,8 @@ def test_time_is_priced_where_there_is_a_price(comparisons: list[EqualQuality]) 
 
 
 def test_what_fresh_seeds_said_on_one_machine_is_said_of_no_other(results: pd.DataFrame) -> None:
+    results = results[results["recipe"] != "heavy"]  # of two recipes neither would be less
     again = results.assign(sweep="again", seed=results["seed"] + 10)
-    again = again[again["recipe"].isin(["baseline", "fast"])]
     said = confirmations(pd.concat([results, again]), sweep=str(results["sweep"].iloc[0]))
     here = next(each for each in equal_quality(results) if each.recipe == "fast")
     assert here.call is Call.LESS
@@ -156,8 +169,8 @@ def test_the_table_is_sorted_by_need_or_by_what_is_reached(
     assert "heavy" in rows(comparisons, missing, order="best")[2]  # what is not known comes last
 
 
-def test_a_winner_asks_for_fresh_seeds(comparisons: list[EqualQuality]) -> None:
-    (fast,) = (each for each in verdicts(comparisons) if each.comparison.label == "fast")
+def test_a_winner_asks_for_fresh_seeds(results: pd.DataFrame) -> None:
+    (fast,) = verdicts(equal_quality(results[results["recipe"] != "heavy"]))
     assert fast.call is Call.LESS and fast.asks and "confirm on fresh seeds" in shown([fast])[1]
     wide = replace(fast.comparison, adjusted_high=1.2, ratio_high=1.1)
     (unsure,) = verdicts([wide])

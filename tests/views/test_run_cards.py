@@ -84,7 +84,7 @@ def test_a_card_says_what_is_known_of_a_run(rows: pd.DataFrame, runs: Path) -> N
     assert said["Hardware"] == f"{CPU.name}, 1 thread"
     assert said["Training"] == "80 steps of 64 examples, fp32"
     assert said["Methods"] == "blurpool, ema"
-    assert said["Baseline"] == "baseline tuned: lr over 5 values"
+    assert said["Baseline"] == 'baseline tuning, in the author\'s words: "lr over 5 values"'
     assert said["Governance"] == "none: the run keeps no ledger"
     assert of(rows, "fast")["state_digest"].iloc[0].startswith(said["State"])
 
