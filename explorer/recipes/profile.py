@@ -4,8 +4,9 @@ Runs of a sweep share their machine and slow each other down, so their wall time
 takes short windows of every phase of every recipe in turn, round after round, so that a machine that drifts drifts
 for all of them; the median of the windows counts.
 
-Two builds of the same recipe differ in speed: their tensors lie elsewhere in memory. So each round has builds of its
-own, as far as building does not take long, and the spread of the rounds contains what a build adds.
+Two builds of one recipe may differ in speed, for their tensors lie elsewhere in memory: the medians of eight builds
+were 4% apart, most of which the noise of their windows explains. So each round has a build of its own, as far as
+building does not take long, and the spread of the rounds contains whatever a build adds.
 
 The machine is watched meanwhile (watch.py). A window that lost the processor is taken again, and so is a round in which
 other processes were busy; how often is bounded, and what stays disturbed is recorded and said.
