@@ -21,6 +21,8 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from options import options  # noqa: E402
+
 from explorer.errors import ExplorerError  # noqa: E402
 from explorer.recipes import govern  # noqa: E402
 from tests.foreign_models import STRUCTURES, Foreign, published  # noqa: E402
@@ -88,6 +90,7 @@ def surroundings() -> str:
 
 
 def main() -> int:
+    options(__doc__).parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     govern.time.time = lambda: float(desk.NOW)  # the papers for tests are valid then
