@@ -1,6 +1,7 @@
 """What every test may rely on: one torch thread, and no settings of the user's."""
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -19,12 +20,14 @@ def _quiet_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")  # of the session: fixtures of a module train runs too
+def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Sweeps of tests that run at the same time do not wait for each other."""
     locks = tmp_path_factory.getbasetemp() / "locks"
     locks.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setattr(presence, "_place", lambda: locks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presence, "_place", lambda: locks)
+        yield
 
 
 class _SilentMachine:
@@ -39,8 +42,15 @@ class _SilentMachine:
     getloadavg = cpu_times
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _silent_machine() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "psutil", _SilentMachine)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _silent_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _real_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether this machine is busy is asked by the tests marked `real_machine` alone."""
-    if request.node.get_closest_marker("real_machine") is None:
-        monkeypatch.setattr(watch, "psutil", _SilentMachine)
+    if request.node.get_closest_marker("real_machine"):
+        monkeypatch.setattr(watch, "psutil", psutil)
