@@ -14,10 +14,10 @@ gives the loss of each of them. The function gets inputs and labels of the examp
 model's device, and is called once for each class of provenance with that class's rows alone: nothing in the model mixes
 two classes, and what a class may not change is not computed. Augmentation and collation belong into that function.
 
-What trains is what the optimiser has and what requires a gradient; a layer without such parameters keeps its buffers
-too. Every sealed region has an optimiser of its own, with the settings of the caller's (own_optimizer.py). Schedules,
-sampling and evaluation remain the caller's, and so do `model.train()` and checkpoints. Gradients are clipped by a
-method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
+What trains is what the optimiser has and what requires a gradient when the loop is governed; a layer without such
+parameters keeps its buffers too. Every sealed region has an optimiser of its own, with the settings of the caller's
+(own_optimizer.py). Schedules, sampling and evaluation remain the caller's, and so do `model.train()` and checkpoints.
+Gradients are clipped by a method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
 """
 
 import inspect
@@ -110,6 +110,7 @@ class Governed:
             name for name, p in self._gradients.parameters.items() if p.requires_grad and id(p) in stepped
         )
         self._buffers = self._gradients.guard.buffer_names  # that may change; in layers that do not train, none
+        self._gradients.allow(self._trainable)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -125,14 +126,16 @@ class Governed:
         """One optimiser step on these training examples, by number; returns the loss, summed over the examples that
         took part and divided by the number of all.
 
-        Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, and
-        for a model that changes what a class may not change: then the run is over.
+        Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, for a
+        `requires_grad` that was switched since the loop was governed, and for a model that changes what a class may not
+        change: then the run is over.
         """
         state, numbers = self.state, self._numbers(examples)
         if self._over:
             raise TrainingError(f"the run stopped in step {state.step + 1} and cannot go on: begin another one")
         if state.step >= state.total_steps:
             raise TrainingError(f"step {state.step + 1} of {state.total_steps}: the run was announced with fewer")
+        self._check_frozen()
         try:
             if not self._started:
                 self._start(numbers, losses)
@@ -158,6 +161,17 @@ class Governed:
         state.step += 1
         self._over = False
         return sum(taken, torch.zeros(()))
+
+    def _check_frozen(self) -> None:
+        """Every step trains what was said to train at the start: `requires_grad` that was switched since would be
+        overruled by the next share without a word."""
+        for name, parameter in self._gradients.parameters.items():
+            if parameter.requires_grad != (name in self._trainable):
+                raise TrainingError(
+                    f"{name}: found requires_grad={parameter.requires_grad} before step {self.state.step + 1}; what"
+                    " trains is decided when the loop is governed: expected it as it was then (a policy with phases"
+                    " can stop training a layer, or start it later)"
+                )
 
     def finish(self) -> None:
         """The run is done: its last entries are written, and the ledger is closed. Raises `TrainingError` for a run

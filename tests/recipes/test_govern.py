@@ -130,6 +130,37 @@ def test_the_ledger_says_which_examples_are_in_quarantine(papers: Path, tmp_path
     assert examine_contents(ledger).missing == 0
 
 
+@pytest.mark.parametrize("at", [0, 2], ids=["before the first step", "between steps"])
+@pytest.mark.parametrize("frozen", [False, True], ids=["frozen later", "opened later"])
+def test_requires_grad_that_is_switched_later_stops_the_run(
+    at: int, frozen: bool, papers: Path, tmp_path: Path
+) -> None:
+    """It would have no effect: a share's own set of parameters decides what has a gradient."""
+    model = net()
+    model.get_parameter("1.weight").requires_grad_(not frozen)
+    with (
+        pytest.raises(
+            TrainingError, match=rf"1\.weight: found requires_grad={frozen} before step {at + 1}; what trains"
+        ),
+        governed(papers, tmp_path / "mine", model) as loop,
+    ):
+        for step in range(STEPS):
+            if step == at:
+                model.get_parameter("1.weight").requires_grad_(frozen)
+            loop.step(np.arange(6), losses)
+
+
+def test_what_the_optimiser_lacks_needs_no_switch(papers: Path, tmp_path: Path) -> None:
+    model = net()
+    optimizer = torch.optim.SGD([model.get_parameter("3.weight")], lr=0.1)
+    run = tmp_path / "mine"
+    with explorer.govern(
+        model, optimizer, examples=desk.SPLIT, documents=papers, policy="usual", ledger=run, steps=2
+    ) as loop:
+        for _ in range(2):
+            loop.step(np.arange(6), losses)
+
+
 # Models that write to themselves, and what the ledger and conform make of them
 
 IMAGES = noise(train=12).train
