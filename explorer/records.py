@@ -111,8 +111,10 @@ _NO_TUNING = frozenset(
     (
         *("", "no", "not", "none", "null", "nil", "false", "0", "na", "n a", "nothing", "never", "untuned", "unknown"),
         *("not tuned", "no tuning", "not yet", "not done", "was not tuned", "it was not tuned", "baseline not tuned"),
+        *("n", "tbd", "todo", "to do", "to be done", "later", "pending"),
     )
 )
+_NOT_HOW = frozenset(("yes", "y", "true", "1", "ok", "done", "tuned", "was tuned", "it was tuned", "baseline tuned"))
 
 
 def tuning_words(value: object) -> str | None:
@@ -124,8 +126,20 @@ def tuning_words(value: object) -> str | None:
     """
     if not isinstance(value, str):
         return None
-    said = re.sub(r"[\W_]+", " ", value).strip().casefold()
-    return None if said in _NO_TUNING else value
+    return None if _folded(value) in _NO_TUNING else value
+
+
+def says_how_tuned(value: str) -> bool:
+    """Whether a text says more of how a baseline was tuned than that it was.
+
+    >>> says_how_tuned("yes"), says_how_tuned("lr by grid")
+    (False, True)
+    """
+    return _folded(value) not in _NO_TUNING | _NOT_HOW
+
+
+def _folded(value: str) -> str:
+    return re.sub(r"[\W_]+", " ", value).strip().casefold()
 
 
 def metric_of(row: Mapping[Any, Any]) -> Metric:

@@ -33,7 +33,7 @@ from explorer.recipes.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.single import SWEEP as SINGLE
 from explorer.recorded.counterfactual import SWEEP as DELETIONS
-from explorer.records import tuning_words
+from explorer.records import says_how_tuned
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 
@@ -221,7 +221,7 @@ def _controls(document: Document, content: Mapping[str, Any]) -> str | None:
 
 
 def _tuning(document: Document, value: Any) -> str | None:
-    if isinstance(value, str) and tuning_words(value) is None:
+    if isinstance(value, str) and not says_how_tuned(value):
         untuned = "leave the key out where the baseline was not tuned, and every view says so"
         raise document.error(("tuning",), f"{_found(value)}, expected how the baseline was tuned; {untuned}")
     if value is None or (isinstance(value, str) and len(value) <= 500):
