@@ -5,6 +5,7 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -334,6 +335,7 @@ class ProfileRecord:
     profile_pass: str = ""  # names the pass: profiles of one pass were measured in turn; empty in an older file
     builds: int = 1  # how often the recipe was built for it; the rounds are shared out among them in order
     watch: Watch | None = None  # None: nobody looked, in a file of an older version
+    inference_rounds: tuple[float, ...] = ()  # in each round, as `PhaseProfile.rounds`; empty in an older file
 
     @property
     def busy(self) -> bool | None:
@@ -371,6 +373,14 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
                 f"{where}: phase {name!r:.80}: found {len(phase.ratios)} ratios of processor time; expected"
                 f" {phase.windows}, none below 0, or none"
             )
+    rounds, windows = profile.inference_rounds, {phase.windows for phase in profile.phases.values()}
+    if rounds and not (
+        len(rounds) in windows and 0 < min(rounds) <= profile.inference_seconds <= max(rounds) < math.inf
+    ):
+        raise RunError(
+            f"{where}: inference: found {len(rounds)} rounds for {profile.inference_seconds:g} s; expected"
+            f" {max(windows)}, each above 0 s, with that time between the least and the largest, or none"
+        )
     besides = {name: getattr(profile, f"{name}_seconds") for name in ("inference", "evaluation", "checkpoint")}
     if profile.validation is not None:
         besides |= {"predicted": profile.validation.predicted, "measured": profile.validation.measured}

@@ -104,12 +104,13 @@ def write_profile(
     split: Mapping[str, float] | None = None,
     quartiles: tuple[float, float] = (0.9, 1.2),
     inference: float = 0.001,
+    inference_rounds: tuple[float, ...] = (),
     rounds: tuple[float, ...] = (),
     profile_pass: str = "",
     watch: Watch | None = None,
 ) -> Path:
     """Write the profile of the run's recipe on its hardware: `seconds` a step, of all phases or by phase, spent on the
-    shares in `split`; `quartiles` and `rounds` are shares of the median."""
+    shares in `split`; `quartiles`, `rounds` and `inference_rounds` are shares of the median."""
     times = seconds if isinstance(seconds, Mapping) else {phase: seconds for phase in record.phases}
     shares = split or {"forward": 0.4}
     profile = ProfileRecord(
@@ -122,13 +123,14 @@ def write_profile(
                 seconds=time,
                 low=quartiles[0] * time,
                 high=quartiles[1] * time,
-                windows=len(rounds) or 5,
+                windows=len(rounds) or len(inference_rounds) or 5,
                 split={part: share * time for part, share in shares.items()},
                 rounds=tuple(share * time for share in rounds),
             )
             for phase, time in times.items()
         },
         inference_seconds=inference,
+        inference_rounds=tuple(share * inference for share in inference_rounds),
         made_at=AT,
         profile_pass=profile_pass,
         watch=watch,

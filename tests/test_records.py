@@ -72,6 +72,7 @@ ROUNDS = PhaseProfile(seconds=0.2, low=0.1, high=0.3, windows=3, rounds=(0.1, 0.
 WATCHED = replace(
     PROFILE,
     phases={"all steps": ROUNDS},
+    inference_rounds=(0.0009, 0.001, 0.0012),
     profile_pass="p1",
     builds=3,
     watch=Watch(cores=2, load=1.5, others=None, stolen=0.1, repeated=4, disturbed=1, reasons=("others",)),
@@ -81,7 +82,7 @@ ALL = (RUN, RESULT, FAILURE, PROFILE, WATCHED)
 
 def test_a_profile_of_an_older_version_is_read_and_nobody_looked(tmp_path: Path) -> None:
     old = records.to_json(PROFILE)
-    for key in ("profile_pass", "builds", "watch"):
+    for key in ("profile_pass", "builds", "watch", "inference_rounds"):
         del old[key]
     for key in ("rounds", "ratios"):
         del old["phases"]["all steps"][key]
@@ -198,6 +199,9 @@ def test_a_profile_is_named_by_recipe_and_hardware() -> None:
         ("phases.all steps.windows", 0, "expected one window at least"),
         ("phases.all steps.split.forward", -1.0, "no part below 0 s"),
         ("inference_seconds", 0.0, "inference: found 0; expected seconds above 0"),
+        ("inference_rounds", [0.001] * 6, "inference: found 6 rounds for 0.001 s; expected 7, each above 0 s"),
+        ("inference_rounds", [0.001] * 6 + [0.0], "expected 7, each above 0 s"),
+        ("inference_rounds", [0.01] * 7, "with that time between the least and the largest"),
         ("evaluation_seconds", -1.0, "evaluation: found -1"),
         ("checkpoint_seconds", -1.0, "checkpoint: found -1"),
         ("validation.measured", 0.0, "measured: found 0"),

@@ -155,7 +155,17 @@ def ask(
         name = (ladder.setting, baseline or ladder.baseline)
         base = by_name[name] if names[name] == 1 else None
         reached = reached_by(ladder, baseline=base, target=limits.quality, confidence=confidence, resamples=resamples)
-        known = figures_of(parts[key_of(ladder)], forecasts, ladder, base, classes=limits.deletable, reached=reached)
+        verdict = judged.get((ladder.setting, ladder.label))
+        same = verdict is not None and verdict.comparison.baseline == name[1]
+        known = figures_of(
+            parts[key_of(ladder)],
+            forecasts,
+            ladder,
+            beside=verdict.comparison if verdict is not None and same else None,
+            is_baseline=ladder is base,
+            classes=limits.deletable,
+            reached=reached,
+        )
         candidates.append(
             Candidate(
                 setting=ladder.setting,
@@ -167,7 +177,7 @@ def ask(
                 tuning=None if base is None else base.tuning,
                 known=known,
                 findings=findings_of(limits, known),
-                verdict=judged.get((ladder.setting, ladder.label)),
+                verdict=verdict,
             )
         )
     least: Literal["time", "cost"] = "time" if limits.max_usd is None else "cost"

@@ -27,6 +27,7 @@ class Match:
     baseline_setting: Setting  # the recipe's own, but for the machine if the baseline is bound to one
     baseline_name: str
     baseline: Ladder | None
+    here: Ladder | None  # the baseline on the recipe's own machine; None: it was not run there
     recipe: Ladder
     reason: str | None  # why the two cannot be compared
 
@@ -94,13 +95,14 @@ def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machi
         name = baseline if baseline is not None else recipe.baseline
         home = recipe.setting.on(machine)
         if recipe.control is None and (recipe.setting, recipe.recipe) != (home, name):
-            bases = by_name[home, name]
+            bases, here = by_name[home, name], by_name[recipe.setting, name]
             reason = _reason(recipe, name, bases, x, where="here" if machine is None else f"on {machine}")
             yield Match(
                 setting=recipe.setting,
                 baseline_setting=home,
                 baseline_name=name,
                 baseline=bases[0] if reason is None else None,
+                here=here[0] if len(here) == 1 else None,
                 recipe=recipe,
                 reason=reason,
             )

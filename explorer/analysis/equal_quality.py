@@ -6,6 +6,7 @@ are recipe over baseline: 0.6 means "in 0.6 of its time".
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -21,7 +22,7 @@ from explorer.analysis.pairing import Pair
 from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.errors import AnalysisError
 
-SLOWER_INFERENCE = 1.02  # from here on, what training saves is paid for at inference, and is marked
+SLOWER_INFERENCE = 1.02  # an interval above it: what training saves is paid for at inference, and is marked
 
 
 class Outcome(StrEnum):
@@ -80,7 +81,9 @@ class EqualQuality:
     family: int = 0  # how many these are
     errors: Errors | None = None  # of the logarithm of the ratio; None where there is no interval
     seed_error: float | None = None  # the part of the error that more seeds would reduce
-    inference_ratio: float | None
+    inference_ratio: float | None  # to the baseline on the recipe's own machine
+    inference_low: float | None = None  # its interval as one of all recipes with this baseline
+    inference_high: float | None = None
     time_source: str
     tuning: str | None
     left_out: tuple[float, ...] = ()  # budgets that lack seeds and took no part
@@ -130,7 +133,13 @@ class EqualQuality:
 
     @property
     def slower_inference(self) -> bool:
-        return self.inference_ratio is not None and self.inference_ratio > SLOWER_INFERENCE
+        """Whether the whole interval of the inference ratio lies above `SLOWER_INFERENCE`.
+
+        Models that are the same bit for bit differ in their measured times, so a ratio without an interval makes no
+        recipe slower. There is none where
+        either profile kept no rounds, as those of older versions did not: of such recipes nothing is said.
+        """
+        return self.inference_low is not None and self.inference_low > SLOWER_INFERENCE
 
 
 def equal_quality(
@@ -160,7 +169,8 @@ def at_equal_quality(
     """The same for recipes whose curves are there already, one result each."""
     if target is not None and not math.isfinite(target):
         raise AnalysisError(f"target: found {target}; expected a finite quality")
-    return adjusted([_compare(each, target=target, confidence=confidence) for each in found])
+    results = adjusted([_compare(each, target=target, confidence=confidence) for each in found])
+    return _with_inference(results, [_inference_effect(each.match) for each in found])
 
 
 def table(results: list[EqualQuality]) -> pd.DataFrame:
@@ -182,7 +192,8 @@ _OWN = tuple(
 )
 _NUMBERS = (
     *("target", "baseline_x", "recipe_x", "ratio", "ratio_low", "ratio_high", "adjusted_low", "adjusted_high"),
-    *("speedup", "reach_rate", "p_value", "p_adjusted", "seed_error", "inference_ratio"),
+    *("speedup", "reach_rate", "p_value", "p_adjusted", "seed_error"),
+    *("inference_ratio", "inference_low", "inference_high"),
 )
 
 
@@ -230,8 +241,32 @@ def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> 
 def _inference_ratio(match: Match) -> float | None:
     """The recipe's inference time over that of the baseline compared with, which need not be the sweep's."""
     recipe = match.recipe.inference_ratio
-    baseline = match.baseline.inference_ratio if match.baseline else None
+    baseline = match.here.inference_ratio if match.here else None
     return None if recipe is None or baseline is None else recipe / baseline
+
+
+def _inference_effect(match: Match) -> Effect | None:
+    """The logarithm of that ratio with its error; None unless both profiles kept the time of each round."""
+    ratio = _inference_ratio(match)
+    if ratio is None or match.here is None:
+        return None
+    times = match.recipe.inference_times, match.here.inference_times
+    if any(each.log_W is None for each in times):
+        return None
+    return Effect(value=math.log(ratio), errors=error_of_ratio(*times))
+
+
+def _with_inference(results: list[EqualQuality], effects: Sequence[Effect | None]) -> list[EqualQuality]:
+    """The results with the intervals of their inference ratios, adjusted for all that have the same baseline."""
+    sizes = Counter((r.baseline_setting, r.baseline) for r, effect in zip(results, effects, strict=True) if effect)
+    done = []
+    for result, effect in zip(results, effects, strict=True):
+        if effect is not None:
+            family = sizes[result.baseline_setting, result.baseline]
+            found = effect.interval(result.confidence, of=family, scale=exponential)
+            result = replace(result, inference_low=found.low, inference_high=found.high)
+        done.append(result)
+    return done
 
 
 def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarray) -> EqualQuality:

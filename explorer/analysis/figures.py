@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.ladders import Ladder
 from explorer.analysis.reaching import Reached
 from explorer.provenance.levels import Level
@@ -33,7 +34,9 @@ class Figures:
     price_as_of: str  # empty: the source says no date
     no_price: str  # why there is none
     inference_seconds: float | None
-    inference_ratio: float | None
+    inference_ratio: float | None  # to the baseline; its own is 1 exactly
+    inference_low: float | None  # its interval; None where a profile kept no rounds
+    inference_high: float | None
     deletions: Mapping[str, Deletion | str]  # or why it is not known
 
     def usd(self, seconds: float | None) -> float | None:
@@ -61,15 +64,19 @@ def figures_of(
     mine: pd.DataFrame,
     forecasts: pd.DataFrame,
     ladder: Ladder,
-    base: Ladder | None,
     *,
+    beside: EqualQuality | None,
+    is_baseline: bool,
     classes: Iterable[str],
     reached: Reached,
 ) -> Figures:
-    """What the rows of a ladder and the deletion forecasts tell of its recipe, beside its baseline."""
-    ratio, usd_per_hour = ladder.inference_ratio, _median(mine["usd_per_hour"])
-    if ratio is not None and base is not None and base.inference_ratio:
-        ratio /= base.inference_ratio
+    """What the rows of a ladder and the deletion forecasts tell of its recipe. `beside`: it beside its baseline."""
+    usd_per_hour = _median(mine["usd_per_hour"])
+    ratio = low = high = None
+    if is_baseline and ladder.inference_ratio is not None:
+        ratio = low = high = 1.0
+    elif beside is not None:
+        ratio, low, high = beside.inference_ratio, beside.inference_low, beside.inference_high
     return Figures(
         reached=reached,
         higher_is_better=ladder.sign > 0,
@@ -79,6 +86,8 @@ def figures_of(
         no_price=_text(mine["price_source"]) or f"no price for {ladder.setting.hardware}",
         inference_seconds=_median(mine["inference_seconds"]),
         inference_ratio=ratio,
+        inference_low=low,
+        inference_high=high,
         deletions={class_: _deletion(mine, forecasts, class_, reached) for class_ in classes},
     )
 

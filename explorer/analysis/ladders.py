@@ -112,6 +112,7 @@ class Ladder:
     baseline: str
     tuning: str | None  # of the sweep's own baseline: a sweep says of no other recipe how it was tuned
     inference_ratio: float | None
+    inference_times: StepTimes  # how exact the inference time is
     time_source: str  # "profiled", "measured", "measured+profiled", "" where unknown
     ssr_B: np.ndarray
     seeds_S: np.ndarray
@@ -218,15 +219,16 @@ def _ladders(
             setting=Setting(
                 **{column: _plain(value) for column, value in zip(SETTING, setting, strict=True)}, format=style
             ),
-            recipe=recipe,
-            recipe_digest=digest,
-            label=recipe,
-            is_baseline=bool(is_base),
+            recipe=own.recipe,
+            recipe_digest=own.recipe_digest,
+            label=own.recipe,
+            is_baseline=bool(own.is_baseline),
             control="random-subset" if controlled else None,
             control_of=controlled,
-            baseline=baseline,
-            tuning=tuning_words(tuning) if is_base else None,
+            baseline=own.baseline,
+            tuning=tuning_words(own.tuning) if own.is_baseline else None,
             inference_ratio=None if np.isnan(ratio) else float(ratio),
+            inference_times=exact,
             time_source="+".join(sorted(sources)),
             ssr_B=grid.ssr_B,
             seeds_S=grid.seeds_S,
@@ -234,12 +236,13 @@ def _ladders(
             quality_BS=grid.values[1],
             times_B=times_B,
         )
-        for setting, style, recipe, digest, is_base, baseline, tuning, controlled, ratio, sources, grid, times_B in zip(
+        for setting, style, own, controlled, ratio, exact, sources, grid, times_B in zip(
             zip(*(first[column].tolist() for column in SETTING), strict=True),
             first["format"].tolist() if "format" in first else [""] * len(first),
-            *(first[name].tolist() for name in ("recipe", "recipe_digest", "is_baseline", "baseline", "tuning")),
+            first[["recipe", "recipe_digest", "is_baseline", "baseline", "tuning"]].itertuples(index=False),
             _controlled(texts(groups, frame["control_of"], where_N=chosen_N)),
             ratios_G,
+            _inference_times(frame, groups, where_N=known_N),
             texts(groups, frame["time_source"], where_N=known_N),
             grids(groups, ssr_N=ssr_N, seed_N=seed_N, values=(x_N, quality_N), where_N=known_N),
             times,
@@ -261,7 +264,7 @@ def _times(
         return found
     new = (np.diff(groups.of_N[rows]) != 0) | (np.diff(ssr_N[rows]) != 0)
     start_C = np.r_[0, np.flatnonzero(new) + 1]  # C: the cells of one ladder and budget
-    passes = frame["profile_pass"] if "profile_pass" in frame.columns else pd.Series(None, index=frame.index)
+    passes = _passes(frame)
     code_N = pd.factorize(passes)[0][rows]
     one_C = np.minimum.reduceat(code_N, start_C) == np.maximum.reduceat(code_N, start_C)
     cells = frame.iloc[rows[start_C]]
@@ -275,6 +278,33 @@ def _times(
         together = in_turn if one and isinstance(in_turn, str) else ""
         found[group] += (_time(windows_W, seconds, low, high, measured_with=together),)
     return [times if any(each.is_profiled for each in times) else () for times in found]
+
+
+def _inference_times(frame: pd.DataFrame, groups: Groups, *, where_N: np.ndarray) -> list[StepTimes]:
+    """How exact the inference time of each ladder is, by the rounds of its profile; nothing of several profiles."""
+    found = [StepTimes()] * len(groups)
+    if "inference_windows" not in frame.columns:
+        return found
+    windows_N = frame["inference_windows"].to_numpy(dtype=object)
+    has_N = np.array([isinstance(each, list | np.ndarray) and len(each) > 1 for each in windows_N], dtype=bool)
+    rows = np.flatnonzero(where_N & has_N)
+    if not rows.size:
+        return found
+    rows = rows[np.argsort(groups.of_N[rows], kind="stable")]
+    start_G = np.r_[0, np.flatnonzero(np.diff(groups.of_N[rows])) + 1]
+    passes = _passes(frame)
+    code_N = pd.factorize(passes)[0][rows]
+    one_G = np.minimum.reduceat(code_N, start_G) == np.maximum.reduceat(code_N, start_G)
+    for row in rows[start_G[one_G]]:
+        windows_W, in_turn = np.asarray(windows_N[row], dtype=float), passes.iloc[row]
+        together = in_turn if isinstance(in_turn, str) else ""
+        found[groups.of_N[row]] = of_windows(windows_W, float(np.median(windows_W)), measured_with=together)
+    return found
+
+
+def _passes(frame: pd.DataFrame) -> pd.Series:
+    """The profiling pass that each row's time is of, if any."""
+    return frame["profile_pass"] if "profile_pass" in frame.columns else pd.Series(None, index=frame.index)
 
 
 def _time(windows_W: Any, seconds: float, low: float, high: float, *, measured_with: str) -> StepTimes:

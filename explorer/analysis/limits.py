@@ -6,7 +6,7 @@ always a reason in words. Nothing unknown is guessed: an unknown limit does not 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import get_args
 
@@ -74,6 +74,7 @@ class Finding:
     limit: Limit
     standing: Standing
     found: float | None = None
+    low: float | None = None  # its interval; of a ratio of inference times alone
     high: float | None = None  # the upper end of its interval
     allowed: float | None = None
     class_: str = ""
@@ -106,8 +107,7 @@ def findings_of(limits: Limits, known: Figures) -> tuple[Finding, ...]:
         most = limits.max_inference_seconds
         found.append(_within(Limit.INFERENCE, known.inference_seconds, None, most, missing=missing))
     if limits.max_inference_ratio is not None:
-        most = limits.max_inference_ratio
-        found.append(_within(Limit.INFERENCE_RATIO, known.inference_ratio, None, most, missing=missing))
+        found.append(_inference_ratio(known, limits.max_inference_ratio, missing=missing))
     for class_, level in limits.deletable.items():
         if judged:
             most = limits.deletion_at_most.get(class_)
@@ -133,6 +133,16 @@ def _within(limit: Limit, found: float | None, high: float | None, allowed: floa
     elif high is not None and high > allowed:
         standing, reason = Standing.UNCERTAIN, "its interval goes beyond the limit"
     return Finding(limit=limit, standing=standing, found=found, high=high, allowed=allowed, reason=reason)
+
+
+def _inference_ratio(known: Figures, most: float, *, missing: str) -> Finding:
+    """A ratio without an interval never holds: the limit may be missed by what is noise."""
+    judged = _within(Limit.INFERENCE_RATIO, known.inference_ratio, known.inference_high, most, missing=missing)
+    if judged.standing is Standing.HOLDS and judged.high is None:
+        judged = replace(
+            judged, standing=Standing.UNCERTAIN, reason="its profile kept no rounds, so it has no interval"
+        )
+    return replace(judged, low=known.inference_low)
 
 
 def _deletion(class_: str, wanted: Level, found: Deletion | str, repeat: Cost | None, most: float | None) -> Finding:

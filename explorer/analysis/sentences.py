@@ -143,6 +143,22 @@ def ratio_interval(result: EqualQuality) -> str:
     return result.reason or ""
 
 
+def inference_interval(result: EqualQuality) -> str:
+    """The interval of the ratio of inference times; empty where there is no ratio."""
+    if result.inference_ratio is None:
+        return ""
+    if result.inference_low is None or result.inference_high is None:
+        return "no interval"
+    return f"{_ratio(result.inference_low)} to {_ratio(result.inference_high)}"
+
+
+def inference_words(result: EqualQuality) -> str:
+    """What inference costs, beside the baseline's: "1.31 of the baseline's (1.26 to 1.36)"."""
+    if result.inference_ratio is None:
+        return "not measured"
+    return f"{_ratio(result.inference_ratio)} of the baseline's ({inference_interval(result)})"
+
+
 def _least(found: Sequence[Verdict]) -> Verdict:
     return min(found, key=lambda each: each.comparison.ratio or 0.0)
 
@@ -294,7 +310,7 @@ def _control_note(verdict: Verdict) -> str:
 def _inference_note(result: EqualQuality) -> str:
     if not result.slower_inference:
         return ""
-    return f"inference costs {result.inference_ratio:.2f} of the baseline's"
+    return f"inference costs {inference_words(result)}"
 
 
 def _tuning_note(result: EqualQuality | EqualBudget) -> str:

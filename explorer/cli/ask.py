@@ -218,6 +218,8 @@ def _candidate(asked: "Asked", candidate: "Candidate") -> dict[str, Any]:
         "usd": candidate.usd,
         "inference_seconds": known.inference_seconds,
         "inference_ratio": known.inference_ratio,
+        "inference_ratio_low": known.inference_low,
+        "inference_ratio_high": known.inference_high,
         "limits": [
             {
                 "limit": finding.limit,

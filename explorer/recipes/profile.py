@@ -188,6 +188,7 @@ class _Subject:
             torch=torch.__version__,
             phases={name: _profiled(phase) for name, phase in self._phases.items()},
             inference_seconds=statistics.median(self._inference),
+            inference_rounds=tuple(self._inference),
             made_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             effective=run.effective_digest,
             evaluation_seconds=_median_seconds(self._evaluate) if self._besides else None,

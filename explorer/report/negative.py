@@ -9,7 +9,7 @@ import pandas as pd
 from explorer.analysis.control_sentences import control_sentence
 from explorer.analysis.controls import Controlled
 from explorer.analysis.equal_quality import Call, EqualQuality
-from explorer.analysis.sentences import decide_words, ratio_interval
+from explorer.analysis.sentences import decide_words, inference_words, ratio_interval
 from explorer.analysis.verdict import Verdict
 
 Topic = Literal[
@@ -92,7 +92,7 @@ def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
         case _:
             pass
     if found.slower_inference:
-        yield "costs more at inference", f"{found.inference_ratio:.2f} of the baseline's time for an example"
+        yield "costs more at inference", inference_words(found)
     if found.left_out:
         budgets = ", ".join(f"{each:g}" for each in found.left_out)
         yield "budgets left out", f"{budgets}: some seeds are missing there, so they took no part"

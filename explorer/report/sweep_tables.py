@@ -8,7 +8,7 @@ from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import ratio_interval
+from explorer.analysis.sentences import inference_interval, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.records import Metric
 from explorer.report.content import LedgerHead, RecipeLine, Section, rate_of
@@ -112,7 +112,9 @@ def _equal_quality(verdict: Verdict, section: Section) -> Row:
         ratio_interval(found),
         text.MISSING if found.reach_rate is None else f"{found.reach_rate:.0%}",
         _p_value(found.p_adjusted),
-        (Span(f"{inference} slower", "warn"),) if found.slower_inference else inference,
+        with_note(
+            (Span(f"{inference} slower", "warn"),) if found.slower_inference else inference, inference_interval(found)
+        ),
         str(found.n),
     )
     return Row(cells, strong=verdict.claims, quiet=not _reached(found))

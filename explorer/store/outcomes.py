@@ -29,7 +29,7 @@ SELECT sweep, directory, unnest(map_keys(phases)) AS phase, unnest(map_values(ph
 
 CREATE VIEW profile_files AS
 SELECT DISTINCT source, sweep, recipe_digest, effective, inference_seconds, made_at, device, hardware, threads,
-       world_size, profile_pass, busy <> '' AS busy
+       world_size, profile_pass, busy <> '' AS busy, inference_rounds
 FROM profiles;
 
 -- The profile of each run: of the same recipe on the same hardware; its own sweep's if there is one, else the newest.
@@ -65,7 +65,8 @@ SELECT c.directory, c.source, c.predicted, any_value(f.inference_seconds) AS inf
                 list(list_transform(p.rounds, lambda x: x * s.steps) ORDER BY s.phase),
                 lambda a, b: list_transform(list_zip(a, b), lambda z: z[1] + z[2])
             ) END AS windows,
-       any_value(f.profile_pass) AS profile_pass, any_value(f.busy) AS busy
+       any_value(f.profile_pass) AS profile_pass, any_value(f.busy) AS busy,
+       any_value(f.inference_rounds) AS inference_windows
 FROM (SELECT *, false AS predicted FROM own_profiles UNION ALL SELECT *, true FROM foreign_profiles) c
 JOIN profile_files f USING (source)
 JOIN run_phases s ON s.directory = c.directory AND s.steps > 0
@@ -77,12 +78,12 @@ ORDER BY c.directory, c.predicted, c.source;
 -- The hardware that each finished run is shown on: its own, then that of predictions.
 CREATE VIEW places AS
 SELECT r.directory, false AS predicted, r.device, r.hardware, r.threads, r.world_size, c.source AS profile,
-       c.inference_seconds, c.seconds, c.low, c.high, c.windows, c.profile_pass, c.busy
+       c.inference_seconds, c.seconds, c.low, c.high, c.windows, c.profile_pass, c.busy, c.inference_windows
 FROM runs r LEFT JOIN run_profiles c ON c.directory = r.directory AND NOT c.predicted
 WHERE r.state = 'finished'
 UNION ALL
 SELECT c.directory, true, f.device, f.hardware, f.threads, f.world_size, c.source, c.inference_seconds,
-       c.seconds, c.low, c.high, c.windows, c.profile_pass, c.busy
+       c.seconds, c.low, c.high, c.windows, c.profile_pass, c.busy, c.inference_windows
 FROM run_profiles c JOIN profile_files f USING (source)
 WHERE c.predicted;
 
@@ -171,7 +172,7 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        h.policy, x.chi, CASE WHEN h.root IS NOT NULL THEN m.overhead END AS ledger_overhead,
        h.size AS ledger_size, h.root AS ledger_root, c.profile,
        c.windows AS train_seconds_windows, CASE WHEN c.seconds IS NOT NULL THEN c.profile_pass END AS profile_pass,
-       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded
+       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded, c.inference_windows
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -196,7 +197,7 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.deletion_seconds / 3600 * u.usd_per_accelerator_hour * o.world_size AS deletion_usd,
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
        o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
-       o.train_seconds_windows, o.profile_pass, o.busy_profile, o.superseded
+       o.train_seconds_windows, o.profile_pass, o.busy_profile, o.inference_windows, o.superseded
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 
 CREATE VIEW results AS SELECT * EXCLUDE superseded FROM every_result WHERE NOT superseded;

@@ -127,7 +127,7 @@ def _profile(path: str, file: Path) -> Found:
     rows = [
         (
             *(*head, *place, phase, step.seconds, step.low, step.high, step.windows, step.split, *end),
-            *(list(step.rounds) or None, profile.profile_pass or None, busy),
+            *(list(step.rounds) or None, profile.profile_pass or None, busy, list(profile.inference_rounds) or None),
         )
         for phase, step in profile.phases.items()
     ]

@@ -13,7 +13,7 @@ from dataclasses import fields
 
 from explorer.costing import Price
 
-VERSION = 8
+VERSION = 9
 
 WORKING = """
 CREATE TABLE schema_version (version INTEGER);
@@ -38,7 +38,7 @@ CREATE TABLE profiles (
     path VARCHAR, version VARCHAR, key VARCHAR, recipe_digest VARCHAR, recipe VARCHAR, device VARCHAR,
     hardware VARCHAR, threads BIGINT, world_size BIGINT, torch VARCHAR, phase VARCHAR, seconds DOUBLE, low DOUBLE,
     high DOUBLE, windows BIGINT, split MAP(VARCHAR, DOUBLE), inference_seconds DOUBLE, made_at VARCHAR,
-    effective VARCHAR, rounds DOUBLE[], profile_pass VARCHAR, busy VARCHAR
+    effective VARCHAR, rounds DOUBLE[], profile_pass VARCHAR, busy VARCHAR, inference_rounds DOUBLE[]
 );
 CREATE TABLE plans (path VARCHAR, version VARCHAR, content VARCHAR);
 CREATE TABLE contributions (

@@ -3,9 +3,8 @@
 import datetime
 
 from explorer.analysis.ask import Asked, Candidate
-from explorer.analysis.equal_quality import SLOWER_INFERENCE
 from explorer.analysis.limits import Standing
-from explorer.analysis.sentences import time_notes
+from explorer.analysis.sentences import inference_words, time_notes
 from explorer.costing import age_words
 from explorer.views import ask_words, text
 
@@ -43,9 +42,13 @@ def notes(asked: Asked, today: datetime.date) -> list[str]:
     said += sorted({price_words(each, today) for each in priced})
     if asked.limits.quality is None and any(each.tuning is None for each in asked.candidates):
         said.append("The baseline is not tuned: being as good as it says little.")
-    slower = [each for each in asked.candidates if (each.known.inference_ratio or 0.0) > SLOWER_INFERENCE]
+    slower = [
+        f"{ask_words.name_of(each)}, {inference_words(each.verdict.comparison)}"
+        for each in asked.candidates
+        if each.verdict is not None and each.verdict.comparison.slower_inference
+    ]
     if slower:
-        said.append(f"Slower at inference than the baseline: {', '.join(ask_words.name_of(each) for each in slower)}.")
+        said.append(f"Slower at inference than the baseline: {'; '.join(slower)}.")
     return said
 
 

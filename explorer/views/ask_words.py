@@ -99,7 +99,9 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     if finding.limit is Limit.INFERENCE:
         return f"inference takes {text.seconds(found)} an example, at most {text.seconds(allowed)} allowed"
     if finding.limit is Limit.INFERENCE_RATIO:
-        return f"inference takes {text.ratio(found)} of the baseline's, at most {text.ratio(allowed)} allowed"
+        known = finding.low is not None and finding.high is not None
+        span = f"{text.ratio(finding.low)} to {text.ratio(finding.high)}" if known else "no interval"
+        return f"inference takes {text.ratio(found)} of the baseline's ({span}), at most {text.ratio(allowed)} allowed"
     of = text.clipped(finding.class_)
     if finding.reason:
         return f"{of} is deletable at {finding.level}: {finding.reason}"

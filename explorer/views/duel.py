@@ -10,7 +10,7 @@ from explorer.analysis.duel import AtBudget, Duel, Reached, Side, sentence
 from explorer.analysis.equal_quality import Call, Outcome
 from explorer.analysis.estimate import Estimate
 from explorer.analysis.ladders import axis_words
-from explorer.analysis.sentences import ratio_interval
+from explorer.analysis.sentences import inference_interval, ratio_interval
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
 from explorer.views.tables import Column, Row, named, swatch, table, with_note
@@ -127,7 +127,8 @@ def _difference(found: Duel, less: Estimate) -> str | Markup:
 def _inference(found: Duel) -> Row:
     first, second = found.first.inference_seconds, found.second.inference_seconds
     ratio = None if first is None or second is None else second / first
-    return Row(cells=("Inference, one example", text.seconds(first), text.seconds(second), text.ratio(ratio)))
+    beside = with_note(text.ratio(ratio), "" if ratio is None else inference_interval(found.equal_quality))
+    return Row(cells=("Inference, one example", text.seconds(first), text.seconds(second), beside))
 
 
 def _deletion(side: Side) -> str | Markup:

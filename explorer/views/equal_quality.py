@@ -12,7 +12,7 @@ from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
 from explorer.analysis.ladders import Machine
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import call_words, fresh_words, ratio_interval
+from explorer.analysis.sentences import call_words, fresh_words, inference_interval, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
@@ -161,7 +161,8 @@ def _ratio(result: EqualQuality) -> str | Markup:
 
 def _inference(result: EqualQuality) -> str | Markup:
     if result.slower_inference:
-        return Markup('<span class="x-warn" title="costs more at inference than the baseline">{}</span>').format(
+        slower = Markup('<span class="x-warn" title="costs more at inference than the baseline">{}</span>').format(
             f"{text.ratio(result.inference_ratio)} slower"
         )
-    return text.ratio(result.inference_ratio)
+        return with_note(slower, inference_interval(result))
+    return with_note(text.ratio(result.inference_ratio), inference_interval(result))

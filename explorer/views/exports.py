@@ -76,9 +76,9 @@ def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
     """The bytes of the file."""
     if kind == "csv":
         plain = rows.astype(object).where(rows.notna(), None)
-        if "train_seconds_windows" in plain:
-            lists = [None if cell is None else list(map(float, cell)) for cell in plain["train_seconds_windows"]]
-            plain = plain.assign(train_seconds_windows=pd.Series(lists, index=plain.index, dtype=object))
+        for column in {"train_seconds_windows", "inference_windows"} & set(plain.columns):
+            lists = [None if cell is None else list(map(float, cell)) for cell in plain[column]]
+            plain[column] = pd.Series(lists, index=plain.index, dtype=object)
         table = Table(columns=tuple(map(str, plain.columns)), rows=tuple(plain.itertuples(index=False, name=None)))
         return text.csv_text(table).encode()
     if kind == "parquet":

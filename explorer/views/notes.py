@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from explorer.analysis.hypervolume import hypervolume_answer
-from explorer.analysis.sentences import budget_answer, busy_notes, time_notes
+from explorer.analysis.sentences import budget_answer, busy_notes, inference_words, time_notes
 from explorer.views import text
 from explorer.views.answer import Answer
 from explorer.views.survey import survey_note
@@ -30,9 +30,9 @@ def warnings(found: Answer) -> list[str]:
         words.append(f"No better than its control: {', '.join(vanishing)}. See Controls.")
     if found.question.is_survey or not found.question.paid_in.counted:
         words += busy_notes(found.rows)
-    slower = [comparison.label for comparison in found.comparisons if comparison.slower_inference]
+    slower = [f"{each.label}, {inference_words(each)}" for each in found.comparisons if each.slower_inference]
     if slower:
-        words.append(f"Slower at inference than the baseline: {', '.join(slower)}.")
+        words.append(f"Slower at inference than the baseline: {'; '.join(slower)}.")
     return words
 
 

@@ -131,9 +131,7 @@ def _dollars(run: pd.Series) -> str:
 def _inference(run: pd.Series) -> str:
     if text.missing(run["inference_seconds"]):
         return "not measured"
-    ratio = run["inference_ratio"]
-    beside = "" if text.missing(ratio) else f", {text.ratio(ratio)} of the baseline's"
-    return f"{text.seconds(run['inference_seconds'])} an example{beside}"
+    return f"{text.seconds(run['inference_seconds'])} an example"
 
 
 def _methods(run: pd.Series) -> str | Markup:

@@ -319,10 +319,12 @@ def test_five_seeds_are_drawn_the_same_every_time():
 
 
 def test_slower_inference_is_marked_relative_to_the_chosen_baseline():
+    """By the interval: without the times of the rounds (`test_inference_ratio.py`) nothing is said of slower."""
+    rounds = {"inference_windows": [1.0, 0.99, 1.0, 1.01, 1.0]}
     frame = table(
-        rows("baseline", log_curve),
-        rows("heavy", log_curve, inference_ratio=1.5),
-        rows("light", log_curve, inference_ratio=1.01),
+        rows("baseline", log_curve, **rounds),
+        rows("heavy", log_curve, inference_ratio=1.5, **rounds),
+        rows("light", log_curve, inference_ratio=1.01, **rounds),
     )
     assert [result.slower_inference for result in equal_quality(frame)] == [True, False]
     against_heavy = {result.recipe: result for result in equal_quality(frame, baseline="heavy")}

@@ -112,7 +112,10 @@ def told(*results):
         (ONE_SEED, "fast reaches the baseline's accuracy in 0.62 of its time (n=1: one seed, no interval)"),
         (NO_INTERVAL, "(no interval: only 70% of the resamples reach the target; 3 seeds)"),
         (UNKNOWN, "fast cannot be compared: fast has no cost: there is no price for its hardware"),
-        (replace(FAST, inference_ratio=1.3), "; inference costs 1.30 of the baseline's"),
+        (
+            replace(FAST, inference_ratio=1.31, inference_low=1.26, inference_high=1.36),
+            "; inference costs 1.31 of the baseline's (1.26 to 1.36)",
+        ),
         (replace(FAST, tuning=None), "; baseline is not tuned"),
         (replace(FAST, left_out=(0.5, 1.5)), "; budget 0.5, 1.5 left out: not run with every seed"),
     ],

@@ -59,6 +59,8 @@ def test_every_window_is_recorded_with_its_pass(monkeypatch: pytest.MonkeyPatch)
     for record in (first, second):
         assert records.check_profile(record, where="x") == record
         assert (record.busy, record.builds) == (False, module.WINDOWS)
+        assert len(record.inference_rounds) == module.WINDOWS
+        assert record.inference_seconds == statistics.median(record.inference_rounds)
         for phase in record.phases.values():
             assert len(phase.rounds) == len(phase.ratios) == phase.windows == module.WINDOWS
             assert phase.seconds == statistics.median(phase.rounds)

@@ -24,7 +24,7 @@ COLUMNS = [
     *("deletion_usd", "baseline", "is_baseline", "tuning", "control", "control_of", "contended"),
     *("wall_seconds", "state_digest", "directory", "recipe_digest"),
     *("policy", "chi", "ledger_overhead", "ledger_size", "ledger_root"),
-    *("train_seconds_windows", "profile_pass", "busy_profile"),
+    *("train_seconds_windows", "profile_pass", "busy_profile", "inference_windows"),
 ]
 
 
@@ -285,6 +285,16 @@ def test_a_torn_snapshot_is_not_repriced_but_made_anew(tmp_path, monkeypatch):
     ingest(tmp_path)
     assert len(filled) == 1
     assert one(tmp_path)["cost_usd"] == pytest.approx(expected)
+
+
+def test_the_inference_times_of_all_rounds_are_there(tmp_path):
+    for recipe, rounds in (("baseline", (0.9, 1.0, 1.2)), ("old", ())):
+        record = run_record(recipe=recipe, methods=(recipe,))
+        write_run(tmp_path, record)
+        write_profile(tmp_path, record, inference=0.002, inference_rounds=rounds)
+    ingest(tmp_path)
+    found = {row["recipe"]: row["inference_windows"] for row in rows(tmp_path)}
+    assert found == {"baseline": pytest.approx([0.0018, 0.002, 0.0024]), "old": None}
 
 
 def test_inference_is_relative_to_the_sweeps_baseline_on_the_same_hardware(tmp_path):

@@ -23,7 +23,9 @@ from tests.views.in_memory import InMemory
 @pytest.fixture(scope="module")
 def results(results: pd.DataFrame) -> pd.DataFrame:
     """With times that are exact: what their noise does to an interval is tested elsewhere."""
-    return results.drop(columns=["train_seconds_low", "train_seconds_high", "train_seconds_windows"])
+    return results.drop(
+        columns=["train_seconds_low", "train_seconds_high", "train_seconds_windows", "inference_windows"]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +112,14 @@ def test_one_seed_is_n_1_without_an_interval(results: pd.DataFrame) -> None:
 
 
 def test_slower_inference_is_marked(comparisons: list[EqualQuality]) -> None:
-    assert "1.05x slower" in rows([replace(comparisons[0], inference_ratio=1.05)])[1]
-    assert "slower" not in rows([replace(comparisons[0], inference_ratio=1.02)])[1]
+    """By its interval; the ratio alone, which decided it before, is shown with the interval or its absence."""
+    slower = replace(comparisons[0], inference_ratio=1.05, inference_low=1.03, inference_high=1.07)
+    (_, row, *_) = rows([slower])
+    assert "1.05x slower" in row and "1.03 to 1.07" in row
+    unsure = replace(slower, inference_ratio=1.3, inference_low=1.01)
+    assert "slower" not in rows([unsure])[1] and "1.01 to 1.07" in rows([unsure])[1]
+    unknown = replace(slower, inference_ratio=1.3, inference_low=None, inference_high=None)
+    assert "slower" not in rows([unknown])[1] and "no interval" in rows([unknown])[1]
 
 
 def test_time_is_priced_where_there_is_a_price(comparisons: list[EqualQuality]) -> None:
