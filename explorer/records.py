@@ -120,7 +120,7 @@ _NOT_HOW = frozenset(("yes", "y", "true", "1", "ok", "done", "tuned", "was tuned
 
 def tuning_words(value: object) -> str | None:
     """What the author of a sweep says of how its baseline was tuned, as it is written; None where that is nothing, or
-    that it was not. It is a claim of the author's, and shown as one: nobody has checked it.
+    that it was not. It is a claim of the author's, and shown as one: it is not checked.
 
     >>> tuning_words("No."), tuning_words("lr by grid"), tuning_words(None)
     (None, 'lr by grid', None)

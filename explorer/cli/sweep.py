@@ -408,7 +408,7 @@ def _forecast(estimate: "Estimate", workers: int, *, hardware: str) -> str:
     from explorer.costing import price_words
 
     if estimate.unknown == estimate.runs:
-        return "no step time is known on this hardware yet: the first finished runs give one"
+        return "no step time is known on this hardware yet: `explorer sweep run` measures it first"
     known = f"about {duration(estimate.wall_seconds)} with {workers} runs side by side"
     price = visible(price_words(estimate.price, hardware=hardware, today=today()))
     money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"

@@ -5,7 +5,7 @@ up, a normalised transformer projects its weights, a running mean is assigned an
 of one share:
 
 - buffers and plain attributes that the share may not change are put back, the objects as well as their values;
-- a parameter that the share may not change stops the run, with its name: nobody could say which values to go on with.
+- a parameter that the share may not change stops the run, with its name: it is not known which values would be right.
 
 Writes to parameters show in torch's version counters, which takes some 40 microseconds a pass. Writes through `.data`
 and by code outside torch do not show there. So in the first pass of each class, and in every 50th after it, the values
@@ -30,7 +30,7 @@ _PLAIN = (Tensor, int, float, type(None))  # attributes that are put back
 
 
 class Written(TrainingError):
-    """A parameter changed that may not. What to go on with, nobody can say: the run is over."""
+    """A parameter changed that may not. There is no right state to go on with: the run is over."""
 
 
 class Open(NamedTuple):

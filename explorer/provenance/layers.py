@@ -132,6 +132,6 @@ def check_layers(lines: Sequence[object], *, where: str) -> tuple[Layer, ...]:
                 )
         first, *others = map(str, names)
         if first in shared:
-            raise ProvenanceError(f"{where}: [{index}]: {first!r} stands twice")
+            raise ProvenanceError(f"{where}: [{index}]: {first!r} is listed twice")
         shared[first] = tuple(others)
     return depths_of(tuple(shared), shared)

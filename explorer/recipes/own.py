@@ -204,7 +204,7 @@ def _train(
 
 
 def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:
-    """Check that every metric is known or declared: hours later, nobody could say what its number means."""
+    """Check that every metric is known or declared: hours later it would be too late to say what its number means."""
     known = {*METRICS, *(metric.name for metric in declared)}
     for name in names:
         if name not in known:

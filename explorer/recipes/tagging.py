@@ -64,7 +64,7 @@ def tag(
 
     `classes` has the class path of each example, in order; `authority` is the name of who vouches for them; `source`
     says where all of them, or each, come from. What is tagged is `Split.content`: the bytes of the input and of the
-    label. Nobody believes the table before `explorer tags sign` has signed it.
+    label. The table counts for nothing before `explorer tags sign` has signed it.
 
     Raises `ProvenanceError` for classes that are none, for another number of them than of examples, for tensors that
     have no bytes here, and where there is a table or a salt file already.

@@ -53,7 +53,7 @@ class Ingested:
     unchanged: int
     removed: int
     problems: tuple[Problem, ...]  # all that there are now, not only the new ones
-    undeclared: tuple[Problem, ...]  # finished runs with metrics that nobody declares: these are kept, and not shown
+    undeclared: tuple[Problem, ...]  # finished runs with undeclared metrics: these are kept, and not shown
     database: Path
     published: bool  # False: the snapshot was up to date
 

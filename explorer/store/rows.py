@@ -89,7 +89,7 @@ def _run(path: str, directory: Path) -> Found:
 
 
 def _finals(run: Examined) -> Iterator[Row]:
-    """Each final metric: name, value, unit, direction, format; the last three None where nobody declares it."""
+    """Each final metric: name, value, unit, direction, format; the last three None if it is not declared."""
     assert run.record is not None and run.result is not None
     for name, value in run.result.metrics.items():
         kind = run.record.metric(name)
