@@ -28,6 +28,7 @@ from typing import Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from explorer.data.dataset import Split
@@ -127,15 +128,15 @@ class Governed:
         took part and divided by the number of all.
 
         Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, for a
-        `requires_grad` that was switched since the loop was governed, and for a model that changes what a class may not
-        change: then the run is over.
+        `requires_grad` that was switched and a parameter that was added since the loop was governed, and for a model
+        that changes what a class may not change: then the run is over.
         """
         state, numbers = self.state, self._numbers(examples)
         if self._over:
             raise TrainingError(f"the run stopped in step {state.step + 1} and cannot go on: begin another one")
         if state.step >= state.total_steps:
             raise TrainingError(f"step {state.step + 1} of {state.total_steps}: the run was announced with fewer")
-        self._check_frozen()
+        self._check_parameters()
         try:
             if not self._started:
                 self._start(numbers, losses)
@@ -162,9 +163,16 @@ class Governed:
         self._over = False
         return sum(taken, torch.zeros(()))
 
-    def _check_frozen(self) -> None:
+    def _check_parameters(self) -> None:
         """Every step trains what was said to train at the start: `requires_grad` that was switched since would be
-        overruled by the next share without a word."""
+        overruled by the next share without a word, and a parameter that is new since would never train."""
+        known = {id(parameter) for parameter in self._gradients.parameters.values()}
+        for name, parameter in self.state.model.named_parameters():
+            if id(parameter) not in known:
+                raise TrainingError(
+                    f"{name}: found a parameter in step {self.state.step + 1} that the model did not have when the loop"
+                    " was governed: expected the same parameters in every step"
+                )
         for name, parameter in self._gradients.parameters.items():
             if parameter.requires_grad != (name in self._trainable):
                 raise TrainingError(
@@ -319,6 +327,9 @@ class Governed:
 
 
 def _check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise RecipeError(f"model: {name} has no shape yet: call the model once on a batch before it is governed")
     known = {id(parameter) for parameter in model.parameters()}
     strange = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in known]
     if strange:

@@ -150,6 +150,30 @@ def test_requires_grad_that_is_switched_later_stops_the_run(
             loop.step(np.arange(6), losses)
 
 
+def test_a_parameter_that_is_added_or_exchanged_later_stops_the_run(papers: Path, tmp_path: Path) -> None:
+    """It would be in no optimiser and in no guard."""
+    for name, change in {
+        "new": lambda model: model.register_parameter("new", nn.Parameter(torch.zeros(1))),
+        "3.weight": lambda model: model.load_state_dict(net().state_dict(), assign=True),
+    }.items():
+        model = net()
+        with (
+            pytest.raises(
+                TrainingError, match=r"(1\.weight|new): found a parameter in step 2 that the model did not have"
+            ),
+            governed(papers, tmp_path / name, model) as loop,
+        ):
+            loop.step(np.arange(6), losses)
+            change(model)
+            loop.step(np.arange(6), losses)
+
+
+def test_a_model_without_shapes_is_refused(papers: Path, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.LazyLinear(6))
+    with pytest.raises(RecipeError, match=r"model: 1\.weight has no shape yet: call the model once"):
+        governed(papers, tmp_path / "mine", model)
+
+
 def test_what_the_optimiser_lacks_needs_no_switch(papers: Path, tmp_path: Path) -> None:
     model = net()
     optimizer = torch.optim.SGD([model.get_parameter("3.weight")], lr=0.1)
