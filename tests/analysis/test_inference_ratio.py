@@ -90,7 +90,8 @@ def test_the_same_drift_hides_less_where_both_were_measured_in_turn() -> None:
 def test_without_the_times_of_rounds_nothing_is_said_of_slower(lost) -> None:
     """Profiles of an older version: the ratio is there, and no interval."""
     frame = beside((QUIET, 1.5 * QUIET))
-    kept = [None if row.recipe in lost else row.inference_windows for row in frame.itertuples()]
+    both = zip(frame["recipe"].tolist(), frame["inference_windows"].tolist(), strict=True)
+    kept = [None if name in lost else windows_W for name, windows_W in both]
     old = with_windows(frame, kept)
     for each in (one(old), one(frame.drop(columns=["inference_windows", "profile_pass"]))):
         assert each.inference_ratio == pytest.approx(1.5) and each.inference_low is None
