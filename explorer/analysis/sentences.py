@@ -125,6 +125,11 @@ def call_words(verdict: Verdict) -> str:
     return str(verdict.call)
 
 
+def control_words(verdict: Verdict) -> str:
+    """Whether a control has the gain too, as tables have it; empty where none does."""
+    return "" if verdict.control is None else f"no better than its control {verdict.control.name}"
+
+
 def decide_words(verdict: Verdict) -> str:
     """What would decide an inconclusive comparison."""
     if verdict.seeds is None:

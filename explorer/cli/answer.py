@@ -6,7 +6,7 @@ import pandas as pd
 
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import busy_notes, call_words, fresh_words, ratio_interval, summary
+from explorer.analysis.sentences import busy_notes, call_words, control_words, fresh_words, ratio_interval, summary
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli.output import print_table, visible
 from explorer.store import frames
@@ -36,7 +36,8 @@ def _print(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> None:
     full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
     columns = ("recipe", setting.metric, *COLUMNS)
     known = text.quality(full.get(first.baseline), setting.kind)
-    shown = [(visible(first.baseline), known, text.seconds(first.baseline_x), "1", "", "", "baseline")]
+    one = "" if first.baseline_x is None else "1"
+    shown = [(visible(first.baseline), known, text.seconds(first.baseline_x), one, "", "", "baseline")]
     for each in found:
         quality = text.quality(full.get(each.comparison.recipe), setting.kind)
         shown.append((visible(each.comparison.label), quality, *_needed(each)))
@@ -51,8 +52,8 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
     """The time a recipe needs, the ratio, its interval, how often resampled seeds reach the target, the verdict."""
     result = verdict.comparison
     reach = "" if result.reach_rate is None else f"{result.reach_rate:.0%}"
-    control = "" if verdict.control is None else f"; no better than its control {verdict.control.name}"
-    words = visible(f"{call_words(verdict)}{fresh_words(verdict)}{control}")
+    parts = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
+    words = visible("; ".join(filter(None, parts)))
     if result.outcome is not Outcome.REACHED or result.ratio is None:
         return "-", "", "", reach, words
     interval = "" if result.adjusted_low is None else ratio_interval(result)

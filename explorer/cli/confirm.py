@@ -11,7 +11,7 @@ from explorer.cli.settings import RUNS, Data, Runs
 from explorer.cli.sweep import Engine, Workers, estimated, execute, finish, print_plan
 
 if TYPE_CHECKING:
-    from explorer.analysis.confirmed import Confirmation
+    from explorer.analysis.verdict import Verdict
     from explorer.sweep.plan import Plan
 
 
@@ -47,10 +47,8 @@ def confirm(
         from explorer.cli.answer import print_answer
 
         print_answer(runs, planned.spec.name)
-        print(visible(f"{recipe}: {found.sentence if found else 'nothing can be compared yet'}"))
-    from explorer.analysis.confirmed import Confirmed
-
-    if found is None or found.verdict is not Confirmed.CONFIRMED:
+        print(visible(f"{recipe}: {_words(found)}"))
+    if found is None or not found.is_confirmed:
         raise typer.Exit(1)
 
 
@@ -100,25 +98,37 @@ def _tell_plan(
     print(f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has")
 
 
-def _verdict(runs: Path, sweep: str, recipe: str) -> "Confirmation | None":
-    from explorer.analysis.confirmed import confirmations
+def _verdict(runs: Path, sweep: str, recipe: str) -> "Verdict | None":
+    """The verdict on the recipe in the sweep that found it, with what fresh seeds say."""
+    from explorer.analysis.verdict import sweep_verdicts
+    from explorer.store import frames
     from explorer.store.confirming import with_confirming
     from explorer.store.place import database
 
-    rows = with_confirming(database(runs), sweep)
-    return next((found for found in confirmations(rows, sweep=sweep) if found.recipe == recipe), None)
+    where = database(runs)
+    found = sweep_verdicts(frames.results(where, sweep=sweep), with_confirming(where, sweep))
+    return next((each for each in found if each.comparison.recipe == recipe and each.confirmation), None)
 
 
-def _as_json(found: "Confirmation | None") -> dict[str, Any]:
-    if found is None:
+def _words(found: "Verdict | None") -> str:
+    from explorer.analysis.sentences import control_words
+
+    if found is None or found.confirmation is None:
+        return "nothing can be compared yet"
+    return "; ".join(filter(None, (found.confirmation.sentence, control_words(found))))
+
+
+def _as_json(found: "Verdict | None") -> dict[str, Any]:
+    if found is None or found.confirmation is None:
         return {"verdict": None}
-    result = found.result
+    fresh, result = found.confirmation, found.confirmation.result
     return {
-        "verdict": found.verdict,
-        "sentence": found.sentence,
-        "sweeps": found.sweeps,
-        "seeds": found.seeds,
+        "verdict": fresh.verdict,
+        "sentence": _words(found),
+        "sweeps": fresh.sweeps,
+        "seeds": fresh.seeds,
         "ratio": result and result.ratio,
         "ratio_low": result and result.adjusted_low,
         "ratio_high": result and result.adjusted_high,
+        "vanishes_against": found.control and found.control.name,
     }

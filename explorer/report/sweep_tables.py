@@ -30,7 +30,7 @@ def equal_quality(section: Section) -> Table:
     interval = "Adjusted interval" if first.family > 1 else "95% interval"
     titles = (f"{payment.label} needed", "Of baseline", interval, "Reach rate", "Adjusted p", "Inference", "n")
     columns = [Column("Recipe"), *(Column(title, number=True) for title in titles)]
-    note = SAID_TUNED if first.tuning else "untuned baseline"
+    note = "baseline" if not first.n else SAID_TUNED if first.tuning else "untuned baseline"
     needed = text.MISSING if first.baseline_x is None else _needed(first.baseline_x, section)
     one = text.ratio(None if first.baseline_x is None else 1.0)
     baseline = (with_note(named(first.baseline, section), note), needed, one, "", "", "", "", "")

@@ -150,7 +150,10 @@ _OF_NO_SCENE: dict[str, Any] = {"split": "", "order": "", "brush": (), "chosen":
 def _compare(results: Results, settled: Settled) -> _Compared:
     asked, rows = settled.question, settled.rows
     found = compared(
-        rows, x=asked.paid_in.column, baseline=asked.baseline, machine=_machine(rows, asked.baseline_hardware)
+        rows,
+        x=asked.paid_in.column,
+        baseline=settled.baseline,
+        machine=_machine(rows, asked.baseline_hardware),
     )
     qualities = at_equal_quality(found, target=asked.target)
     fresh = [] if asked.paid_in.forecast else results.confirmations(qualities)
@@ -162,6 +165,8 @@ def _compare(results: Results, settled: Settled) -> _Compared:
 
 
 def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:
+    if asked.baseline not in set(rows["recipe"]):
+        return None
     found = hypervolumes(rows, x=asked.paid_in.column, baseline=asked.baseline)
     return found[0] if len(found) == 1 else None
 

@@ -141,8 +141,8 @@ class _About:
 
     def __init__(self, snapshot: Snapshot, question: Question) -> None:
         self._snapshot, self._sweep = snapshot, question.sweep
-        self.baseline = question.baseline or None
-        self.rows = settle(snapshot, question).rows
+        settled = settle(snapshot, question)
+        self.baseline, self.rows = settled.baseline, settled.rows
         self.forecasts = self._read(
             "forecasts", lambda: frames.deletion_forecasts(snapshot.database, sweep=self._sweep)
         )

@@ -75,7 +75,7 @@ def _beside_own(result: EqualQuality, own: Collection[str]) -> bool:
 def _introduction(found: Answer, open_ones: list[Verdict], beside: list[Verdict]) -> Markup:
     if found.question.paid_in.forecast:
         words = "What a deletion takes is a forecast: fresh seeds confirm time, cost and steps."
-    elif any(each.claims for each in found.verdicts) and not open_ones:
+    elif not open_ones and any(each.confirmation is not None for each in found.verdicts):
         words = "Nothing to confirm: this sweep is a confirmation itself."
     elif not open_ones:
         words = "Nothing to confirm: no recipe is shown to need less than the baseline at equal quality."

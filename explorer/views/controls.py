@@ -138,7 +138,7 @@ def _offers(choices: Choices, question: Question) -> dict[str, Sequence[Any]]:
         "sweep": _with_all(choices.sweeps, "sweeps"),
         "hardware": _with_all(choices.hardware, "hardware"),
         "metric": choices.metrics,
-        "baseline": choices.recipes,
+        "baseline": choices.baselines,
         "baseline_hardware": [(name or WORDS["baseline_hardware"], name) for name in choices.baseline_hardware],
         "cloud": [(name or WORDS["cloud"], name) for name in choices.clouds],
         "payment": [(PAYMENTS[key].label, key) for key in choices.payments],

@@ -12,7 +12,7 @@ from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
 from explorer.analysis.ladders import Machine
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import call_words, fresh_words, inference_interval, ratio_interval
+from explorer.analysis.sentences import call_words, control_words, fresh_words, inference_interval, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.views import text, theme
 from explorer.views.axes import Payment, amount
@@ -59,8 +59,7 @@ def said(found: Verdict) -> str:
     """The verdict as the note of a recipe: what the sweep says, what fresh seeds say or that they are asked for, and
     whether a control takes the gain away. What the column of the amounts says already is left out."""
     shown = found.call in (Call.NOT_REACHED, Call.BELOW, Call.UNKNOWN, Call.NO_BASELINE)
-    control = "" if found.control is None else f"no better than its control {found.control.name}"
-    words = ["" if shown else call_words(found), fresh_words(found).removeprefix("; "), control]
+    words = ["" if shown else call_words(found), fresh_words(found).removeprefix("; "), control_words(found)]
     return "; ".join(each for each in words if each)
 
 

@@ -20,8 +20,8 @@ def warnings(found: Answer) -> list[str]:
     words = []
     own = str(found.settled.rows["baseline"].iloc[0])
     if not found.question.is_survey and own not in found.settled.choices.recipes:
-        words.append(f"The sweep's own baseline, {own}, has no run here: {found.question.baseline} is in its place.")
-    if found.comparisons and found.comparisons[0].tuning is None:
+        words.append(f"The sweep's own baseline, {own}, has no run here{_stand_in(found)}.")
+    if found.settled.baseline and found.comparisons and found.comparisons[0].tuning is None:
         words.append(f"Untuned baseline: nobody searched for good settings of {found.question.baseline}.")
     if any(comparison.n == 1 for comparison in found.comparisons):
         words.append("n=1: one seed says nothing about noise, so there is no interval.")
@@ -34,6 +34,11 @@ def warnings(found: Answer) -> list[str]:
     if slower:
         words.append(f"Slower at inference than the baseline: {'; '.join(slower)}.")
     return words
+
+
+def _stand_in(found: Answer) -> str:
+    chosen = found.settled.baseline
+    return f": {chosen} was chosen in its place" if chosen else ", so nothing is compared until another is chosen"
 
 
 def facts(found: Answer) -> list[str]:

@@ -53,6 +53,7 @@ class Choices:
     clouds: tuple[str, ...]
     metrics: tuple[str, ...]
     recipes: tuple[str, ...]
+    baselines: tuple[str, ...]
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     sources: tuple[str, ...]
@@ -76,6 +77,11 @@ class Settled:
     choices: Choices
     rows: pd.DataFrame
     shown: pd.Series
+
+    @property
+    def baseline(self) -> str | None:
+        """The recipe to compare with; None where the sweep's own has no run here, and no other was chosen."""
+        return self.question.baseline if self.question.baseline in self.choices.recipes else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +129,11 @@ def _fit(
     cloud = _first(wished.cloud, offered_clouds)
     rows = at_price(rows, prices, cloud=cloud, usd_per_hour=wished.usd_per_hour)
     recipes = tuple(dict.fromkeys(rows["recipe"]))
-    baseline = _first(wished.baseline, recipes, default=rows["baseline"].iloc[0])
+    own_baseline = str(
+        rows["baseline"].iloc[0]
+    )  # it may have no run here: then nothing is compared until one is chosen
+    baselines = recipes if wished.is_survey or own_baseline in recipes else (own_baseline, *recipes)
+    baseline = _first(wished.baseline, baselines, default=own_baseline)
     methods = _methods(rows)
     wanted_methods = tuple(method for method in wished.methods if method in methods)
     kept = tuple(name for name in recipes if name in (wished.recipes or recipes) or name == baseline)
@@ -162,6 +172,7 @@ def _fit(
         clouds=offered_clouds,
         metrics=tuple(metrics),
         recipes=recipes,
+        baselines=baselines,
         methods=methods,
         seeds=seeds,
         sources=sources,

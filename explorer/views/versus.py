@@ -53,7 +53,7 @@ class Versus(widgets.VBox):
 def _default(found: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
     known = [each for each in found.comparisons if each.ratio is not None]
     best = min(known, key=lambda each: each.ratio or 0.0).recipe if known else ""
-    first = found.question.baseline
+    first = found.settled.baseline or recipes[0]
     return first, best if best and best != first else next(name for name in recipes if name != first)
 
 

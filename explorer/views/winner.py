@@ -12,9 +12,9 @@ from typing import Any
 import ipywidgets as widgets
 from markupsafe import Markup
 
-from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import axis_words
-from explorer.analysis.sentences import call_words, fresh_words, ratio_interval
+from explorer.analysis.sentences import call_words, control_words, fresh_words, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
 from explorer.views import text
@@ -47,11 +47,13 @@ class Winner(widgets.VBox):
     def show(self, verdict: Verdict) -> None:
         """Show the verdict: what the sweep says, and what fresh seeds do."""
         result = verdict.comparison
-        kind = "x-verified" if verdict.is_confirmed else "x-broken" if verdict.is_refuted else "x-warn"
+        holds = verdict.is_confirmed and verdict.control is None
+        kind = "x-verified" if holds else "x-broken" if verdict.is_refuted else "x-warn"
+        said = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
         where = f"in {_ratio(result)} of the baseline's {axis_words(result.x)}:"
         self.words.value = Markup(
             '<p class="x-confirmed"><strong>{}</strong> {} <span class="{}">{}</span></p>'
-        ).format(text.clipped(result.label), where, kind, f"{call_words(verdict)}{fresh_words(verdict)}")
+        ).format(text.clipped(result.label), where, kind, "; ".join(filter(None, said)))
         judged = verdict.is_confirmed or verdict.is_refuted
         self._buttons.layout.display = "none" if judged and not self._running else ""
 
@@ -149,4 +151,5 @@ def plan_words(plan: dict[str, Any]) -> str:
 
 def _ratio(result: EqualQuality) -> str:
     interval = f" ({ratio_interval(result)})" if result.adjusted_low is not None else ""
-    return f"{text.ratio(result.ratio)}{interval}"
+    upper = "at most " if result.outcome is Outcome.BELOW else ""
+    return f"{upper}{text.ratio(result.ratio)}{interval}"

@@ -203,9 +203,19 @@ def test_what_is_predicted_is_called_so_in_the_table_and_is_no_finished_run(resu
     assert sum("predicted" in row for row in rows(list(found.comparisons), payment=PAYMENTS["steps"])) == 0
 
 
-def test_a_recipe_that_stands_in_for_the_baseline_is_said_to(results: pd.DataFrame) -> None:
-    found = answer(InMemory(frame=results[results["recipe"] != "baseline"]), Question())
-    assert warnings(found)[0] == "The sweep's own baseline, baseline, has no run here: fast is in its place."
+def test_nothing_is_compared_without_the_sweeps_own_baseline_until_another_is_chosen(results: pd.DataFrame) -> None:
+    """The terminal says the same: a baseline that nobody chose is none."""
+    without = InMemory(frame=results[results["recipe"] != "baseline"])
+    found = answer(without, Question())
+    assert found.sentence.startswith("nothing can be compared") and found.settled.choices.baselines[0] == "baseline"
+    assert {each.call for each in found.verdicts} == {Call.UNKNOWN}
+    said = "The sweep's own baseline, baseline, has no run here"
+    assert warnings(found)[0] == f"{said}, so nothing is compared until another is chosen."
+    again = answer(without, found.question)
+    assert again.sentence == found.sentence
+    chosen = answer(without, replace(found.question, baseline="fast"))
+    assert warnings(chosen)[0] == f"{said}: fast was chosen in its place."
+    assert [each.comparison.baseline for each in chosen.verdicts] == ["fast"] * len(chosen.verdicts) != []
     assert not warnings(answer(InMemory(frame=results), Question(baseline="heavy")))[0].startswith("The sweep's own")
 
 
