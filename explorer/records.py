@@ -348,6 +348,9 @@ class ProfileRecord:
         return digest([self.recipe_digest, dataclasses.asdict(self.hardware)])[:16]
 
 
+LONGEST_SECONDS = 1e6  # of a step, an example, an evaluation or a whole run: twelve days; times steps it stays finite
+
+
 def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
     """A profile that anybody may have made, if its times can be times.
 
@@ -360,6 +363,10 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
             raise RunError(
                 f"{where}: phase {name!r:.80}: found {phase.seconds:g} s a step, quartiles {phase.low:g} and"
                 f" {phase.high:g}; expected 0 < low <= seconds <= high"
+            )
+        if (longest := max(phase.high, *phase.rounds, *phase.split.values(), 0.0)) > LONGEST_SECONDS:
+            raise RunError(
+                f"{where}: phase {name!r:.80}: found {longest:g} s a step, expected at most {LONGEST_SECONDS:g} s"
             )
         if phase.windows < 1 or any(seconds < 0 for seconds in phase.split.values()):
             raise RunError(f"{where}: phase {name!r:.80}: expected one window at least, and no part below 0 s")
@@ -381,12 +388,16 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
             f"{where}: inference: found {len(rounds)} rounds for {profile.inference_seconds:g} s; expected"
             f" {max(windows)}, each above 0 s, with that time between the least and the largest, or none"
         )
+    if profile.builds < 1:
+        raise RunError(f"{where}: builds: found {profile.builds}, expected 1 or more")
     besides = {name: getattr(profile, f"{name}_seconds") for name in ("inference", "evaluation", "checkpoint")}
     if profile.validation is not None:
         besides |= {"predicted": profile.validation.predicted, "measured": profile.validation.measured}
     for name, seconds in besides.items():
-        if seconds is not None and seconds <= 0:
-            raise RunError(f"{where}: {name}: found {seconds:g}; expected seconds above 0")
+        if seconds is not None and not 0 < seconds <= LONGEST_SECONDS:
+            raise RunError(
+                f"{where}: {name}: found {seconds:g}; expected seconds above 0 and at most {LONGEST_SECONDS:g}"
+            )
     return profile
 
 
