@@ -8,9 +8,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import psutil
 import pytest
 import torch
+from hypothesis import settings
 
 from explorer.recipes import watch
 from explorer.sweep import presence
+
+settings.register_profile("explorer", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("explorer")
 
 
 @pytest.fixture(autouse=True)

@@ -188,7 +188,7 @@ def fitting(drawn: Sequence[Rule], sealed: tuple[SealedRegion, ...]) -> Policy:
     return routing(*(rule for rule in drawn if not void(routing(rule, sealed=sealed), layers)), sealed=sealed)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(policy=routings(), path=st.sampled_from(PRESENT), optimizer=st.sampled_from([SGD, ADAMW]))
 def test_one_step_of_any_policy(policy: Policy, path: str, optimizer: OptimizerSpec) -> None:
     """Who is denied what is asked of the policy, cell by cell."""
@@ -331,7 +331,7 @@ def test_a_run_without_the_outsiders_is_the_same_run(norm: str, optimizer: Optim
     assert any(bits(own[name]) != bits(start[name]) for name in own)  # and somebody did in the whole run
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(drawn=st.lists(rules(), max_size=5), sealed=regions(), path=st.sampled_from(["open/mit", "personal/customer"]))
 def test_a_run_under_any_policy_that_keeps_a_class_out(
     drawn: list[Rule], sealed: tuple[SealedRegion, ...], path: str

@@ -50,7 +50,7 @@ KINDS = get_type_hints(Question)
 QUESTIONS = st.fixed_dictionaries({}, optional={field.name: of_type(KINDS[field.name]) for field in fields(Question)})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(QUESTIONS)
 def test_every_question_comes_back(values: dict[str, Any]) -> None:
     question = Question(**values)
@@ -85,7 +85,7 @@ def test_a_changed_character_is_refused() -> None:
                 from_token(token[:place] + changed + token[place + 1 :])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.one_of(st.text(max_size=80), st.binary(max_size=60).map(forged), st.binary(max_size=60)))
 def test_anything_else_is_refused_with_one_kind_of_error(found: str | bytes) -> None:
     text = sealed(base64.urlsafe_b64encode(found).decode().rstrip("=") or "A") if isinstance(found, bytes) else found
