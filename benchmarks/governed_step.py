@@ -266,7 +266,7 @@ def parts(loop: Loop) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=whole(), default=12)
+    parser.add_argument("--rounds", type=whole(2), default=12)
     rounds, load = parser.parse_args().rounds, os.getloadavg()[0]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # Opacus talks about hooks
