@@ -41,7 +41,7 @@ def bring_up(runs: Path, *, patience: float = PATIENCE) -> tuple[str, ...]:
     """
     if not database(runs).exists():
         ingest(runs, patience=patience)
-        return ()
+        return tuple(_damaged_profiles(runs))
     gap = gap_of(runs)
     told = [_gone_words(gap.gone)] if gap.gone else []
     if gap.finished or gap.other:
@@ -51,7 +51,7 @@ def bring_up(runs: Path, *, patience: float = PATIENCE) -> tuple[str, ...]:
         except (ExplorerError, OSError) as fault:
             missing = f"{_count(gap.finished)} not in the database" if gap.finished else "the database is out of date"
             told.insert(0, f"{missing}, which cannot be written now ({fault}); `explorer store ingest` tries again")
-    return tuple(told)
+    return (*told, *_damaged_profiles(runs))
 
 
 def gap_of(runs: Path) -> Gap:
@@ -85,6 +85,16 @@ def refuse_gone(runs: Path, sweep: str) -> None:
             f"{runs / sweep}: the directories of its {len(found)} finished runs are gone, and the database has the "
             f"numbers alone: put them back, or forget them with `explorer store ingest`"
         )
+
+
+def _damaged_profiles(runs: Path) -> list[str]:
+    """Why recipes have no times: the profiles that cannot be read, each with its fault."""
+    asked = Question(sql=f"SELECT directory, reason FROM problems WHERE contains(directory, '{rundir.PROFILES}/')")
+    return [
+        f"{reason if directory in reason else f'{directory}: {reason}'}; its recipe has no time until"
+        " `explorer sweep profile` measures it again"
+        for directory, reason in queries.select(database(runs), asked).rows
+    ]
 
 
 def _names(sweep: Path) -> list[str]:

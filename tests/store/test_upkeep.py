@@ -56,6 +56,19 @@ def test_the_database_is_made_again(runs: Path) -> None:
     assert shown(runs) == 5
 
 
+def test_a_damaged_profile_is_named_with_its_fault(runs: Path) -> None:
+    """Not only by `store ingest`: without it a recipe just has no time."""
+    profile = next((runs / "digits" / rundir.PROFILES).glob("*.json"))
+    profile.write_text(profile.read_text().replace('"seconds"', '"secs"', 1))
+    for _ in range(2):  # when it is found, and ever after
+        (told,) = bring_up(runs)
+        assert f"digits/{rundir.PROFILES}/{profile.name}" in told and "seconds: is missing" in told
+        assert "explorer sweep profile" in told
+    profile.unlink()
+    ingest(runs)
+    assert bring_up(runs) == ()
+
+
 def test_a_plan_that_changed_is_brought_in_once(runs: Path) -> None:
     (fast, *_) = [run_record(recipe="fast", methods=("fast",))]
     write_plan(runs, [fast])
