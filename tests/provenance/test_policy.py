@@ -230,7 +230,7 @@ def test_layer_names_come_from_lines_or_json(tmp_path) -> None:
     [
         (b"", "l: 0 layer names; expected 1 to 100000"),
         (b"[]", "l: 0 layer names; expected 1 to 100000"),
-        (b"a\nb\na", "l: [2]: 'a' stands twice"),
+        (b"a\nb\na", "l: [2]: 'a' is listed twice"),
         (b"a b/c", "l: [0]: not a layer name: 'b/c'"),
         (b"a..b", "l: [0]: not a layer name: 'a..b'"),
         (b"a@b", "l: [0]: not a layer name: 'a@b'"),

@@ -1,5 +1,7 @@
 """Readers bring the database up to the run directories, show the runs of the present plan, and never forget."""
 
+import csv
+import io
 import shutil
 import time
 from pathlib import Path
@@ -131,8 +133,9 @@ def test_results_ask_and_composition_leave_out_what_the_plan_leaves_out(runs: Pa
     done = explorer("results", "--runs", runs)
     assert "fast" not in done.stdout
     assert "digits: 1 run of an earlier specification is left out; `explorer sweep prune digits`" in done.stderr
-    every = explorer("results", "--all", "--runs", runs)
-    assert [line.split()[-1] for line in every.stdout.splitlines() if line.startswith("fast")] == ["superseded"]
+    every = explorer("results", "--all", "--format", "csv", "--runs", runs)
+    rows = csv.DictReader(io.StringIO(every.stdout))
+    assert [row["superseded"] for row in rows if row["recipe"] == "fast"] == ["true"]
     assert "left out" not in every.stderr
     asked = explorer("ask", "--runs", runs)
     assert "fast" not in asked.stdout and "left out" in asked.stderr
