@@ -152,7 +152,7 @@ def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, scree
     for section, words in (
         ("ask", "fast has accuracy"),
         ("confirm", "Confirm fast on 3 fresh seeds"),
-        ("controls", "heavy is worse than baseline trained for as long"),
+        ("controls", "but is worse than baseline trained for as long"),
         ("versus", "picked after looking"),
     ):
         paste(explorer, Question(sweep="digits", section=section))
