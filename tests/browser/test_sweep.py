@@ -40,7 +40,7 @@ def test_plan_and_run(page: Page, address: str, workplace: Path, screenshots: Pa
     page.get_by_role("button", name="Run", exact=True).click()
     progress = page.locator(".x-progress")
     expect(progress).to_contain_text("of 4 runs done", timeout=60_000)
-    expect(progress).to_contain_text("Finished", timeout=240_000)
+    expect(progress).to_contain_text("Finished", timeout=600_000)
     expect(page.locator(".vega-embed svg.marks")).to_have_count(2)
     page.screenshot(path=screenshots / "sweep-done.png")
     assert len(list((workplace / "runs" / "tiny").glob("*/result.json"))) == 4
