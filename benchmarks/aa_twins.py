@@ -6,7 +6,7 @@ Writes aa_twins.md. The twins differ from the baseline in how often they are eva
 time: every step is the same computation, and every finished model has the same digest, which is checked. They are
 planned, profiled, trained, ingested and compared like any sweep; before the comparison each digest is replaced by one
 of its own, so that nothing can tell from them that the models are equal. Every claim of a difference is then false:
-all of it is noise of step times. About five minutes on two cores that nothing else keeps busy; `--quick` is three twins
+all of it is noise of step times. About two minutes on two cores that nothing else keeps busy; `--quick` is three twins
 on short schedules, which it prints and does not write.
 """
 
@@ -46,7 +46,7 @@ def main() -> None:
     quick = arguments.parse_args().quick
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="explorer-aa-") as place:
-        content = specification(twins=3 if quick else 20, epochs=0.5 if quick else 2)
+        content = specification(twins=3 if quick else 20, epochs=0.5 if quick else 1)
         rows, profiles = trained(content, Path(place))
     check_twins(rows)
     results = equal_quality(hidden(rows))
