@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -320,7 +321,7 @@ def test_five_seeds_are_drawn_the_same_every_time():
 
 def test_slower_inference_is_marked_relative_to_the_chosen_baseline():
     """By the interval: without the times of the rounds (`test_inference_ratio.py`) nothing is said of slower."""
-    rounds = {"inference_windows": [1.0, 0.99, 1.0, 1.01, 1.0]}
+    rounds: dict[str, Any] = {"inference_windows": [1.0, 0.99, 1.0, 1.01, 1.0]}
     frame = table(
         rows("baseline", log_curve, **rounds),
         rows("heavy", log_curve, inference_ratio=1.5, **rounds),

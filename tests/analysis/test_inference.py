@@ -158,7 +158,7 @@ def test_an_interval_contains_the_null_exactly_when_its_p_value_exceeds_alpha(fa
         for each in (alone, among):
             assert (each.low <= null <= each.high) == (each.p_value > alpha)
         assert among.low <= alone.low <= alone.high <= among.high and among.p_value >= alone.p_value
-    assert effect.interval(confidence, of=1, scale=scale) == alone
+        assert effect.interval(confidence, of=1, scale=scale) == alone
 
 
 @pytest.mark.parametrize("of", [1, 2, 4, 20])
@@ -167,7 +167,7 @@ def test_an_interval_contains_the_null_exactly_when_its_p_value_exceeds_alpha(fa
 def test_they_agree_at_the_very_boundary(of, df, scale):
     """At the effect whose p-value is alpha, and at the next floats to both sides of it: rounding decides either way,
     and the interval goes with it. The control: what the formula of the interval alone says differs from it."""
-    quantile = -(stats.norm.ppf(0.05 / of / 2) if df is None else stats.t.ppf(0.05 / of / 2, df))
+    quantile = -float(stats.norm.ppf(0.05 / of / 2) if df is None else stats.t.ppf(0.05 / of / 2, df))
     formula = []
     for value in (quantile, *(math.nextafter(quantile, to) for to in (0, 9e9)), quantile * (1 + 1e-9)):
         for signed in (value, -value):

@@ -1,5 +1,9 @@
 """The noise of step times: what windows, quartiles and passes tell, and that it is in every interval of a ratio."""
 
+# pyright: reportOptionalOperand=false, reportOperatorIssue=false, reportOptionalMemberAccess=false
+# pyright: reportArgumentType=false
+# What an interval lacks is None: an assertion on it fails here as it should.
+
 import math
 from dataclasses import replace
 

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from explorer.records import METRICS
 from explorer.views import axes, sweep_panel, tables, text
 
 
@@ -18,7 +19,7 @@ def test_examples_in_docstrings(module: ModuleType) -> None:
 @pytest.mark.parametrize("nothing", [None, float("nan"), np.nan, pd.NA, pd.NaT])
 def test_nothing_is_a_dash_and_never_nan(nothing: object) -> None:
     value: float = nothing  # pyright: ignore[reportAssignmentType]
-    words = [text.seconds(value), text.dollars(value), text.quality(value, "nats"), text.ratio(value)]
+    words = [text.seconds(value), text.dollars(value), text.quality(value, METRICS["nll"]), text.ratio(value)]
     assert words == [text.MISSING] * 4
 
 
