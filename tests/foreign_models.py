@@ -10,6 +10,7 @@ Shapes: B examples, T tokens or patches, D width, C channels, K classes.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -426,8 +427,7 @@ STRUCTURES = (
 
 def published() -> tuple[Foreign, ...]:
     """Models of the `transformers` library. Raises ImportError where it is not installed."""
-    import transformers
-
+    transformers = import_module("transformers")  # by name: the type checker runs where it is not installed
     small: dict[str, Any] = {"vocab_size": TOKENS, "hidden_size": WIDTH, "intermediate_size": 32}
     layers: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2}
     no_drop: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
