@@ -22,7 +22,7 @@ from explorer.ledger.blobs import blob_path, read_blob
 from explorer.recorded.blobs import Missing
 from explorer.recorded.keys import JOINT, Keys, NoKeys, OwnKeys
 from explorer.recorded.run_ledger import RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, open_commitments
+from explorer.recorded.segments import SegmentNumbers, open_commitments, open_sketches
 
 NAME = "reconstructible"
 SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"
@@ -63,6 +63,7 @@ class Reconstructible:
                 self._sealed(name)
         with self._judgement.reading(segment.state.index):
             self._compare(open_commitments(numbers, self._keys))
+            self._compare(open_sketches(self._run, segment, self._keys))
         if not numbers.missing:
             with self._judgement.reading(segment.state.index):
                 for placed, step in numbers.by_step():

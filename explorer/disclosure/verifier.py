@@ -516,13 +516,13 @@ KINDS = {
     "step": "step:number phase:text slots:text examples:list numbers:list joint:text? quarantined:number weights:text? "
     "updated:text",
     "profile": "step:number probes:text classes:object joint:text",
-    "state": STATE,
+    "state": f"{STATE} sketches:list",
     "decision": "step:number action:text rule:text parameters:object condition:text? subjects:list layers:list "
     "evidence:object",
     "end": f"{STATE} outcome:text metrics:object",
 }
 """What the kinds of entries hold, beside kind, version and blobs."""
-DEFAULTS = {"genesis": {"shared": []}}
+DEFAULTS = {"genesis": {"shared": []}, "state": {"sketches": []}}
 """Fields that an entry may leave out."""
 
 
@@ -949,6 +949,11 @@ class Reader:
                 self._parts(segment, path, having, content, [8 * layers] * len(having))
             sketches = self._content(segment.state, f"sketches/{path}", "step", path, segment.first)
             expect(sketches is None or len(sketches) == layers * 256, f"entry {segment.state}: sketches of {path}")
+            state = self.run.entries[segment.state]
+            committed = state.get("sketches", [])  # none in ledgers of earlier versions
+            expect(len(committed) in (0, len(self.run.genesis["classes"])), f"entry {segment.state}: sketches")
+            if sketches is not None and committed:
+                self._held(segment.state, "step", path, segment.first, state["step"], committed[at], sketches)
         content = self._content(segment.state, "joint", "step", JOINT, segment.first)
         if content is not None:
             having = [(index, step, step["joint"]) for index, step in segment.steps if step["joint"]]

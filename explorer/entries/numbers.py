@@ -194,6 +194,11 @@ def decode_joint(content: bytes, *, layers: int, classes: int) -> JointNumbers:
     )
 
 
+def sketch_bytes(layers: int) -> int:
+    """The size of one class's sketches of a segment."""
+    return layers * SKETCH * _FLOAT.itemsize
+
+
 def encode_sketches(sketches: Floats) -> bytes:
     """A class's sketches of a segment, L 64."""
     return sketches.astype(_FLOAT).tobytes()
@@ -201,7 +206,7 @@ def encode_sketches(sketches: Floats) -> bytes:
 
 def decode_sketches(content: bytes, *, layers: int) -> Floats:
     """A class's sketches of a segment, L 64. Raises `LedgerError` for another size."""
-    size = layers * SKETCH * _FLOAT.itemsize
+    size = sketch_bytes(layers)
     if len(content) != size:
         raise LedgerError(f"sketches of a class: found {len(content)} bytes, expected {size}")
     return np.frombuffer(content, dtype=_FLOAT).astype(np.float32).reshape(layers, SKETCH)

@@ -6,7 +6,8 @@ the blobs of the next `state`, which closes a segment of steps:
 
     numbers/<class>    the class's content of each step that it trained in, in order              (numbers.py)
     joint              the content over the classes of each step, in order                        (numbers.py)
-    sketches/<class>   the sketch of the class's weighted gradient, summed over the steps         (numbers.py)
+    sketches/<class>   the sketch of the class's weighted gradient, summed over the steps, which
+                       the state itself commits to                                                (numbers.py)
     slots              the row of the tag table in each slot of each step, in order               (slots.py)
     tensors            the leaf of every tensor of that state, by name                            (recorded/tensors.py)
 
@@ -151,7 +152,12 @@ class Profile:
 
 @record
 class State:
-    """What the run has come to, so that a replay can be compared with it, and the numbers of the steps up to here."""
+    """What the run has come to, so that a replay can be compared with it, and the numbers of the steps up to here.
+
+    A class with numbers in a step of the segment has sketches too, in a run that makes any. The commitment to them is
+    SHA-256(salt || content), the salt that of the class's secret for kind "step", the first step of the segment, and
+    the step of this entry, which no step of the segment has.
+    """
 
     KIND: ClassVar[str] = "state"
     VERSION: ClassVar[int] = 1
@@ -159,6 +165,9 @@ class State:
     step: Whole
     state: TrainingState
     blobs: Blobs
+    # Commitments to the sketches, for each class in the order of the genesis; None: the class has none here. Left out
+    # where no class has any, and in ledgers of earlier versions, which do not commit to sketches.
+    sketches: tuple[Digest | None, ...] = ()
 
 
 @record

@@ -35,7 +35,7 @@ from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance.class_secrets import erased, open_secrets
 from explorer.governance.sealer import Sealer
-from explorer.governance.segments import JOINT, NUMBERS, RecordedStep, Segment
+from explorer.governance.segments import JOINT, NUMBERS, SKETCHES, RecordedStep, Segment
 from explorer.governance.spool import ALL, Spool
 from explorer.governance.writer import Writer
 from explorer.note import Signer
@@ -223,7 +223,12 @@ class Journal:
             self._spool.write_contributions(self._segment.steps)
         contents = self._segment.blobs() | ({} if tensors is None else {TENSORS: tensors.content})
         blobs = self._blobs(contents, Step, self._segment.first)
-        self._put(State(step=step, state=state, blobs=blobs), step)
+        sketches = [contents.get(f"{SKETCHES}/{path}") for path in self.genesis.classes]
+        committed = tuple(
+            None if content is None else self._commit(path, Step, step, content)
+            for path, content in zip(self.genesis.classes, sketches, strict=True)
+        )
+        self._put(State(step=step, state=state, blobs=blobs, sketches=committed if any(committed) else ()), step)
         self._segment = Segment(self.genesis.classes, first=step)
         self._book.commit()
 

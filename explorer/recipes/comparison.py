@@ -11,6 +11,7 @@ from explorer.entries.kinds import decode
 from explorer.entries.run import Genesis, State, TrainingState
 from explorer.errors import LedgerError
 from explorer.governance.history import History, Recorded
+from explorer.governance.segments import NUMBERS, SKETCHES
 from explorer.governance.spool import ALL
 
 NOTHING = "nothing"
@@ -77,9 +78,12 @@ class Comparison:
 def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
     """Field, expected and found value, wherever two entries differ.
 
-    Of the fields that are not compared it still counts whether there is a value.
+    Of the fields that are not compared it still counts whether there is a value. A ledger of an earlier version does
+    not commit to sketches: there the blobs alone are compared.
     """
     then, now = _comparable(expected), _comparable(found)
+    if SKETCHES not in expected.fields:
+        now = {name: value for name, value in now.items() if not name.startswith(f"{SKETCHES}.")}
     for name in sorted(then.keys() | now.keys()):
         values = then.get(name, NOTHING), now.get(name, NOTHING)
         if values[0] != values[1] and not (name in uncompared and NOTHING not in values):
@@ -88,10 +92,12 @@ def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()
 
 def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) -> frozenset[str]:
     """The fields of the commitments of these classes and of their sealed blobs, in entries of all kinds."""
-    numbers = {f"numbers.{place}" for place, name in enumerate(genesis.classes) if name in classes}
+    numbers = {
+        f"{of}.{place}" for of in (NUMBERS, SKETCHES) for place, name in enumerate(genesis.classes) if name in classes
+    }
     named = {f"{of}.{name}" for of in ("classes", "evidence") for name in classes}
     joint = {"joint"} if ALL in classes else set[str]()
-    sealed = {f"blobs.{of}/{name}" for of in ("numbers", "sketches", "evidence") for name in classes & confidential}
+    sealed = {f"blobs.{of}/{name}" for of in (NUMBERS, SKETCHES, "evidence") for name in classes & confidential}
     return frozenset(numbers | named | joint | sealed | ({"blobs.joint"} if joint and confidential else set()))
 
 

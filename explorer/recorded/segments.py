@@ -18,6 +18,7 @@ from explorer.entries.numbers import (
     decode_class,
     decode_segment,
     joint_bytes,
+    sketch_bytes,
     split_class,
     split_joint,
 )
@@ -131,6 +132,24 @@ def open_commitments(found: SegmentNumbers, keys: Keys) -> Iterator[tuple[int, s
         counts = [len(having(placed.entry)) for placed in steps]
         parts = split_joint(found.joint, layers=found.layers, counts=counts)
         yield from _opened(steps, JOINT, [placed.entry.joint for placed in steps], parts, keys=keys, first=found.first)
+
+
+def open_sketches(run: RunLedger, segment: Segment, keys: Keys) -> Iterator[tuple[int, str, str, str]]:
+    """The same of the sketches of a segment, which its state commits to. Ledgers of earlier versions do not.
+
+    Raises `LedgerError` for commitments of another number of classes, and for a blob that is damaged, larger than it
+    can be, or sealed with another key than the reader's.
+    """
+    state, classes = segment.state, run.genesis.classes
+    if len(state.entry.sketches) not in (0, len(classes)):
+        found = f"{len(state.entry.sketches)} commitments to sketches"
+        raise LedgerError(f"entry {state.index}: {found}; the genesis has {len(classes)} classes")
+    for path, committed in zip(classes, state.entry.sketches, strict=False):
+        key = None if committed is None else keys.of(path, Step.KIND, segment.first)
+        if committed is not None and key is not None:
+            content = run.blob(state, f"sketches/{path}", max_bytes=sketch_bytes(len(run.genesis.layers)))
+            if content is not None:
+                yield state.index, path, committed, commit(salt_of(key, state.entry.step), content).hex()
 
 
 def _opened(

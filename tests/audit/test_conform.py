@@ -402,6 +402,27 @@ def test_numbers_that_were_not_committed_to(run: Path) -> None:
     assert names == ["reconstructible"] and first == f"{MIT}: its numbers are not those that the entry committed to"
 
 
+def test_sketches_that_were_not_committed_to(run: Path) -> None:
+    (segment, *_) = RunLedger(run).segments()
+    content = bytearray(blob(run, segment.state.entry, f"sketches/{MIT}"))
+    content[4:8] = np.float32(0.5).tobytes()
+    sign_again(
+        run,
+        lambda i, e: with_blob(run, e, f"sketches/{MIT}", bytes(content)) if i == segment.state.index else e,
+    )
+    names, first = broken(run)
+    assert names == ["reconstructible"] and first == f"{MIT}: its numbers are not those that the entry committed to"
+
+
+def test_commitments_to_the_sketches_of_another_number_of_classes(run: Path) -> None:
+    last = RunLedger(run).outline.states[-1][1]
+    sign_again(run, lambda i, e: replace(e, sketches=e.sketches[:2]) if i == last and isinstance(e, State) else e)
+    assert broken(run) == (
+        ["reconstructible"],
+        f"entry {last}: 2 commitments to sketches; the genesis has 3 classes",
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [(Profile, f"numbers/{MIT}"), (Profile, "joint"), (Decision, f"evidence/{NEWS}")]
 )

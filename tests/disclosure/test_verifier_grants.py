@@ -64,7 +64,8 @@ def test_a_grant_opens_its_class_and_nothing_else(content: bytes, run: Path) -> 
     steps = sum(
         placed.entry.numbers[0] is not None for placed in recorded.read_steps(range(recorded.begins, recorded.steps))
     )
-    assert opened_ == steps + len(recorded.outline.profiles) + len(recorded.outline.decisions)
+    sketches = sum(segment.state.entry.sketches[0] is not None for segment in recorded.segments())
+    assert opened_ == steps + sketches + len(recorded.outline.profiles) + len(recorded.outline.decisions)
     assert not any(MIT in what and "tags" not in what for what in found.checked)
     said = "\n".join(found.unchecked)
     assert f"numbers of {MIT}: sealed" in said and "several classes together: sealed" in said

@@ -57,7 +57,7 @@ EXAMPLES: tuple[Entry, ...] = (
         blobs={"weights": Blob(sha256=C, size=340)},
     ),
     Profile(step=1, probes=A, classes={"open/mit": B}, joint=C, blobs=dict(NUMBERS)),
-    State(step=1, state=STATE, blobs=dict(NUMBERS)),
+    State(step=1, state=STATE, blobs=dict(NUMBERS), sketches=(A, None)),
     Decision(
         step=1,
         action="freeze",

@@ -25,8 +25,8 @@ NAMES = [entry.KIND for entry in EXAMPLES]
 
 # Where None is allowed, a flag string may be empty, and which digest may be absent, the kinds say so.
 OPTIONAL = {".taxonomy: None", ".policy: None", ".trust: None", ".weights: None", ".updated: ''"}
-OPTIONAL |= {".numbers[0]: None", "step.joint: None", "grant.ledger: None"}
-OPTIONAL |= {"genesis.start: None", "parents[0].model: None", "parents[0].attestation: None"}
+OPTIONAL |= {".numbers[0]: None", ".sketches[0]: None", "step.joint: None", "grant.ledger: None"}
+OPTIONAL |= {"statewithout sketches", "genesis.start: None", "parents[0].model: None", "parents[0].attestation: None"}
 
 
 def validator(entry: Entry) -> Any:

@@ -101,10 +101,11 @@ def test_a_run_is_recorded_from_genesis_to_end(calm: Path) -> None:
 def test_every_commitment_opens_to_the_numbers_of_its_step(calm: Path) -> None:
     ledger, secrets = LedgerDirectory(calm / rundir.LEDGER), read_salts(calm / rundir.SECRETS)
 
-    def opened(slot: int, path: str, content: bytes, *, kind: str, step: int) -> str:
+    def opened(slot: int, path: str, content: bytes, *, kind: str, step: int, first: int | None = None) -> str:
         secret = secrets.of(slot)
         assert secret
-        first = step // EVERY * EVERY if kind == "step" else step
+        if first is None:
+            first = step // EVERY * EVERY if kind == "step" else step
         key = reading_key(secret, kind=kind, class_path=path, first=first)
         return commit(salt_of(key, step), content).hex()
 
@@ -133,6 +134,9 @@ def test_every_commitment_opens_to_the_numbers_of_its_step(calm: Path) -> None:
                 counts = [sum(each is not None for each in step.numbers) for step in steps]
                 for step, content in zip(steps, split_joint(blobs["joint"], layers=2, counts=counts), strict=True):
                     assert opened(2, "*", content, kind="step", step=step.step) == step.joint
+                for index, path in enumerate(CLASSES):
+                    key = (index, path, blobs[f"sketches/{path}"])
+                    assert entry.sketches[index] == opened(*key, kind="step", step=entry.step, first=steps[0].step)
                 batches = decode_slots(blobs["slots"], counts=[sum(step.examples) + step.quarantined for step in steps])
                 for step, batch in zip(steps, batches, strict=True):
                     assert slots_root(batch, LEAVES).hex() == step.slots

@@ -112,6 +112,15 @@ def test_numbers_and_states_that_were_changed_are_found(run: Path, tmp_path: Pat
     assert difference and (difference.entry, difference.field) == (index, "state.optimizer")
 
 
+def test_a_ledger_of_before_sketches_were_committed_to_is_replayed(run: Path, tmp_path: Path) -> None:
+    index = place(run, State, EVERY)
+    assert any(decode(entries_of(run)[index]).sketches)  # pyright: ignore
+    assert replay(changed(run, tmp_path, index, {"sketches": ()})).equal
+    (tmp_path / "other").mkdir()
+    difference = replay(changed(run, tmp_path / "other", index, {"sketches": ("d" * 64,) * 3})).difference
+    assert difference and (difference.entry, difference.field) == (index, "sketches.0")
+
+
 def test_an_entry_that_was_left_out_is_found(run: Path, tmp_path: Path) -> None:
     index = next(at for at, leaf in enumerate(entries_of(run)) if read_head(leaf).kind == "profile")
     made = rewritten(run, tmp_path, lambda leaves: [*leaves[:index], *leaves[index + 1 :]])
