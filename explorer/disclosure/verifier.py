@@ -7,7 +7,7 @@ nothing of the software that made the pack, with which it shares no line. It fol
     container       PKWARE APPNOTE 6.3: stored files alone, and every byte follows from names and contents
     signatures      Ed25519 (RFC 8032) in DSSE 1.0.2, in C2SP signed-note and in C2SP tlog-cosignature
     ledger          RFC 6962, 2.1 and RFC 9162, 2.1.3.2; C2SP tlog-checkpoint, tlog-tiles, tlog-proof
-    statements      in-toto Statement v1; canonical JSON (RFC 8785) of a form that has no fractions
+    statements      in-toto Statement v1; canonical JSON (RFC 8785)
     reading         HPKE (RFC 9180), base mode, X25519 HKDF-SHA256 AES-256-GCM; HKDF-Expand (RFC 5869)
 
 Take TRUST from somebody whom you believe, never from the pack: the copy in there is what the run believed. READER.pem
@@ -21,6 +21,7 @@ host where the pack was made. The exit status is 0 only if a trust file was give
 import argparse
 import base64
 import binascii
+import functools
 import hashlib
 import hmac
 import json
@@ -35,6 +36,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,7 @@ def decode64(text: Any, what: str, *, length: int | None = None, urlsafe: bool =
     return raw
 
 
-def parse_json(content: bytes, what: str, *, fractions: bool = True) -> Any:
+def parse_json(content: bytes, what: str, *, fractions: bool = True, depth: int = MAX_DEPTH) -> Any:
     """JSON from a stranger: bounded, each key once, finite numbers, whole ones below 2**53."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -122,10 +124,10 @@ def parse_json(content: bytes, what: str, *, fractions: bool = True) -> Any:
         value = json.loads(content.decode(), object_pairs_hook=once, parse_float=finite, parse_constant=finite)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise Refused(f"{what}: not JSON ({error!s:.100})") from error
-    level, depth = [value], 0
+    level, reached = [value], 0
     while level:
-        depth += 1
-        expect(depth <= MAX_DEPTH, f"{what}: nested deeper than {MAX_DEPTH} levels")
+        reached += 1
+        expect(reached <= depth, f"{what}: nested deeper than {depth} levels")
         large = [each for each in level if isinstance(each, int) and abs(each) >= 2**53]
         expect(not large, f"{what}: a whole number beyond 2**53 - 1")
         inner = [list(each.values()) if isinstance(each, dict) else each for each in level]
@@ -134,30 +136,126 @@ def parse_json(content: bytes, what: str, *, fractions: bool = True) -> Any:
 
 
 def canonical(value: Any, what: str) -> bytes:
-    """RFC 8785 for values with ASCII keys and without fractions, where it is what `json` writes."""
+    """RFC 8785: keys in the order of their UTF-16 code units, no space, numbers as ECMAScript writes them."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return _canonical(value).encode()
     except UnicodeEncodeError as error:
         raise Refused(f"{what}: holds a lone surrogate") from error
 
 
-TYPES = {"text": str, "number": int, "list": list, "object": dict}
+def _canonical(value: Any) -> str:
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+        return f"{{{','.join(f'{json.dumps(key, ensure_ascii=False)}:{_canonical(value[key])}' for key in keys)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_canonical, value))}]"
+    return number(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def number(value: float) -> str:
+    """A finite number as ECMAScript writes it (ECMA-262, Number::toString): the shortest digits that give it back, with
+    an exponent from 1e21 on and below 1e-6."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text, point = "".join(map(str, digits)), len(digits) + int(exponent)  # 0.text times 10**point
+    if value == 0:
+        return "0"
+    if 0 < point <= 21:
+        text = text.ljust(point, "0")
+        shown = f"{text[:point]}.{text[point:]}".removesuffix(".")
+    elif -6 < point <= 0:
+        shown = f"0.{'0' * -point}{text}"
+    else:
+        shown = f"{text[0]}.{text[1:]}".removesuffix(".") + f"e{point - 1:+d}"
+    return "-" * sign + shown
+
+
+TYPES = {"text": str, "number": int, "list": list, "object": dict, "flag": bool}
+TEXTS = {  # by name, what a text has to match and the most characters that it may have
+    "digest": (r"[0-9a-f]{64}", 64),
+    "line": (r"[ -~]+", 200),
+    "name": (r"[a-z][a-z0-9_-]*", 64),
+    "path": (r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*", 200),
+    "blob-name": (r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*", 220),
+    "bits": (r"[01]*", 20_000),
+    "float": (
+        r"(-?0x0\.0p\+0|-?0x1\.[0-9a-f]{13}p(\+([0-9]|[1-9][0-9]{1,2}|10[01][0-9]|102[0-3])"
+        r"|-([1-9]|[1-9][0-9]{1,2}|10[01][0-9]|102[0-2]))|-?0x0\.[0-9a-f]{13}p-1022|nan|-?inf)",
+        32,
+    ),
+}
+RECORDS = {  # by name, the fields of an object
+    "blob": "sha256:digest size:whole",
+    "ledger": "origin:line size:whole root:digest",
+    "sources": "root:digest attestation:digest",
+    "training": "parameters:digest buffers:digest optimizer:digest random:digest",
+    "parent": "kind:deletion|model ledger:ledger model:digest? attestation:digest? admitted:{path:float}",
+    "same": "layer:line also:[line]+",
+}
+
+
+def check_form(value: Any, what: str, form: str) -> None:
+    """Refuse a value that is not of this form, which is one of
+
+    text number list object flag    JSON's own types; true and false are no numbers
+    whole                           a whole number from 0 to 2**53 - 1
+    digest line name path ...       a text of `TEXTS`
+    blob ledger sources ...         an object of `RECORDS`
+    [form]  [form]+                 a list of such; a list that is not empty
+    {key:form}                      an object of any keys of the form `key`, each with such a value
+    one|two|three                   one of these words
+    form?                           that, or null
+    """
+    if form.endswith("?"):
+        if value is not None:
+            check_form(value, what, form[:-1])
+    elif form in RECORDS:
+        shape(value, what, RECORDS[form])
+    elif form[0] == "[":
+        inner = form.removesuffix("+")[1:-1]
+        if not isinstance(value, list) or (form[-1] == "+" and not value):
+            raise Refused(f"{what}: expected {form}, found {value!r:.60}")
+        for at, each in enumerate(value):
+            check_form(each, f"{what}[{at}]", inner)
+    elif form[0] == "{":
+        key, _, inner = form[1:-1].partition(":")
+        if not isinstance(value, dict):
+            raise Refused(f"{what}: expected {form}, found {value!r:.60}")
+        for name, each in value.items():
+            check_form(name, f"{what}: key", key)
+            check_form(each, f"{what}.{name:.80}", inner)
+    elif not _is_scalar(value, form):
+        raise Refused(f"{what}: expected {form}, found {value!r:.60}")
+
+
+def _is_scalar(value: Any, form: str) -> bool:
+    if form in TEXTS:
+        pattern, longest = TEXTS[form]
+        return isinstance(value, str) and len(value) <= longest and re.fullmatch(pattern, value) is not None
+    if form == "whole":
+        return type(value) is int and 0 <= value < 2**53
+    if form in TYPES:
+        return isinstance(value, TYPES[form]) and isinstance(value, bool) == (form == "flag")
+    return value in form.split("|")
+
+
+@functools.cache
+def _fields(fields: str) -> tuple[dict[str, str], frozenset[str], bool]:
+    """The form of each field, those that may be left out, and whether others may stand there too."""
+    pairs = [pair.partition(":") for pair in fields.split() if pair != "..."]
+    left_out = frozenset(name for name, _, form in pairs if form.endswith("="))
+    return {name: form.removesuffix("=") for name, _, form in pairs}, left_out, fields.endswith("...")
 
 
 def shape(value: Any, what: str, fields: str) -> dict[str, Any]:
-    """An object with exactly these fields, such as "name:text size:number? keys:list": ? is for null too, and a last
-    ... for whatever else. True and false are no numbers."""
+    """An object with exactly these fields, such as "name:text size:number? keys:[text]=": the forms of `check_form`,
+    with = behind a field that may be left out, and a last ... for whatever else."""
     expect(isinstance(value, dict), f"{what}: expected an object")
-    *pairs, last = fields.split()
-    pairs += [] if last == "..." else [last]
-    kinds = dict(pair.split(":") for pair in pairs)
-    missing, strange = sorted(kinds.keys() - value.keys()), sorted(value.keys() - kinds.keys())
+    forms, left_out, open_ = _fields(fields)
+    missing, strange = sorted(forms.keys() - value.keys() - left_out), sorted(value.keys() - forms.keys())
     expect(not missing, f"{what}: {', '.join(missing[:3])} is missing")
-    expect(last == "..." or not strange, f"{what}: unknown key {', '.join(strange[:3])}; known: {', '.join(kinds)}")
-    for name, kind in kinds.items():
-        found = value[name]
-        sound = isinstance(found, TYPES[kind.rstrip("?")]) and not isinstance(found, bool)
-        expect(sound or (found is None and kind[-1] == "?"), f"{what}: {name}: expected {kind}, found {found!r:.60}")
+    expect(open_ or not strange, f"{what}: unknown key {', '.join(strange[:3])}; known: {', '.join(forms)}")
+    for name in forms.keys() & value.keys():
+        check_form(value[name], f"{what}: {name}", forms[name])
     return value
 
 
@@ -506,37 +604,43 @@ def read_leaves(files: dict[str, bytes], size: int) -> list[bytes]:
     return leaves
 
 
-DIGEST = re.compile(r"[0-9a-f]{64}")
-HEAD = "kind:text version:number blobs:object"
-STATE = "state:object step:number"
+MAX_ENTRY, ENTRY_DEPTH, MAX_BLOBS = 65_535, 8, 256
+KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
+PROJECT = ("access", "deletion", "grant", "observation")  # kinds of entries of a project's ledger
 KINDS = {
-    "genesis": "run:text recipe:text code:text environment:text data:text tags:object taxonomy:text? policy:text? "
-    "trust:text? judged:number? strategy:text seed:number initial:text begins:number start:object? classes:list "
-    "layers:list parents:list shared:list",
-    "step": "step:number phase:text slots:text examples:list numbers:list joint:text? quarantined:number weights:text? "
-    "updated:text",
-    "profile": "step:number probes:text classes:object joint:text",
-    "state": f"{STATE} sketches:list",
-    "decision": "step:number action:text rule:text parameters:object condition:text? subjects:list layers:list "
-    "evidence:object",
-    "end": f"{STATE} outcome:text metrics:object",
+    "genesis": "run:line recipe:digest code:digest environment:digest data:digest tags:{name:sources} taxonomy:digest? "
+    "policy:digest? trust:digest? judged:whole? strategy:plain|microbatch|fused seed:whole initial:digest begins:whole "
+    "start:training? classes:[path] layers:[line] parents:[parent] shared:[same]=",
+    "step": "step:whole phase:line slots:digest examples:[whole] numbers:[digest?] joint:digest? quarantined:whole "
+    "weights:digest? updated:bits",
+    "profile": "step:whole probes:digest classes:{path:digest} joint:digest",
+    "state": "step:whole state:training sketches:[digest?]=",
+    "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution rule:name "
+    "parameters:{name:float} condition:name? subjects:[path] layers:[line] evidence:{path:digest}",
+    "end": "step:whole outcome:finished|stopped state:training metrics:{name:float}",
 }
-"""What the kinds of entries hold, beside kind, version and blobs."""
-DEFAULTS = {"genesis": {"shared": []}, "state": {"sketches": []}}
-"""Fields that an entry may leave out."""
+"""What version 1 of each kind of entry of a run holds, beside kind, version and blobs."""
 
 
 def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
     """One JSON object in canonical form, with kind, version and blobs. A kind or version not known here is kept."""
     what = f"entry {index}"
-    value = shape(parse_json(leaf, what, fractions=False), what, f"{HEAD} ...")
+    expect(len(leaf) <= MAX_ENTRY, f"{what}: {len(leaf)} bytes, at most {MAX_ENTRY} are read")
+    value = parse_json(leaf, what, fractions=False, depth=ENTRY_DEPTH)
+    shape(value, what, "kind:text version:whole blobs:{blob-name:blob} ...")
     expect(canonical(value, what) == leaf, f"{what}: not in canonical form: the same value has other bytes")
-    for name, blob in value["blobs"].items():
-        shape(blob, f"{what}: blob {name!r:.80}", "sha256:text size:number")
-        expect(DIGEST.fullmatch(blob["sha256"]), f"{what}: blob {name!r:.80}: not a SHA-256")
-    if value["kind"] in KINDS and value["version"] == 1:
-        whole = {**DEFAULTS.get(value["kind"], {}), **value}
-        shape(whole, f"{what}: {value['kind']}", f"{HEAD} {KINDS[value['kind']]}")
+    kind, version = value["kind"], value["version"]
+    expect(KIND.fullmatch(kind) and 0 < version < 2**31, f"{what}: no kind of entry: {kind!r:.60}, version {version}")
+    expect(len(value["blobs"]) <= MAX_BLOBS, f"{what}: {len(value['blobs'])} blobs, at most {MAX_BLOBS}")
+    objects = [value]
+    while objects:
+        each = objects.pop()
+        if isinstance(each, dict):
+            expect(all(map(str.isascii, each)), f"{what}: a key that is not ASCII")
+        objects += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    if kind in KINDS and version == 1:
+        head = "kind:text version:whole blobs:object"
+        shape(value, f"{what}: {kind}", f"{head} {KINDS[kind]}")
     return value
 
 
@@ -589,7 +693,7 @@ def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
     for index, entry in enumerate(entries[1:], 1):
         kind, what = entry["kind"], f"entry {index}"
         expect(entries[index - 1]["kind"] != "end", f"{what}: {kind} after the end")
-        expect(kind not in ("genesis", "access", "deletion", "observation", "grant"), f"{what}: a {kind} in a run")
+        expect(kind not in ("genesis", *PROJECT), f"{what}: a {kind} in a run")
         if kind not in KINDS or entry["version"] != 1:
             unknown += 1
             clock = None if kind in KINDS else clock
@@ -602,8 +706,9 @@ def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
             steps = {step: where for step, where in steps.items() if step < at}
             states = [(done, where) for done, where in states if done <= at]
         elif kind == "step":
-            lengths = [len(entry[name]) for name in ("examples", "numbers")]
-            expect({*lengths} == {len(genesis["classes"])}, f"{what}: of other classes than the genesis")
+            lengths = [len(entry[name]) for name in ("examples", "numbers", "updated")]
+            sound = lengths == [len(genesis["classes"]), len(genesis["classes"]), len(genesis["layers"])]
+            expect(sound, f"{what}: of other classes or layers than the genesis")
             steps[at] = index
         elif kind == "state":
             states.append((at, index))

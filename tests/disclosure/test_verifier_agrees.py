@@ -228,4 +228,11 @@ def history(draw: random.Random, clock: int) -> dict[str, Any]:
     again = kind == "decision" and draw.random() < 0.4
     step = draw.randint(0, clock) if again else clock + (draw.random() < 0.02) - (draw.random() < 0.02 and clock > 0)
     fields = {"action": "re-execution" if again else "freeze", "examples": [1], "numbers": [None], "begins": 0}
-    return {"kind": kind, "version": 1 if draw.random() < 0.97 else 2, "blobs": {}, "step": step, **fields}
+    return {
+        "kind": kind,
+        "version": 1 if draw.random() < 0.97 else 2,
+        "blobs": {},
+        "step": step,
+        "updated": "1",
+        **fields,
+    }
