@@ -19,7 +19,11 @@ verifies "This is an example message.\\n" with this signature:
     Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=
 
 Signatures of unknown keys are carried along and prove nothing: no signature covers them. A known key whose signature
-fails makes the whole note refused, and so does a note that no known key has signed.
+fails makes the whole note refused, and so does a note that no known key has signed. Every line of a known key is
+checked, so that the order of the lines decides nothing.
+
+Keys under which signatures can be made without the private half are refused: points of small order, and encodings that
+are not canonical (RFC 8032, 5.1.3). So are signatures whose R is such a point.
 """
 
 import base64
@@ -40,12 +44,29 @@ from explorer.errors import NoteError
 MAX_BYTES = 1_000_000
 MAX_SIGNATURES = 100
 MAX_NAME = 200
+MAX_VKEY = 2_000  # characters; the key of an ML-DSA-44 cosigner has 1,752 in base64
 MAX_NAMED = 5  # keys in one message
 MAX_TIME = 2**63 - 1
 _MARK = "\u2014 "
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
-_LINE = re.compile(r"\u2014 (\S+) ([A-Za-z0-9+/]+={0,2})")
+_LINE = re.compile(r"\u2014 ([^\s+]+) ([A-Za-z0-9+/]+={0,2})")
 _VKEY = re.compile(r"([^+]*)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})")
+_PRIME = 2**255 - 19
+# The y coordinates of all points of small order (order 1, 2, 4 and 8) on the curve of Ed25519, little-endian.
+_SMALL_ORDER = {
+    bytes.fromhex(each)
+    for each in (
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    )
+}
+
+
+class UnknownTypeError(NoteError):
+    """A verifier key of a type that is not known here: well formed, and of no use for checking."""
 
 
 class Algorithm(enum.IntEnum):
@@ -67,6 +88,8 @@ class Verifier:
         check_name(self.name)
         if len(self.public_key) != 32:
             raise NoteError(f"an Ed25519 public key has 32 bytes, found {len(self.public_key)}")
+        if is_weak(self.public_key):
+            raise NoteError(f"the public key of {self.name!r} is weak: anybody can sign for it")
 
     @property
     def key_id(self) -> bytes:
@@ -84,30 +107,37 @@ class Verifier:
 
     @classmethod
     def parse(cls, vkey: str) -> Self:
-        """Read a verifier key. Raises `NoteError` unless its key id belongs to its name and key."""
-        match = _VKEY.fullmatch(vkey) if len(vkey) <= 2 * MAX_NAME else None
+        """Read a verifier key. Raises `NoteError` unless its key id belongs to its name and key, and its subclass
+        `UnknownTypeError` for a type that is not known here."""
+        match = _VKEY.fullmatch(vkey) if len(vkey) <= MAX_VKEY else None
         if not match:
             raise NoteError(f"not a verifier key: {vkey[:80]!r}; expected name+8 hexadecimal digits+base64")
         material = _decode(match[3], what=f"the key of {match[1]!r}")
         if material[:1] not in (b"\x01", b"\x04"):
-            raise NoteError(f"{match[1]}: unknown key type {material[:1].hex()}; known: 01 (Ed25519), 04 (cosignature)")
+            check_name(match[1])
+            raise UnknownTypeError(
+                f"{match[1]}: unknown key type {material[:1].hex()}; known: 01 (Ed25519), 04 (cosignature)"
+            )
         made = cls(name=match[1], algorithm=Algorithm(material[0]), public_key=material[1:])
         if made.key_id.hex() != match[2]:
             raise NoteError(f"{match[1]}: key id {match[2]} is not of this name and key, expected {made.key_id.hex()}")
         return made
 
     def check(self, text: str, signature: bytes) -> int | None:
-        """Check the bytes behind the key id; return the time of a cosignature. Raises `NoteError` if they are wrong."""
+        """Check the bytes behind the key id; return the time of a cosignature. Raises `NoteError` if they are wrong.
+
+        A time can lie in the future, or be larger than `MAX_TIME`: whether it counts is for the caller to say.
+        """
         time = None
         message = text.encode()
         if self.algorithm is Algorithm.COSIGNATURE:
             if len(signature) != 72:
                 raise NoteError(f"the cosignature of {self.name} has {len(signature)} bytes, expected 72")
             (time,) = struct.unpack(">Q", signature[:8])
-            if time > MAX_TIME:
-                raise NoteError(f"the cosignature of {self.name} carries an impossible time: {time}")
             message, signature = _cosigned(text, time), signature[8:]
         try:
+            if is_weak(signature[:32]):
+                raise ValueError("R is a point of small order, or not in its canonical form")
             Ed25519PublicKey.from_public_bytes(self.public_key).verify(signature, message)
         except (InvalidSignature, ValueError) as error:
             raise NoteError(f"the signature of {self.name} ({self.key_id.hex()}) does not match the text") from error
@@ -196,7 +226,7 @@ def parse(content: bytes) -> Note:
 
 
 def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
-    """Check every signature whose key is known; return them in the order of the lines, each key once.
+    """Check every signature whose key is known; return them in the order of the lines, each key and time once.
 
     Raises `NoteError` if one of them fails, if no known key has signed, or if two known keys share name and key id.
     """
@@ -204,18 +234,17 @@ def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
     for verifier in verifiers:
         if known.setdefault((verifier.name, verifier.key_id), verifier) != verifier:
             raise NoteError(f"two keys share the name {verifier.name!r} and the key id {verifier.key_id.hex()}")
-    verified: dict[Verifier, Verified] = {}
+    verified: dict[Verified, None] = {}
     for signature in note.signatures:
         verifier = known.get((signature.name, signature.key_id))
         if verifier is not None:
-            time = verifier.check(note.text, signature.blob)
-            verified.setdefault(verifier, Verified(verifier=verifier, time=time))
+            verified[Verified(verifier=verifier, time=verifier.check(note.text, signature.blob))] = None
     if not verified:
         raise NoteError(
             f"no trusted key has signed: signed by {_names((s.name, s.key_id) for s in note.signatures)}, "
             f"trusted are {_names(known)}"
         )
-    return tuple(verified.values())
+    return tuple(verified)
 
 
 def with_signatures(note: Note, added: Sequence[Signature]) -> Note:
@@ -237,8 +266,23 @@ def check_text(text: str) -> None:
 
 def check_name(name: str) -> None:
     """Raise `NoteError` unless `name` can name a key: not empty, no space, no `+`, at most 200 characters."""
-    if not name or len(name) > MAX_NAME or "+" in name or any(c.isspace() or not c.isprintable() for c in name):
+    if not is_name(name):
         raise NoteError(f"not a key name: {name[:80]!r}; expected 1 to {MAX_NAME} characters without space or '+'")
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` can name a key."""
+    plain = not any(char.isspace() or char == "+" or 0xD800 <= ord(char) <= 0xDFFF for char in text)
+    return 0 < len(text) <= MAX_NAME and plain and not _CONTROL.search(text)
+
+
+def is_weak(encoded: bytes) -> bool:
+    """Whether this encoding of a point (RFC 8032) is of small order or not canonical.
+
+    Anybody can sign for a public key of small order; and only a canonical encoding is the one name of its point.
+    """
+    y = encoded[:-1] + bytes([encoded[-1] & 0x7F]) if encoded else b""
+    return y in _SMALL_ORDER or int.from_bytes(y, "little") >= _PRIME
 
 
 def _check_characters(text: str) -> None:
@@ -254,7 +298,6 @@ def _parse_line(line: str, number: int) -> Signature:
     match = _LINE.fullmatch(line)
     if not match:
         raise NoteError(f"signature line {number} is damaged: {line[:80]!r}; expected '{_MARK}name base64'")
-    check_name(match[1])
     blob = _decode(match[2], what=f"signature line {number}")
     if len(blob) < 5:
         raise NoteError(f"signature line {number} is damaged: {len(blob)} bytes, expected a key id and a signature")

@@ -1,6 +1,7 @@
 """Signed notes: known answers of C2SP and of RFC 8032, and every kind of damage with its message."""
 
 import base64
+import hashlib
 import struct
 
 import pytest
@@ -174,9 +175,15 @@ def test_two_known_keys_with_one_id_are_refused() -> None:
         note.verify(kat(), pair)
 
 
-def test_a_key_counts_once() -> None:
+def test_every_line_of_a_key_is_checked_whatever_their_order() -> None:
     twice = note.with_signatures(kat(), [WITNESS.sign(KAT_TEXT, time=TIME + 1)])
-    assert [one.time for one in note.verify(twice, [WITNESS.verifier])] == [TIME]
+    assert [one.time for one in note.verify(twice, [WITNESS.verifier])] == [TIME, TIME + 1]
+    bad = Signature(name=WITNESS.name, key_id=WITNESS.verifier.key_id, blob=bytes(72))
+    for lines in ((*twice.signatures, bad), (bad, *twice.signatures)):
+        with pytest.raises(NoteError, match="does not match the text"):
+            note.verify(Note(text=KAT_TEXT, signatures=lines), [WITNESS.verifier])
+    same_line_again = Note(text=KAT_TEXT, signatures=kat().signatures * 2)
+    assert len(note.verify(same_line_again, [LOG.verifier, WITNESS.verifier])) == 2
     assert note.with_signatures(twice, twice.signatures) == twice, "a line that is there is not repeated"
 
 
@@ -185,8 +192,6 @@ def test_a_cosignature_binds_its_time() -> None:
     assert WITNESS.verifier.check(KAT_TEXT, blob) == TIME
     with pytest.raises(NoteError, match="does not match the text"):
         WITNESS.verifier.check(KAT_TEXT, struct.pack(">Q", TIME + 1) + blob[8:])
-    with pytest.raises(NoteError, match="carries an impossible time: 9223372036854775808"):
-        WITNESS.verifier.check(KAT_TEXT, struct.pack(">Q", 2**63) + blob[8:])
     with pytest.raises(NoteError, match="has 64 bytes, expected 72"):
         WITNESS.verifier.check(KAT_TEXT, blob[8:])
 
@@ -221,10 +226,8 @@ BAD_NOTES = {
     "too large": (b"x" * 1_000_001, "a note of 1000001 bytes; at most 1000000 are read"),
     "a hyphen for the dash": (f"text\n\n- a {B64}\n".encode(), "signature line 1 is damaged: '- a"),
     "no name": (f"text\n\n\u2014  {B64}\n".encode(), "signature line 1 is damaged"),
-    "a name with a plus": (f"text\n\n\u2014 a+b {B64}\n".encode(), r"not a key name: 'a\+b'"),
+    "a name with a plus": (f"text\n\n\u2014 a+b {B64}\n".encode(), "signature line 1 is damaged"),
     "a name with a wide space": (f"text\n\n\u2014 a\u3000b {B64}\n".encode(), "signature line 1 is damaged"),
-    "a name that does not print": (f"text\n\n\u2014 a\u200bb {B64}\n".encode(), "not a key name"),
-    "a long name": (f"text\n\n\u2014 {'a' * 201} {B64}\n".encode(), "not a key name"),
     "no base64": ("text\n\n\u2014 a $$$$\n".encode(), "signature line 1 is damaged"),
     "base64 of a wrong length": ("text\n\n\u2014 a AAAAA\n".encode(), "signature line 1 is not base64"),
     "base64 with loose bits": (f"text\n\n\u2014 a {B64[:-2]}B=\n".encode(), "signature line 1 is not canonical base64"),
@@ -238,6 +241,62 @@ def test_what_is_no_note(name: str) -> None:
     content, message = BAD_NOTES[name]
     with pytest.raises(NoteError, match=message):
         note.parse(content)
+
+
+@pytest.mark.parametrize("name", ["a\u200bb", "a" * 5_000, "\u202eb", "\u4f8b/\u044f"])
+def test_a_line_of_an_unknown_key_may_have_any_name_without_space_and_plus(name: str) -> None:
+    """C2SP signed-note forbids Unicode spaces and '+' and nothing else; golang.org/x/mod reads these too."""
+    found = note.parse(f"{KAT_TEXT}\n\u2014 {name} {B64}\n{KAT_LOG}\n{KAT_WITNESS}\n".encode())
+    assert found.signatures[0].name == name
+    assert len(note.verify(found, [LOG.verifier, WITNESS.verifier])) == 2
+    assert note.parse(found.content) == found
+
+
+def test_a_key_may_have_a_name_that_does_not_print() -> None:
+    key = signer(5, "a\u200bb")
+    assert Verifier.parse(key.verifier.vkey) == key.verifier
+    for name in ("a b", "a\u3000b", "a+b", "", "a\x01b", "a\nb", "\ud800", "a" * 201):
+        with pytest.raises(NoteError, match="not a key name"):
+            signer(5, name).verifier  # noqa: B018
+
+
+SMALL_ORDER = (
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000080",
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "f1ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+)
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER)
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_a_weak_key_is_refused(point: str, algorithm: Algorithm) -> None:
+    """Low order, or an encoding that is not canonical: as an object, and as the text that policies and --vkey take."""
+    raw = bytes.fromhex(point)
+    with pytest.raises(NoteError, match="is weak: anybody can sign for it"):
+        Verifier(name="a", algorithm=algorithm, public_key=raw)
+    material = bytes([algorithm]) + raw
+    key_id = hashlib.sha256(b"a\n" + material).digest()[:4].hex()
+    with pytest.raises(NoteError, match="is weak"):
+        Verifier.parse(f"a+{key_id}+{base64.b64encode(material).decode()}")
+
+
+def test_a_signature_with_a_point_of_small_order_is_refused() -> None:
+    """One that the key's holder can make: R the neutral point, S = k a. OpenSSL takes it; many verifiers do not."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    seed = bytes([1]) * 32
+    scalar = int.from_bytes(hashlib.sha512(seed).digest()[:32], "little") & (2**254 - 8) | 2**254
+    neutral = (1).to_bytes(32, "little")
+    hashed = hashlib.sha512(neutral + LOG.verifier.public_key + KAT_TEXT.encode()).digest()
+    blob = neutral + (int.from_bytes(hashed, "little") * scalar % order).to_bytes(32, "little")
+    Ed25519PrivateKey.from_private_bytes(seed).public_key().verify(blob, KAT_TEXT.encode())
+    with pytest.raises(NoteError, match="does not match the text"):
+        LOG.verifier.check(KAT_TEXT, blob)
 
 
 def test_a_hundred_signatures_are_read_and_no_more() -> None:
@@ -256,7 +315,8 @@ def test_the_text_ends_at_the_last_empty_line() -> None:
 BAD_KEYS = {
     "empty": ("", "not a verifier key"),
     "two parts": ("a+530d903a", "not a verifier key"),
-    "long": ("a" * 401 + FOO, "not a verifier key"),
+    "long": ("a" * 2_000 + FOO, "not a verifier key"),
+    "a long name": ("a" * 401 + FOO, "key id 530d903a is not|not a key name"),
     "capital digits": (FOO.replace("530d903a", "530D903A"), "not a verifier key"),
     "a wrong id": (
         FOO.replace("530d903a", "530d903b"),
@@ -267,6 +327,7 @@ BAD_KEYS = {
     "not base64": (FOO[:-1], "not base64"),
     "not canonical": ("a+530d903a+AB==", "not canonical base64"),
     "another type": ("a+530d903a+Ag==", r"unknown key type 02; known: 01 \(Ed25519\), 04"),
+    "another type without a name": ("+530d903a+Ag==", "not a key name"),
     "no key": ("a+530d903a+AQ==", "32 bytes, found 0"),
     "a newline": (FOO + "\n", "not a verifier key"),
 }

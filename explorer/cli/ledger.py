@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from explorer.cli.credentials import KeyFile, PassphraseFile, clock, load_key
-from explorer.cli.output import print_json
+from explorer.cli.output import print_json, visible
 from explorer.cli.settings import Json
 from explorer.errors import LedgerError
 
@@ -160,7 +160,7 @@ def check(
         return
     print(f"{proof}: entry {found.index} is in the ledger")
     for line in judgement_lines(judgement):
-        print(line)
+        print(visible(line))
     text = meant.decode(errors="backslashreplace")
     print(text if text.isprintable() else ascii(text))
 

@@ -175,4 +175,4 @@ def _name(verifier: Verifier) -> str:
 
 def _print_lines(lines: Iterator[str]) -> None:
     for line in lines:
-        print(line)
+        print(visible(line))

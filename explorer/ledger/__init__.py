@@ -53,8 +53,9 @@ Checkpoint
 ----------
 
 A signed note (`explorer.note`), its text three lines: origin, size in decimal, root in base64. Further lines are kept
-and mean nothing here. The key that signs is of type 01, Ed25519, and bears the origin as its name. A new ledger has a
-checkpoint of size 0. Two checkpoints of one key are always consistent: the later tree extends the earlier one. There is
+and mean nothing here. The key that signs is of type 01, Ed25519, and bears the origin as its name; only a log of other
+software whose origin cannot name a key, since it has a space or a plus in it, has a key of another name. A new ledger
+has a checkpoint of size 0. Two checkpoints of one key are always consistent: the later tree extends the earlier one. There is
 no time in a checkpoint, and the writer asks no clock: time comes from cosignatures.
 
 Cosignatures
@@ -64,7 +65,10 @@ Of type 04: Ed25519 over "cosignature/v1\\n", "time <decimal>\\n" and the checkp
 largest tree of the log that its key had seen at that time, and that it extended all it had seen before. Cosignatures
 stand in the notes below `witness/`, since the writer alone replaces `checkpoint`; those under the same text count as if
 they stood there. A note of a smaller size says what its witness saw then, and the tree has to agree with that too. The
-<name> of a note is that of the key, with _ for every character but letters, digits, full stops and hyphens.
+<name> of a note is that of the key, with _ for every character but letters, digits, full stops and hyphens: a file with
+the name of a witness that the verifier knows has to be that witness's note. Any other file counts if it is in order. If
+it is not, or if there are more than 100, the verifier lists it and goes on. Of several cosignatures of one key any that
+counts is enough.
 
 Blobs
 -----

@@ -60,13 +60,15 @@ class Anchor:
 
     logs: tuple[TrustedKey, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+    strangers: tuple[str, ...] = ()  # witnesses whose keys are of a type not known here: none of them ever counts
     groups: tuple[Group, ...] = ()
     quorum: str | None = None  # a witness, a group, "none", or None where nothing was said
 
     @property
     def names(self) -> tuple[str, ...]:
         """What is defined so far: witnesses, then groups."""
-        return (*(witness.name for witness in self.witnesses), *(group.name for group in self.groups))
+        known = (witness.name for witness in self.witnesses)
+        return (*known, *self.strangers, *(group.name for group in self.groups))
 
     @property
     def verifiers(self) -> tuple[Verifier, ...]:
@@ -87,6 +89,13 @@ class Anchor:
         self._refuse_name(name)
         self._refuse_twice(key)
         return replace(self, witnesses=(*self.witnesses, Witness(name=name, key=key)))
+
+    def with_stranger(self, name: str) -> Self:
+        """A witness whose key is of a type that is not known here: a name for groups, which never cosigns."""
+        self._refuse_name(name)
+        if len(self.strangers) >= MAX_KEYS:
+            raise LedgerError(f"more than {MAX_KEYS} keys of unknown types")
+        return replace(self, strangers=(*self.strangers, name))
 
     def with_group(self, name: str, threshold: int, members: Sequence[str]) -> Self:
         """A group of witnesses and groups."""

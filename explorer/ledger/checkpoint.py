@@ -1,6 +1,6 @@
 """A checkpoint: what a log signs about itself, as C2SP tlog-checkpoint writes it.
 
-    example.com/ledger                              the origin: the log's name, and the name of its key
+    example.com/ledger                              the origin: the log's name; a log of ours has it from its key
     8                                               how many entries, decimal
     XcnaeacGWamtVZy3Ad7ZoqudgjqtL0lgz+Nw7/RgQyg=    the root over them, base64
     ...                                             lines that other software may add; opaque here
@@ -17,6 +17,7 @@ from explorer import note
 from explorer.errors import LedgerError, NoteError
 from explorer.merkle import EMPTY_ROOT, HASH_BYTES, MAX_SIZE
 
+MAX_ORIGIN = 1_000
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
@@ -31,9 +32,11 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         try:
-            note.check_name(self.origin)
+            note.check_text(f"{self.origin}\n")
         except NoteError as error:
-            raise LedgerError(f"not an origin: {self.origin[:80]!r}; expected what can name a key") from error
+            raise LedgerError(f"not an origin: {self.origin[:80]!r}: {error}") from error
+        if not 0 < len(self.origin) <= MAX_ORIGIN or "\n" in self.origin:
+            raise LedgerError(f"not an origin: {self.origin[:80]!r}; expected a line of 1 to {MAX_ORIGIN} characters")
         if not 0 <= self.size <= MAX_SIZE:
             raise LedgerError(f"a checkpoint of size {self.size}; 0 to {MAX_SIZE} are possible")
         if len(self.root) != HASH_BYTES:

@@ -2,17 +2,18 @@
 
 A plain signature carries no time, so that the validity of a log's key needs witnesses: its signature counts as made,
 at the latest, when the quorum had cosigned it (with `quorum none`: when the first known witness had), or else now. A
-cosignature counts if its key was valid at the time that it carries.
+cosignature counts if its key was valid at the time that it carries. Of several by one key any that counts is enough,
+and the earliest of these is the one that is named: the order of the lines decides nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError
 from explorer.ledger.anchor import NONE, Anchor, Witness
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
-from explorer.note import Note, Verified, Verifier
+from explorer.note import MAX_TIME, Note, Verified, Verifier
 
 SKEW = 300  # seconds that the clocks of two machines may differ
 
@@ -44,22 +45,25 @@ def judge(found: Note, *, anchor: Anchor, now: int) -> Judgement:
     checkpoint = parse_checkpoint(found.text)
     if not anchor.logs or anchor.quorum is None:
         raise LedgerError("nobody is trusted: whoever checks a ledger has to say whose signatures count")
-    verified = {each.verifier: each for each in _verified(found, anchor)}
+    verified: dict[Verifier, list[int | None]] = {}
+    for each in _verified(found, anchor):
+        verified.setdefault(each.verifier, []).append(each.time)
     cosignatures = {
-        witness.name: _cosignature(witness, each.time, now)
+        witness.name: _cosignature(witness, times, now)
         for witness in anchor.witnesses
-        if (each := verified.get(witness.key.verifier)) and each.time is not None
+        if (times := [time for time in verified.get(witness.key.verifier, ()) if time is not None])
     }
     counted = {name: each.time for name, each in cosignatures.items() if each.fault is None}
     if not anchor.met(set(counted)):
         raise LedgerError(_no_quorum(anchor, cosignatures))
     signed_by = _signed_by(checkpoint.origin, anchor, verified, _latest_time(anchor, counted, now))
-    known = {(each.name, each.key_id) for each in verified}
+    known = {(key.name, key.key_id) for key in verified}
+    unknown = dict.fromkeys(f"{s.name} ({s.key_id.hex()})" for s in found.signatures if (s.name, s.key_id) not in known)
     return Judgement(
         checkpoint=checkpoint,
         signed_by=signed_by,
         cosignatures=tuple(cosignatures.values()),
-        ignored=tuple(f"{s.name} ({s.key_id.hex()})" for s in found.signatures if (s.name, s.key_id) not in known),
+        ignored=tuple(unknown),
     )
 
 
@@ -70,9 +74,19 @@ def _verified(found: Note, anchor: Anchor) -> tuple[Verified, ...]:
         raise LedgerError(str(error)) from error
 
 
-def _cosignature(witness: Witness, time: int, now: int) -> Cosignature:
-    late = f"its time is {time - now} seconds ahead of this machine's clock" if time > now + SKEW else None
-    return Cosignature(verifier=witness.key.verifier, time=time, fault=late or witness.key.fault(time))
+def _cosignature(witness: Witness, times: Sequence[int], now: int) -> Cosignature:
+    """The earliest one that counts, or else the earliest."""
+    found = [
+        Cosignature(verifier=witness.key.verifier, time=time, fault=_ahead(time, now) or witness.key.fault(time))
+        for time in sorted(times)
+    ]
+    return next((each for each in found if each.fault is None), found[0])
+
+
+def _ahead(time: int, now: int) -> str | None:
+    if time > MAX_TIME:
+        return f"it carries an impossible time, {time}"
+    return f"its time is {time - now} seconds ahead of this machine's clock" if time > now + SKEW else None
 
 
 def _latest_time(anchor: Anchor, counted: dict[str, int], now: int) -> int:
@@ -85,13 +99,15 @@ def _latest_time(anchor: Anchor, counted: dict[str, int], now: int) -> int:
     return now
 
 
-def _signed_by(origin: str, anchor: Anchor, verified: dict[Verifier, Verified], latest: int) -> tuple[Verifier, ...]:
+def _signed_by(
+    origin: str, anchor: Anchor, verified: Mapping[Verifier, Sequence[int | None]], latest: int
+) -> tuple[Verifier, ...]:
     """The keys of the log whose signature counts. Raises `LedgerError` that says for each why not, if none does."""
     faults: dict[Verifier, str | None] = {}
     for key in anchor.logs:
-        if found := verified.get(key.verifier):
-            fault = key.fault(latest if found.time is None else min(found.time, latest))
-            other = key.verifier.name != origin
+        if times := verified.get(key.verifier):
+            fault = key.fault(min(latest if time is None else min(time, latest) for time in times))
+            other = key.verifier.name != origin and note.is_name(origin)
             faults[key.verifier] = f"it is the key of another log, this one is {origin!r}" if other else fault
     signed_by = tuple(verifier for verifier, fault in faults.items() if fault is None)
     if not signed_by:

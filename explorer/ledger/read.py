@@ -1,6 +1,8 @@
 """Reading a ledger's directory: checkpoint, hashes, entries, blobs. Bounded, but nothing here is verified."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from explorer import merkle
@@ -11,11 +13,23 @@ from explorer.ledger.files import list_names, read_file
 from explorer.ledger.tiles import MAX_BUNDLE, TILE, Bundle, Tile, decode_bundle, slots, split_bundle, tile_of
 from explorer.merkle import HASH_BYTES, Place
 from explorer.note import MAX_BYTES as MAX_NOTE
-from explorer.note import Note, parse, with_signatures
+from explorer.note import MAX_SIGNATURES, Note, parse, with_signatures
 
 CHECKPOINT = "checkpoint"
 WITNESS = "witness"
-MAX_WITNESSES = 100
+MAX_WITNESSES = 100  # notes that are read; anybody may put more there
+_OWN_NAME = re.compile(r".+\+[0-9a-f]{8}\.note")  # as our own cosigners name their notes
+
+
+def list_notes(directory: Path, first: Collection[str] = ()) -> tuple[list[str], int]:
+    """The paths of the notes in `witness/` that are read, 100 of them at most, and how many more there are.
+
+    Those named in `first` come first, then those with names as our own cosigners give them. Raises `LedgerError` if the
+    directory cannot be listed.
+    """
+    names = [name for name in list_names(directory, WITNESS) if name.endswith(".note") and name[0] != "."]
+    names.sort(key=lambda name: (name not in first, not _OWN_NAME.fullmatch(name), name))
+    return [f"{WITNESS}/{name}" for name in names[:MAX_WITNESSES]], max(len(names) - MAX_WITNESSES, 0)
 
 
 class LedgerDirectory:
@@ -35,7 +49,8 @@ class LedgerDirectory:
         if self._note is None:
             found = self._read_note(CHECKPOINT)
             same = [other for other in self.witness_notes().values() if other.text == found.text]
-            self._note = with_signatures(found, [signature for other in same for signature in other.signatures])
+            merged = with_signatures(found, [signature for other in same for signature in other.signatures])
+            self._note = Note(text=merged.text, signatures=merged.signatures[:MAX_SIGNATURES])
         return self._note
 
     def checkpoint(self) -> Checkpoint:
@@ -49,11 +64,15 @@ class LedgerDirectory:
         return self._checkpoint
 
     def witness_notes(self) -> dict[str, Note]:
-        """The notes that witnesses left, by path below the directory; each is of the checkpoint its witness saw."""
-        names = [name for name in list_names(self.path, WITNESS) if name.endswith(".note") and name[0] != "."]
-        if len(names) > MAX_WITNESSES:
-            raise LedgerError(f"{self.path / WITNESS}: {len(names)} notes; at most {MAX_WITNESSES} are read")
-        return {f"{WITNESS}/{name}": self._read_note(f"{WITNESS}/{name}") for name in names}
+        """The notes that witnesses left, by path below the directory; each is of the checkpoint its witness saw.
+
+        What is no note is left out, and so is what `list_notes` does not read: `verify` says so.
+        """
+        found: dict[str, Note] = {}
+        for path in list_notes(self.path)[0]:
+            with suppress(LedgerError):
+                found[path] = self._read_note(path)
+        return found
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Entries [start, stop) in order, a bundle in memory at a time; `stop` defaults to the checkpoint's size."""

@@ -121,6 +121,8 @@ def _refuse_rolled_back(directory: Path, checkpoint: Checkpoint, verifier: Verif
         except NoteError:
             continue  # not of this key: it says nothing about what this key has signed
         found = parse_checkpoint(seen.text)
+        if found.origin != checkpoint.origin:
+            continue
         if found.size > checkpoint.size or merkle.root(found.size, stored.read_hashes) != found.root:
             raise LedgerError(
                 f"the ledger of {checkpoint.origin} was rolled back or rewritten\n"

@@ -5,6 +5,9 @@
     group <name> all|any|<k> <member> ...       that many of its members, witnesses or groups, have cosigned
     quorum <name>|none                          what has to have cosigned
 
+A log or a witness whose key is of a type that is not known here cannot be checked: such a log is left out, and such a
+witness never counts. The policy is refused where that leaves no log, or no way to meet the quorum.
+
 Empty lines and lines that begin with # are skipped. Names are opaque bytes: no two spellings of one are equal.
 """
 
@@ -12,7 +15,7 @@ import re
 
 from explorer.errors import LedgerError, NoteError, unknown
 from explorer.ledger.anchor import Anchor, TrustedKey
-from explorer.note import Verifier
+from explorer.note import UnknownTypeError, Verifier
 
 MAX_POLICY = 2**17
 MAX_WORD = 2000
@@ -44,6 +47,9 @@ def parse_policy(content: bytes, *, where: str) -> Anchor:
     for fault, missing in (("no log", not anchor.logs), ("no quorum", anchor.quorum is None)):
         if missing:
             raise LedgerError(f"{where}: names {fault}; such a policy would believe nothing")
+    if not anchor.met({witness.name for witness in anchor.witnesses}):
+        names = ", ".join(anchor.strangers)
+        raise LedgerError(f"{where}: the quorum needs witnesses whose keys are of a type not known here: {names}")
     return anchor
 
 
@@ -57,9 +63,11 @@ def _define(anchor: Anchor, words: list[str]) -> Anchor:
         case [first, *_] if first.startswith("#"):
             return anchor
         case ["log", vkey] | ["log", vkey, _]:
-            return anchor.with_log(TrustedKey(verifier=Verifier.parse(vkey)))
+            key = _key(vkey)
+            return anchor.with_log(key) if key else anchor
         case ["witness", name, vkey] | ["witness", name, vkey, _]:
-            return anchor.with_witness(name, TrustedKey(verifier=Verifier.parse(vkey)))
+            key = _key(vkey)
+            return anchor.with_witness(name, key) if key else anchor.with_stranger(name)
         case ["group", name, threshold, *members]:
             return anchor.with_group(name, _threshold(threshold, len(members)), members)
         case ["quorum", name]:
@@ -68,6 +76,14 @@ def _define(anchor: Anchor, words: list[str]) -> Anchor:
             raise LedgerError(f"{len(words) - 1} words after {kind!r}; expected {_FORMS[kind]}")
         case _:
             raise LedgerError(unknown("definition", words[0][:80], _FORMS))
+
+
+def _key(vkey: str) -> TrustedKey | None:
+    """The key, or None for one of an unknown type."""
+    try:
+        return TrustedKey(verifier=Verifier.parse(vkey))
+    except UnknownTypeError:
+        return None
 
 
 def _threshold(word: str, members: int) -> int:

@@ -15,13 +15,13 @@ from explorer.ledger.anchor import Anchor
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.evidence import Evidence
 from explorer.ledger.files import read_file
-from explorer.ledger.findings import Finding, Findings
+from explorer.ledger.findings import Finding, Findings, printable
 from explorer.ledger.inventory import Inventory, take_inventory
 from explorer.ledger.quorum import Judgement, judge
 from explorer.ledger.read import CHECKPOINT
 from explorer.ledger.rebuild import rebuild, stored_hashes
 from explorer.ledger.witnesses import Seen, read_witnesses
-from explorer.note import Note
+from explorer.note import MAX_NAME, MAX_NAMED, Note
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,9 +53,9 @@ def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: in
     found, checkpoint = read_checkpoint(directory)
     findings = Findings()
     claims = [] if held is None else [_held(held, anchor, checkpoint.origin)]
-    seen, unknown = read_witnesses(directory, anchor=anchor, origin=checkpoint.origin, findings=findings)
+    seen, idle = read_witnesses(directory, anchor=anchor, origin=checkpoint.origin, findings=findings)
     claims += [_Claim(note=s.note, checkpoint=s.checkpoint, holder=f"in {s.path}", path=s.path) for s in seen]
-    judgement = _judge(found, seen, unknown, anchor=anchor, now=now, findings=findings)
+    judgement = _judge(found, seen, idle, anchor=anchor, now=now, findings=findings)
     roots = _rebuild(directory, checkpoint, claims, findings)
     evidence = _contradictions(
         directory, found, checkpoint, claims=claims, roots=roots, anchor=anchor, findings=findings
@@ -70,7 +70,7 @@ def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: in
         blobs=inventory.blobs,
         findings=tuple(findings.kept),
         more=findings.more,
-        uncovered=tuple(_uncovered(judgement, unknown, inventory)),
+        uncovered=tuple(_uncovered(judgement, idle, inventory)),
         evidence=evidence,
     )
 
@@ -111,7 +111,7 @@ def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
 
 
 def _judge(
-    found: Note, seen: Sequence[Seen], unknown: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
+    found: Note, seen: Sequence[Seen], idle: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
 ) -> Judgement | None:
     """The judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not believed.
 
@@ -123,7 +123,7 @@ def _judge(
     try:
         return judge(note.with_signatures(found, cosignatures), anchor=anchor, now=now)
     except LedgerError as error:
-        others = f"; cosigned by nobody who is trusted: {', '.join(unknown)}" if unknown else ""
+        others = f"; of no use: {'; '.join(idle[:MAX_NAMED])}" if idle else ""
         findings.conclude(CHECKPOINT, f"{error}{others}")
         return None
 
@@ -219,11 +219,12 @@ def _signers(found: Note, anchor: Anchor) -> tuple[str, ...]:
         return ()
 
 
-def _uncovered(judgement: Judgement | None, unknown: Sequence[str], inventory: Inventory) -> list[str]:
-    found = (
-        [f"signature lines of unknown keys: {', '.join(judgement.ignored)}"] if judgement and judgement.ignored else []
-    )
-    found += [f"{path}: cosigned by nobody who is trusted" for path in unknown]
+def _uncovered(judgement: Judgement | None, idle: Sequence[str], inventory: Inventory) -> list[str]:
+    ignored = judgement.ignored if judgement else ()
+    more = f" and {len(ignored) - MAX_NAMED} more" if len(ignored) > MAX_NAMED else ""
+    names = ", ".join(printable(name[-MAX_NAME:]) for name in ignored[:MAX_NAMED])
+    found = [f"signature lines of unknown keys: {names}{more}"] if ignored else []
+    found += idle
     if inventory.beyond:
         found.append(
             f"{inventory.beyond} tiles and bundles beyond the checkpoint: of a writer at work, of one that was killed, "

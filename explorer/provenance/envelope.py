@@ -32,6 +32,7 @@ from securesystemslib.signer import CryptoSigner, Signature, SSlibKey  # pyright
 from explorer import rundir
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
+from explorer.note import is_weak
 from explorer.schema import parse_json
 
 MAX_BYTES = 16 * 2**20
@@ -119,7 +120,10 @@ def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Env
 
 
 def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes]:
-    """Those of the public keys (32 bytes each) that have signed this payload as this type."""
+    """Those of the public keys (32 bytes each) that have signed this payload as this type.
+
+    Nobody has signed with a weak key, since anybody could have.
+    """
     signed = envelope.signed
     return frozenset(
         key for key in frozenset(public_keys) if any(_matches(signed, one.sig, key) for one in envelope.signatures)
@@ -159,6 +163,8 @@ def _library_key(public_key: bytes) -> SSlibKey:
 
 
 def _matches(signed: bytes, sig: bytes, public_key: bytes) -> bool:
+    if is_weak(public_key) or is_weak(sig[:32]):  # R stands before S
+        return False
     key = _library_key(public_key)
     try:
         key.verify_signature(Signature(key.keyid, sig.hex()), signed)

@@ -35,19 +35,6 @@ _PLAIN = b"-----BEGIN PRIVATE KEY-----"
 _ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
 
-# Points of small order, with and without the sign bit, in every spelling that a decoder might take (RFC 8032, section
-# 5.1.3, and libsodium's list of the same). Under such a key one signature fits many messages, whoever makes it.
-_SMALL_ORDER = (
-    "0000000000000000000000000000000000000000000000000000000000000000",
-    "0100000000000000000000000000000000000000000000000000000000000000",
-    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-)
-
-
 def new_key() -> Ed25519PrivateKey:
     """A new key from the system's randomness."""
     return Ed25519PrivateKey.generate()
@@ -72,11 +59,6 @@ def parse_public(text: str) -> bytes:
     if len(raw) != PUBLIC_BYTES or base64.b64encode(raw).decode() != text:
         raise ProvenanceError(f"not a public key: {text!r:.80}; expected {PUBLIC_BYTES} bytes in base64")
     return raw
-
-
-def is_weak(public_key: bytes) -> bool:
-    """Whether anybody can sign for this Ed25519 public key."""
-    return (public_key[:-1] + bytes([public_key[-1] & 0x7F])).hex() in _SMALL_ORDER
 
 
 def write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> None:

@@ -36,16 +36,24 @@ def reader_public_text(key: X25519PrivateKey) -> str:
 
 
 def is_weak_reader(public_key: str) -> bool:
-    """Whether everybody could open what is wrapped to this key: a point of small order."""
+    """Whether everybody could open what is wrapped to this key, a point of small order, or it is not canonical."""
+    raw = parse_public(public_key)
+    if int.from_bytes(raw, "little") >= 2**255 - 19:  # the same point has a smaller name (RFC 7748, 5)
+        return True
     try:
-        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(parse_public(public_key)))
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
     except ValueError:  # the shared secret is zero, for every private key
         return True
     return False
 
 
 def wrap(secret: bytes, public_key: str, *, info: bytes) -> bytes:
-    """Wrap a secret to a reader's public key. Two wrappings of one secret differ."""
+    """Wrap a secret to a reader's public key. Two wrappings of one secret differ.
+
+    Raises `ProvenanceError` for a weak key.
+    """
+    if is_weak_reader(public_key):
+        raise ProvenanceError(f"the reader's key {public_key} is weak: everybody could open what is wrapped to it")
     return _SUITE.encrypt(secret, X25519PublicKey.from_public_bytes(parse_public(public_key)), info)
 
 

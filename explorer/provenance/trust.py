@@ -33,8 +33,9 @@ from pydantic import Field
 
 from explorer import canonical, rundir
 from explorer.errors import ProvenanceError
+from explorer.note import is_weak
 from explorer.provenance import branches as taxonomy_branches
-from explorer.provenance.keys import PublicKey, is_weak, parse_public
+from explorer.provenance.keys import PublicKey, parse_public
 from explorer.provenance.lines import Line
 from explorer.provenance.roles import Role
 from explorer.provenance.times import Time, parse_time

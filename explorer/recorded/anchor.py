@@ -8,7 +8,7 @@ several keys, any one of them is its cosignature.
 
 from collections.abc import Sequence
 
-from explorer.errors import LedgerError, ProvenanceError
+from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.anchor import NONE, Anchor, TrustedKey
 from explorer.note import Algorithm, Verifier
 from explorer.provenance.authorities import cosigner
@@ -35,7 +35,7 @@ def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
         if not anchor.logs:
             raise ProvenanceError(f"{where} lists no trainer and so refuses every checkpoint")
         return _with_quorum(anchor, trust, quorum)
-    except LedgerError as error:
+    except (LedgerError, NoteError) as error:
         raise ProvenanceError(f"{where} refuses every checkpoint: {error}") from error
 
 

@@ -22,13 +22,23 @@ def test_extension_lines_are_kept() -> None:
     assert found.text == TEXT + "one\ntwo lines\n"
 
 
+@pytest.mark.parametrize(
+    "origin", ("go.sum database tree", "rekor.sigstore.dev - 2605736670972794746", "example.com/a+b", "a\u200bb")
+)
+def test_an_origin_is_any_line_of_text(origin: str) -> None:
+    """The first two are those of logs in use; only the names of keys are without space and plus."""
+    text = TEXT.replace("example.com/explorer-kat", origin)
+    assert parse_checkpoint(text).origin == origin
+    assert parse_checkpoint(text).text == text
+
+
 BAD = {
     "nothing": ("", "expected three lines"),
     "no root": ("a\n8\n", "expected three lines"),
     "no newline": (TEXT[:-1], "expected three lines"),
     "no origin": (TEXT.replace("example.com/explorer-kat", ""), "not an origin"),
-    "a space in the origin": (TEXT.replace("explorer-kat", "a b"), "not an origin"),
-    "a plus in the origin": (TEXT.replace("explorer-kat", "a+b"), "not an origin"),
+    "a control character in the origin": (TEXT.replace("explorer-kat", "a\tb"), "not an origin"),
+    "a long origin": (TEXT.replace("explorer-kat", "a" * 1_000), "expected a line of 1 to 1000 characters"),
     "a leading zero": (TEXT.replace("\n8\n", "\n08\n"), "line 2 .* not a size: '08'"),
     "a sign": (TEXT.replace("\n8\n", "\n+8\n"), "not a size"),
     "other digits": (TEXT.replace("\n8\n", "\n\u0668\n"), "not a size"),

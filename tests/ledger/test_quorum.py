@@ -1,5 +1,7 @@
 """Whom to believe: policy files, their evaluation, validity of keys, and that nothing said means nobody believed."""
 
+import base64
+import hashlib
 import itertools
 import random
 from dataclasses import replace
@@ -14,7 +16,7 @@ from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.quorum import SKEW, Judgement, judge
 from explorer.ledger.tlog_policy import MAX_POLICY, parse_policy
 from explorer.merkle import root_of
-from explorer.note import Algorithm, Note, Signer, sign, with_signatures
+from explorer.note import Algorithm, Note, Signature, Signer, sign, with_signatures
 from tests.ledger.bad_policies import DIRECTORY, LOG, POLICIES, W1, W2, W3
 from tests.ledger.ledgers import DG, MR, NOW, both, policy
 from tests.ledger.ledgers import LOG as LOG_KEY
@@ -205,6 +207,75 @@ def test_a_cosignature_from_the_future_does_not_count() -> None:
     assert believed(signed((DG, NOW + SKEW)), anchor)
     message = f"its time is {SKEW + 1} seconds ahead of this machine's clock"
     assert message in refusal(signed((DG, NOW + SKEW + 1)), anchor)
+
+
+@pytest.mark.parametrize(
+    "times", [(NOW - 5, NOW + 10**6), (NOW - 5, 2**63), (NOW - 5, NOW - 2), (1, NOW - 5, 2**64 - 1)]
+)
+def test_of_several_cosignatures_of_one_key_the_earliest_that_counts_counts(times: tuple[int, ...]) -> None:
+    """Whatever their order. A time beyond 2**63 - 1 is what only a broken cosigner signs."""
+    anchor = limited(policy("dg.example"), dg=(100, None))
+    for order in itertools.permutations(times):
+        found = Note(text=TEXT, signatures=(*signed().signatures, *(cosigned_at(time) for time in order)))
+        judged = judge(found, anchor=anchor, now=NOW)
+        assert [(each.time, each.fault) for each in judged.cosignatures] == [(NOW - 5, None)]
+
+
+def test_a_cosignature_at_an_impossible_time_does_not_count() -> None:
+    found = Note(text=TEXT, signatures=(*signed().signatures, cosigned_at(2**63)))
+    assert "it carries an impossible time, 9223372036854775808" in refusal(found, policy("dg.example"))
+    assert believed(found, policy("none")), "and it refuses nothing where it is not needed"
+
+
+def cosigned_at(time: int) -> Signature:
+    """What a cosigner signs that knows no bounds."""
+    message = f"cosignature/v1\ntime {time}\n{TEXT}".encode()
+    blob = time.to_bytes(8, "big") + DG.private_key.sign(message)
+    return Signature(name=DG.name, key_id=DG.verifier.key_id, blob=blob)
+
+
+@pytest.mark.parametrize("origin", ["go.sum database tree", "example.com/a+b"])
+def test_a_log_whose_origin_cannot_name_a_key_has_a_key_of_another_name(origin: str) -> None:
+    """As sum.golang.org has: "Key name should equal origin" cannot be asked for there."""
+    found = signed((DG, NOW), text=TEXT.replace(ORIGIN, origin))
+    judged = judge(found, anchor=policy("dg.example"), now=NOW)
+    assert judged.checkpoint.origin == origin and [each.name for each in judged.signed_by] == [ORIGIN]
+
+
+def strange_vkey(name: str, type_: int = 6, size: int = 1312) -> str:
+    """A key of a type that is not known here, such as an ML-DSA-44 cosigner's."""
+    material = bytes([type_]) + bytes(size)
+    key_id = hashlib.sha256(f"{name}\n".encode() + material).digest()[:4].hex()
+    return f"{name}+{key_id}+{base64.b64encode(material).decode()}"
+
+
+def test_a_witness_of_an_unknown_type_is_skipped_where_the_quorum_does_not_need_it() -> None:
+    strange = f"witness pq {strange_vkey('pq.example')}\nwitness ec {strange_vkey('ec.example', 2, 91)}"
+    lines = f"log {LOG}\nlog {strange_vkey('other.example/log', 5, 32)}\nwitness dg {DG.verifier.vkey}\n{strange}\n"
+    anchor = parse_policy(f"{lines}group any 1 dg pq ec\nquorum any\n".encode(), where="policy")
+    assert [key.verifier.name for key in anchor.logs] == [ORIGIN]
+    assert believed(signed((DG, NOW)), anchor) and not believed(signed(), anchor)
+    note_with = Note(text=TEXT, signatures=(*signed((DG, NOW)).signatures, strange_signature()))
+    assert judge(note_with, anchor=anchor, now=NOW).ignored == ("pq.example (00000000)",)
+    for quorum in ("group all all dg pq\nquorum all\n", "quorum pq\n", "group two 2 dg pq ec\nquorum two\n"):
+        with pytest.raises(LedgerError, match="the quorum needs witnesses whose keys are of a type not known here: pq"):
+            parse_policy(f"{lines}{quorum}".encode(), where="policy")
+    with pytest.raises(LedgerError, match="names no log"):
+        parse_policy(f"log {strange_vkey('x')}\nquorum none\n".encode(), where="policy")
+    with pytest.raises(LedgerError, match="the name 'pq' is taken"):
+        parse_policy(f"{lines}group pq any dg\nquorum pq\n".encode(), where="policy")
+
+
+def strange_signature() -> Signature:
+    return Signature(name="pq.example", key_id=bytes(4), blob=bytes(2428))
+
+
+def test_a_weak_key_is_no_policys() -> None:
+    material = b"\x01\x01" + bytes(31)
+    key_id = hashlib.sha256(b"a\n" + material).digest()[:4].hex()
+    text = f"log a+{key_id}+{base64.b64encode(material).decode()}\nquorum none\n"
+    with pytest.raises(LedgerError, match="policy, line 1: the public key of 'a' is weak"):
+        parse_policy(text.encode(), where="policy")
 
 
 def test_a_log_key_needs_no_witness_while_it_is_valid() -> None:

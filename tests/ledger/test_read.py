@@ -15,8 +15,10 @@ from explorer.errors import LedgerError
 from explorer.ledger import blobs
 from explorer.ledger.blobs import blob_path, write_blob
 from explorer.ledger.log import Log
+from explorer.ledger.proof import make_proof
 from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.tiles import Bundle, Tile
+from explorer.ledger.witnesses import note_name
 from explorer.merkle import Place
 from explorer.note import Algorithm
 from tests.ledger.signers import ORIGIN, entry, signer
@@ -135,16 +137,24 @@ def test_damage_is_named(tmp_path: Path) -> None:
         found.bundle(Bundle(2, 88))
 
 
-@pytest.mark.parametrize("name", ("checkpoint", "witness/a.note"))
 @pytest.mark.parametrize(
     ("content", "message"), ((b"", "not a signed note"), (b"\xff", "UTF-8"), (bytes(1_000_001), "1000001 bytes"))
 )
-def test_a_damaged_note_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_a_damaged_note_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     written(tmp_path / "a", 3)
-    (tmp_path / "a/witness").mkdir()
-    (tmp_path / "a" / name).write_bytes(content)
-    with pytest.raises(LedgerError, match=f"a/{name}: .*{message}"):
+    (tmp_path / "a/checkpoint").write_bytes(content)
+    with pytest.raises(LedgerError, match=f"a/checkpoint: .*{message}"):
         LedgerDirectory(tmp_path / "a").note()
+
+
+@pytest.mark.parametrize("content", (b"", b"\xff", bytes(1_000_001)))
+def test_a_damaged_note_of_a_witness_is_left_out(tmp_path: Path, content: bytes) -> None:
+    """Anybody may have put it there: `verify` names it, and proofs are made without it."""
+    before = written(tmp_path / "a", 3).note()
+    (tmp_path / "a/witness").mkdir()
+    (tmp_path / "a/witness/a.note").write_bytes(content)
+    assert LedgerDirectory(tmp_path / "a").note() == before
+    assert LedgerDirectory(tmp_path / "a").witness_notes() == {}
 
 
 def test_a_checkpoint_that_is_none_is_named(tmp_path: Path) -> None:
@@ -159,13 +169,20 @@ def test_a_checkpoint_that_is_none_is_named(tmp_path: Path) -> None:
         LedgerDirectory(tmp_path / "b").checkpoint()
 
 
-def test_too_many_witnesses_are_refused(tmp_path: Path) -> None:
-    written(tmp_path / "a", 3)
+def test_of_very_many_notes_those_of_our_own_cosigners_are_read_first(tmp_path: Path) -> None:
+    text = written(tmp_path / "a", 3).note().text
+    witness = signer(2, name="w", algorithm=Algorithm.COSIGNATURE)
+    own = note.Note(text=text, signatures=(witness.sign(text, time=1_700_000_000),))
+    junk = note.Note(text=text, signatures=tuple(signer(9, name=f"j{n}").sign(text) for n in range(100)))
     (tmp_path / "a/witness").mkdir()
-    for number in range(101):
-        (tmp_path / f"a/witness/{number}.note").touch()
-    with pytest.raises(LedgerError, match="witness: 101 notes; at most 100 are read"):
-        LedgerDirectory(tmp_path / "a").note()
+    for number in range(300):
+        (tmp_path / f"a/witness/{number}.note").write_bytes(junk.content)
+    (tmp_path / f"a/witness/{note_name(witness.verifier)}").write_bytes(own.content)
+    found = LedgerDirectory(tmp_path / "a")
+    assert len(found.witness_notes()) == 100
+    assert own.signatures[0] in found.note().signatures
+    assert len(found.note().signatures) == 100, "no more than one reads in a note"
+    assert note.parse(make_proof(found, 0).checkpoint.content) == found.note()
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:

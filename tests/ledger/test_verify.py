@@ -19,6 +19,7 @@ from explorer.ledger.findings import MAX_FINDINGS, Findings
 from explorer.ledger.log import Log
 from explorer.ledger.quorum import SKEW
 from explorer.ledger.rebuild import rebuild
+from explorer.ledger.witnesses import note_name
 from explorer.merkle import leaf_hash, root_of
 from explorer.note import sign, with_signatures
 from tests.ledger.ledgers import AUDITOR, DG, LOG, MR, NOW, both, check, cosigned, grow, make, messages, note_of, policy
@@ -128,7 +129,10 @@ def test_a_cosignature_of_another_log_does_not_belong_here(tmp_path: Path) -> No
     text = Checkpoint(origin="example.com/other", size=0, root=merkle.EMPTY_ROOT).text
     (directory / "witness").mkdir()
     (directory / "witness/dg.note").write_bytes(with_signatures(sign(text, LOG), [DG.sign(text, time=NOW)]).content)
-    assert messages(check(directory)) == ["witness/dg.note: is of another log, 'example.com/other'"]
+    found = check(directory)
+    assert found.ok and found.uncovered == ("witness/dg.note: is of another log, 'example.com/other'",)
+    (directory / "witness/dg.note").rename(directory / "witness" / note_name(DG.verifier))
+    assert "is of another log, 'example.com/other'" in messages(check(directory))[0], "it bears a witness's name"
 
 
 def test_where_entries_are_missing_nothing_is_said_about_their_root(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import ProvenanceError
+from explorer.note import is_weak
 from explorer.provenance.keys import (
     MAX_FILE,
     is_encrypted,
-    is_weak,
     new_key,
     parse_public,
     public_bytes,
