@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from explorer import records, rundir
+from explorer.entries.fields import Blob
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles, joint_row
 from explorer.entries.run import Genesis, Sources
 from explorer.governance.journal import Journal
+from explorer.ledger.blobs import write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.attestation import attest, verify_tags
@@ -147,16 +149,19 @@ def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | No
     genesis, leaves = _govern(directory, sample, record.run_id)
     signer = Signer(name=f"example.com/{record.run_id}", algorithm=Algorithm.ED25519, private_key=private(TRAINER))
     sealed = confidential(sample.routing, sample.classes)
+    names = [layer.name for layer in sample.layers]
+    first = write_blob(directory / rundir.LEDGER, tensors(names, 0).content)
+    listed = {"tensors": Blob(sha256=first, size=len(tensors(names, 0).content))}
+    genesis = replace(genesis, initial=tensors(names, 0).roots[0], blobs=listed)
     with Journal.open(directory, genesis=genesis, signer=signer, leaves=leaves, confidential=sealed) as journal:
-        names = [layer.name for layer in sample.layers]
         journal.begin(0, state(names, 0))
         for step in range(steps):
             _record_step(journal, sample, step)
         if not journal.settled or not steps:
-            journal.segment(steps, state(names, steps))
+            journal.segment(steps, state(names, steps), tensors=tensors(names, steps))
         if steps == STEPS:
             journal.profile(sample.profile(steps))
-            journal.segment(steps, state(names, steps))
+            journal.segment(steps, state(names, steps), tensors=tensors(names, steps))
             journal.end(steps, state(names, steps), tensors=tensors(names, steps), metrics={"bits_per_byte": 2.75})
             write_model(directory, names, steps, sealed=sample.policy.sealed)
     return directory
@@ -187,7 +192,8 @@ def _record_step(journal: Journal, sample: Sample, step: int) -> None:
         sketches=sketches,
     )
     if (step + 1) % EVERY == 0:
-        journal.segment(step + 1, state([layer.name for layer in sample.layers], step + 1))
+        names = [layer.name for layer in sample.layers]
+        journal.segment(step + 1, state(names, step + 1), tensors=tensors(names, step + 1))
 
 
 def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.ndarray]:

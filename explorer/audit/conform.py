@@ -5,14 +5,16 @@
 3. every update is ledgered so that it can be reconstructed reconstructible.py
 
 Before all of them stands the ledger itself: sound, and signed by those whom the caller's trust file names. That the
-conditions hold says that the record is one that a governed run leaves; that the record is true, a replay shows.
+conditions hold says that the record is one that a governed run leaves; that the record is true, a replay shows. Where
+something that a condition depends on was erased or is sealed, it cannot be told whether the run conforms: that is an
+outcome of its own, and never counts as conforming.
 """
 
 from dataclasses import dataclass
 
 from explorer import records, rundir
 from explorer.audit import reconstructible, routable, typed
-from explorer.audit.conditions import Condition, Judgement
+from explorer.audit.conditions import Condition, Judgement, Outcome, together
 from explorer.audit.confidential import check_confidential
 from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
@@ -27,6 +29,12 @@ from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import read_numbers
 from explorer.records import RunRecord
 
+WORDS = {
+    Outcome.HOLDS: "conforms",
+    Outcome.FAILS: "does not conform",
+    Outcome.UNTOLD: "whether it conforms cannot be told",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conformance:
@@ -36,9 +44,20 @@ class Conformance:
     conditions: tuple[Condition, ...]
 
     @property
+    def outcome(self) -> Outcome:
+        """Of the ledger, which has to be verified by keys that the caller believes, and of all three conditions."""
+        ledger = Outcome.HOLDS if self.badge.verified else Outcome.FAILS
+        return together((ledger, *(condition.outcome for condition in self.conditions)))
+
+    @property
     def conforms(self) -> bool:
         """Whether the ledger is verified, by somebody whom the caller believes, and all three conditions hold."""
-        return self.badge.verified and all(condition.holds for condition in self.conditions)
+        return self.outcome is Outcome.HOLDS
+
+    @property
+    def words(self) -> str:
+        """In words, for a sentence about the run."""
+        return WORDS[self.outcome]
 
 
 def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
@@ -57,11 +76,17 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     )
     unmoved = Unmoved(run, first)
     for segment in run.segments():
-        with third.reading(segment.state.index):
+        try:
             numbers = read_numbers(run, segment)
-            for judge in judges:
+        except ExplorerError as error:
+            third.contradict(segment.state.index, str(error))
+            for judgement in (first, second):
+                judgement.untold(f"steps {segment.first} to {segment.stop - 1}: {error}")
+            continue
+        for judge, judgement in zip(judges, (first, second, third), strict=True):
+            with judgement.reading(segment.state.index):
                 judge.segment(segment, numbers)
-            unmoved.segment(segment, numbers.steps)
+        unmoved.segment(segment, numbers.steps)
     return Conformance(badge=seal, conditions=(first.close(), second.close(), third.close()))
 
 

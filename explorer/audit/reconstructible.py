@@ -11,7 +11,7 @@ is said.
 from collections.abc import Iterable, Iterator
 
 from explorer.audit.commitments import open_entries
-from explorer.audit.conditions import Judgement
+from explorer.audit.conditions import Cause, Judgement
 from explorer.audit.geometry import impossible
 from explorer.audit.profiles import faults
 from explorer.entries.envelope import Head, read_head
@@ -19,7 +19,7 @@ from explorer.entries.run import End, State
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path, read_blob
-from explorer.recorded.blobs import Missing
+from explorer.recorded.blobs import Missing, class_of
 from explorer.recorded.keys import JOINT, Keys, NoKeys, OwnKeys
 from explorer.recorded.run_ledger import RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers, open_commitments, open_sketches
@@ -38,11 +38,14 @@ class Reconstructible:
         with judgement.reading():
             self._keys = run.keys
         if isinstance(self._keys, NoKeys):
+            # A note: the secrets are the trainer's own, and no auditor has them. The numbers are here, and the entry of
+            # their state names each blob by its digest; a commitment adds that the step said the same.
             judgement.note("commitments were not opened: the secrets of the classes are not here")
         elif isinstance(self._keys, OwnKeys):
             self._erased = self._keys.erased
             for name in sorted(self._erased):
-                self._judgement.note(f"{name}: its secret was destroyed, so its numbers are erased")
+                words = f"{name}: its secret was destroyed, so its numbers are erased"
+                self._judgement.untold(words, cause=Cause.ERASED, classes=[name])
         with self._judgement.reading():
             check_sequence(self._heads())
         self._ends()
@@ -81,7 +84,8 @@ class Reconstructible:
                 self._judgement.contradict(index, words, expected=expected, found=found)
 
     def _sealed(self, name: str) -> None:
-        self._judgement.note(f"{name}: {Missing.SEALED}; held against its digest and size alone")
+        words = f"{name}: {Missing.SEALED}; held against its digest and size alone"
+        self._judgement.untold(words, cause=Cause.SEALED, classes=[class_of(name) or JOINT])
 
     def _ends(self) -> None:
         """The end, and a state behind the last step."""

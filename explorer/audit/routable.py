@@ -12,7 +12,7 @@ policy calls confidential, of them nothing is in the clear (confidential.py).
 import numpy as np
 
 from explorer.audit.by_example import MAX_CHOSEN, faults_of
-from explorer.audit.conditions import Judgement
+from explorer.audit.conditions import Cause, Judgement
 from explorer.audit.vouched import Rules
 from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.numbers import Floats, decode_joint, split_joint
@@ -23,7 +23,8 @@ from explorer.provenance.findings import void
 from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
-from explorer.recorded.blobs import Missing
+from explorer.recorded.blobs import Missing, class_of
+from explorer.recorded.keys import JOINT
 from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers
 
@@ -88,6 +89,7 @@ class Routable:
                         weights[step][index] = found[step][:, _WEIGHT]
                         self._class(placed, path, found[step], admissions[step], index)
                         self._examples(placed, path, found[step], admissions[step], index)
+        self._missing(numbers)
         self._joint(numbers, weights)
         for placed in numbers.steps:
             step = placed.entry.step
@@ -159,7 +161,11 @@ class Routable:
             return
         content = self._run.find(decision, f"evidence/{path}", max_bytes=MAX_CHOSEN)
         if isinstance(content, Missing):
-            self._judgement.note(f"not looked at: which examples of {path} trained what, which is {content}")
+            self._judgement.untold(
+                f"which examples of {path} trained what: {content}",
+                cause=Cause.SEALED if content is Missing.SEALED else Cause.ERASED,
+                classes=[path],
+            )
             return
         chosen = decode_chosen(content, layers=len(self._run.genesis.layers))
         self._judgement.count("examples", len(chosen.taken))
@@ -167,11 +173,19 @@ class Routable:
             layer = "" if fault.layer is None else f" in {self._run.genesis.layers[fault.layer]}"
             self._judgement.contradict(decision.index, f"{words}{layer}: {fault.words}")
 
+    def _missing(self, numbers: SegmentNumbers) -> None:
+        """What of a segment's numbers cannot be looked at. A class whose numbers are gone may have trained anything."""
+        for name, why in numbers.missing.items():
+            cause = Cause.SEALED if why is Missing.SEALED else Cause.ERASED
+            self._judgement.untold(f"{name}: {why}", cause=cause, classes=[class_of(name) or JOINT])
+        for placed in numbers.steps:
+            if placed.entry.joint is None:
+                self._judgement.untold(f"step {placed.entry.step}: nothing was measured")
+
     def _joint(self, numbers: SegmentNumbers, weights: dict[int, Floats]) -> None:
         """Inner products with the gradient of a class that was denied are 0, the update's too."""
         if numbers.joint is None or numbers.missing:
-            self._judgement.note("not looked at: inner products of classes, where numbers are missing")
-            return
+            return  # `_missing` has said so
         steps = [placed for placed in numbers.steps if placed.entry.joint is not None]
         having = [[i for i, each in enumerate(placed.entry.numbers) if each is not None] for placed in steps]
         with self._judgement.looking():
@@ -195,8 +209,7 @@ class Routable:
         if admission is None:
             return
         if step.joint is not None and missing:
-            self._judgement.note("not looked at: whether layers were updated as they say, where numbers are missing")
-            return
+            return  # `_missing` has said so
         measured = step.joint is not None
         allowed = weights if measured else admission.weights[[count > 0 for count in step.examples]]
         trained = [bool((column > 0).any()) for column in allowed.T]

@@ -9,13 +9,14 @@ examples trained nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.conditions import Judgement
+from explorer.audit.conditions import Cause, Judgement
 from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
+from explorer.recorded.blobs import Missing
 from explorer.recorded.papers import quarantine_of
 from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers, read_rows
@@ -79,6 +80,12 @@ class Typed:
     def _trained(self, numbers: SegmentNumbers) -> None:
         """A class trained in the steps in which it has examples."""
         for index, path in enumerate(self._run.genesis.classes):
+            committed = [placed.entry for placed in numbers.steps if placed.entry.numbers[index] is not None]
+            why = numbers.missing.get(f"numbers/{path}")
+            if why is not None and not all(step.examples[index] for step in committed):
+                cause = Cause.SEALED if why is Missing.SEALED else Cause.ERASED
+                self._judgement.untold(f"numbers/{path}: {why}", cause=cause, classes=[path])
+                continue
             with self._judgement.looking():
                 found = numbers.of_class(index)
                 for step in (placed.entry for placed in numbers.steps):

@@ -44,6 +44,7 @@ class Unmoved:
             with judgement.reading(0):
                 self._owners = self._said()
                 said = ", ".join(f"{name} of {layer}" for name, layer in sorted(self._owners.items()))
+                # A note: the names of shared tensors do not tell their layer, so the genesis alone can say it.
                 judgement.note(f"shared tensors are held to be of the layers that the genesis says: {said:.300}")
 
     def segment(self, segment: Segment, steps: Sequence[Placed[Step]]) -> None:
@@ -73,7 +74,8 @@ class Unmoved:
         """The list of a state. Raises `LedgerError` for one that is not that of the state."""
         content = self._run.blob(state, BLOB, max_bytes=MAX_BYTES)
         if content is None and not self._listed:
-            self._judgement.note("not looked at: whether layers that were not updated stayed; states list no tensors")
+            # Part of the condition: without the lists a layer that says it was not updated may have moved all the same.
+            self._judgement.untold("whether layers that were not updated stayed: the run's states list no tensors")
             return None
         if content is None:
             raise LedgerError("a state without its list of tensors, which the genesis has: what moved cannot be seen")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import Json
+from explorer.cli.settings import CANNOT_BE_TOLD, Json
 from explorer.cli.trace import RunDirectory
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ def conform(
 ) -> None:
     """Check a run's three conditions anew: gradients routable, examples typed, updates reconstructible.
 
-    The exit status is 0 only if all of them hold and the ledger is signed by those whom the trust file names.
+    The exit status is 0 if all of them hold and the ledger is signed by those whom the trust file names; 1 if it does
+    not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
     """
+    from explorer.audit.conditions import Outcome
     from explorer.audit.conform import conform as judge
     from explorer.cli.credentials import clock
     from explorer.provenance.trust import read_trust
@@ -47,13 +49,14 @@ def conform(
     else:
         _print(found, run)
     if not found.conforms:
-        raise typer.Exit(1)
+        raise typer.Exit(CANNOT_BE_TOLD if found.outcome is Outcome.UNTOLD else 1)
 
 
 def _json(found: "Conformance") -> dict[str, Any]:
-    conditions = [{**asdict(each), "holds": each.holds} for each in found.conditions]
+    conditions = [{**asdict(each), "holds": each.holds, "outcome": each.outcome} for each in found.conditions]
     return {
         "conforms": found.conforms,
+        "outcome": found.words,
         "ledger": {**asdict(found.badge), "verified": found.badge.verified},
         "conditions": conditions,
     }
@@ -62,7 +65,7 @@ def _json(found: "Conformance") -> dict[str, Any]:
 def _print(found: "Conformance", run: Path) -> None:
     """On standard error where it does not conform, as the messages of other verbs are."""
     out, badge = sys.stdout if found.conforms else sys.stderr, found.badge
-    print(visible(f"{run}: {'conforms' if found.conforms else 'does not conform'}"), file=out)
+    print(visible(f"{run}: {found.words}"), file=out)
     signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "signed by nobody who is believed"
     state = "verified" if badge.verified else "not verified"
     print(visible(f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"), file=out)
@@ -77,8 +80,11 @@ def _print(found: "Conformance", run: Path) -> None:
 
 def _lines(condition: "Condition") -> list[str]:
     counts = ", ".join(f"{number} {what}" for what, number in condition.checked.items())
-    lines = [f"  {condition.name:<16} {'holds' if condition.holds else 'DOES NOT HOLD'}: {condition.says}"]
+    outcome = condition.outcome if condition.holds else condition.outcome.upper()
+    lines = [f"  {condition.name:<16} {outcome}: {condition.says}"]
     lines.append(f"    checked: {counts or 'nothing'}")
+    lines += [f"    not looked at: {each.message}" for each in condition.untold]
+    lines += [f"    and {condition.more_untold} more not looked at"] if condition.more_untold else []
     lines += [f"    note: {note}" for note in condition.notes]
     for each in condition.contradictions:
         lines.append(f"    {'' if each.entry is None else f'entry {each.entry}: '}{each.message}")

@@ -15,3 +15,6 @@ Data = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A sweep specification (YAML).")]
 RUNS = Path("runs")
+
+CANNOT_BE_TOLD = 3
+"""The exit status where nothing contradicts what was asked, and some of it was erased or is sealed."""

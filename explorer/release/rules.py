@@ -160,9 +160,9 @@ def _evaluated(asked: Evaluated, evidence: Evidence) -> str:
 
 def _conforms(asked: bool, evidence: Evidence) -> str:
     found = evidence.conformance()
-    broken = [condition.name for condition in found.conditions if not condition.holds]
     if not found.conforms:
-        raise ProvenanceError(f"does not hold: {', '.join(broken) or 'the ledger itself'}")
+        which = [condition.name for condition in found.conditions if condition.outcome is found.outcome]
+        raise ProvenanceError(f"{found.outcome}: {', '.join(which) or 'the ledger itself'}")
     return f"{', '.join(condition.name for condition in found.conditions)} hold"
 
 

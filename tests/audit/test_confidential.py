@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer import rundir
+from explorer.audit.conditions import Cause, Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import depth_profiles, directions
 from explorer.audit.participants import with_examples
@@ -70,17 +71,20 @@ def test_its_owner_judges_it_as_a_run_in_which_nothing_is_confidential(plain: Pa
     assert first.checked == {"sealed blobs": SEALED, **usual_first.checked}
 
 
-def test_without_keys_it_conforms_too_and_what_stays_sealed_is_said(sealed: Path, outside: Path) -> None:
+def test_without_keys_it_cannot_be_told_and_what_stays_sealed_is_said(sealed: Path, outside: Path) -> None:
     found = judged(outside)
-    assert found.conforms
-    routable, _, reconstructible = found.conditions
+    routable, typed, reconstructible = found.conditions
+    assert found.outcome is routable.outcome is reconstructible.outcome is Outcome.UNTOLD and typed.holds
     assert routable.checked["cells"] < judged(sealed).conditions[0].checked["cells"]
     assert routable.checked["sealed blobs"] == SEALED
-    assert "not looked at: inner products of classes, where numbers are missing" in routable.notes
+    assert {(each.cause, each.message, each.classes) for each in routable.untold} == {
+        (Cause.SEALED, f"numbers/{NEWS}: sealed: needs a grant", (NEWS,)),
+        (Cause.SEALED, "joint: sealed: needs a grant", (JOINT,)),
+    }
     closed = (f"numbers/{NEWS}", "joint", f"evidence/{NEWS}")
-    assert reconstructible.notes == (
-        "commitments were not opened: the secrets of the classes are not here",
-        *(f"{name}: sealed: needs a grant; held against its digest and size alone" for name in closed),
+    assert reconstructible.notes == ("commitments were not opened: the secrets of the classes are not here",)
+    assert sorted(each.message for each in reconstructible.untold) == sorted(
+        f"{name}: sealed: needs a grant; held against its digest and size alone" for name in closed
     )
     assert reconstructible.checked["blobs"] == judged(sealed).conditions[2].checked["blobs"]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from explorer import rundir
+from explorer.audit.conditions import Cause, Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.canonical import canonical
 from explorer.entries import profiles
@@ -61,7 +62,8 @@ def broken(run: Path) -> tuple[list[str], str]:
     found = judged(run)
     assert found.badge.verified, found.badge.findings
     first = [each.message for condition in found.conditions for each in condition.contradictions]
-    return [condition.name for condition in found.conditions if not condition.holds], first[0] if first else ""
+    failing = [condition.name for condition in found.conditions if condition.outcome is Outcome.FAILS]
+    return failing, first[0] if first else ""
 
 
 def test_an_honest_run_conforms(run: Path) -> None:
@@ -93,7 +95,7 @@ def test_without_secrets_commitments_stay_closed(run: Path) -> None:
     assert found.conditions[2].notes == ("commitments were not opened: the secrets of the classes are not here",)
 
 
-def test_what_was_erased_contradicts_nothing(run: Path) -> None:
+def test_what_was_erased_cannot_be_told(run: Path) -> None:
     destroy_salt(run / rundir.SECRETS, CLASSES.index(MIT))
     ledger = RunLedger(run)
     blobs = [segment.state.entry.blobs for segment in ledger.segments()]
@@ -102,7 +104,11 @@ def test_what_was_erased_contradicts_nothing(run: Path) -> None:
     for digest in gone:
         path(run, digest).unlink()
     found = judged(run)
-    assert found.conforms and found.conditions[2].checked["erased blobs"] == len(blobs)
+    assert found.outcome is Outcome.UNTOLD and not found.conforms
+    assert found.conditions[2].checked["erased blobs"] == len(blobs)
+    routable, typed, reconstructible = found.conditions
+    assert typed.holds and routable.outcome is reconstructible.outcome is Outcome.UNTOLD
+    assert {(each.cause, each.classes) for each in routable.untold} == {(Cause.ERASED, (MIT,))}
     path(run, blobs[0][f"numbers/{NEWS if f'numbers/{NEWS}' in blobs[0] else 'open'}"].sha256).unlink()
     assert broken(run)[0] == ["reconstructible"]
 

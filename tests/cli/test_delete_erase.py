@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from explorer.cli.settings import CANNOT_BE_TOLD
 from explorer.data.digits import Digits
 from explorer.errors import ProvenanceError
 from explorer.provenance.commitments import check_commitment
@@ -99,7 +100,10 @@ def test_a_class_is_erased_and_a_trace_says_what_is_not_here(project: Path) -> N
     traced = explorer("trace", run, "--class", NEWS, "--trust", trust, "--check")
     assert traced.returncode == 0 and f"numbers/{NEWS}" in traced.stdout and "ledger: verified" in traced.stdout
     conforming = explorer("conform", run, "--trust", trust)
-    assert conforming.returncode == 0, conforming.stderr
+    assert conforming.returncode == CANNOT_BE_TOLD, conforming.stderr
+    assert "whether it conforms cannot be told" in conforming.stderr and NEWS in conforming.stderr
+    (*_, last) = json.loads(explorer("conform", run, "--trust", trust, "--json").stdout)["conditions"]
+    assert (last["holds"], last["outcome"]) == (False, "cannot be told")
 
 
 def test_what_was_erased_stands_in_the_way_of_another_deletion(project: Path) -> None:
