@@ -32,7 +32,8 @@ from tqdm import tqdm
 from explorer.analysis.pareto import front
 from explorer.costing import Price, load_prices
 from explorer.store import queries
-from explorer.store.place import CONFIG, database
+from explorer.store.connect import connect_in_memory
+from explorer.store.place import database
 from explorer.store.publish import publish
 from explorer.store.queries import Question as Sql
 from explorer.views.answer import answer
@@ -176,9 +177,9 @@ def repriced(runs: Path, rounds: int) -> Figure:
     found = Figure(name="a price changes: a new snapshot")
     for number in range(rounds):
         own = Price(provider="own", instance="box", accelerator="H200", count=1, usd_per_hour=1.0 + number, source="us")
-        with duckdb.connect(config=CONFIG) as work:
-            work.execute(f"ATTACH '{runs / '_store' / 'store.duckdb'}' AS work")
-            beside = runs / "_store" / "snapshot.duckdb"
+        with connect_in_memory(runs / "_store") as work:
+            work.execute(f"ATTACH '{runs.resolve() / '_store' / 'store.duckdb'}' AS work")
+            beside = runs.resolve() / "_store" / "snapshot.duckdb"
             prices = (*load_prices(), replace(own, own=True))
             timed(found, publish, work, runs=runs, beside=beside, prices=prices, live=None, force=False)
     return found

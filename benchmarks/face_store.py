@@ -18,7 +18,8 @@ from options import whole
 
 from explorer.costing import load_prices
 from explorer.store import schema
-from explorer.store.place import CONFIG, STORAGE_VERSION, database
+from explorer.store.connect import connect_in_memory
+from explorer.store.place import STORAGE_VERSION, database
 from explorer.store.publish import publish
 
 OF_A_SWEEP = 1_000
@@ -137,10 +138,10 @@ def make_store(place: Path, *, runs: int, rows: int) -> dict[str, float]:
     """Write the working database and publish its snapshot; the seconds that both took, by name."""
     if database(place).exists():
         raise SystemExit(f"{database(place)} is there already: name a directory that holds no runs")
-    working = place / "_store" / "store.duckdb"
+    working = place.resolve() / "_store" / "store.duckdb"
     working.parent.mkdir(parents=True)
     start = time.perf_counter()
-    with duckdb.connect(config=CONFIG) as work:
+    with connect_in_memory(working.parent) as work:
         work.execute(f"ATTACH '{working}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
         work.execute("USE work")
         work.execute(schema.WORKING)

@@ -1,5 +1,7 @@
 """`explorer report`: the report of a sweep, or the governance report of a run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +10,7 @@ import typer
 
 from explorer.cli.output import tell_upkeep
 from explorer.cli.settings import RUNS, Runs
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, RunError
 from explorer.rundir import LEDGER
 
 
@@ -54,7 +56,8 @@ def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | Non
     from explorer.report.run_report import page_of, write_run_report
 
     path = out or page_of(run, format=format.value)
-    write_run_report(run, path, trust=trust, format=format.value)
+    with _elsewhere(path, named=out is not None):
+        write_run_report(run, path, trust=trust, format=format.value)
     return path
 
 
@@ -67,8 +70,20 @@ def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, tr
     tell_upkeep(runs)
     refuse_gone(runs, sweep)
     path = out or runs / sweep / f"report.{format}"
-    write_sweep_report(runs, sweep, path, format=format.value)
+    with _elsewhere(path, named=out is not None):
+        write_sweep_report(runs, sweep, path, format=format.value)
     return path
+
+
+@contextmanager
+def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
+    """A report that was given no name is written into the directory it is about, which may be read-only."""
+    try:
+        yield
+    except RunError as error:
+        if named or not str(error).startswith(f"cannot write {path}"):
+            raise
+        raise RunError(f"{error}; name another place with --out FILE") from error
 
 
 def _governed(runs: Path, name: str) -> Path | None:

@@ -23,8 +23,9 @@ from explorer.costing import Price, load_prices, own_prices
 from explorer.errors import StoreError
 from explorer.store import schema
 from explorer.store.bulk import insert
+from explorer.store.connect import connect_in_memory
 from explorer.store.examine import State, candidates, read_metrics, sweeps
-from explorer.store.place import CONFIG, STORAGE_VERSION, database
+from explorer.store.place import STORAGE_VERSION, database
 from explorer.store.publish import LiveMetric, publish, put_in_place, quoted, remove
 from explorer.store.rows import TABLES, Found, Source, is_settled, look
 
@@ -126,7 +127,7 @@ def _working(runs: Path, *, patience: float) -> Iterator[duckdb.DuckDBPyConnecti
         try:
             if not path.exists():
                 _make(path)
-            with duckdb.connect(config=CONFIG) as work:
+            with connect_in_memory(path.parent) as work:
                 work.execute(f"ATTACH '{quoted(path)}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
                 _check_version(work, path)
                 yield work
@@ -148,7 +149,7 @@ def _make(path: Path) -> None:
     """A new working database, there whole or not at all: a half-made file could not be opened again."""
     fresh = path.with_name(FRESH)
     remove(fresh)
-    with duckdb.connect(config=CONFIG) as connection:
+    with connect_in_memory(path.parent) as connection:
         connection.execute(f"ATTACH '{quoted(fresh)}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE work")
         connection.execute(f"BEGIN; {schema.WORKING} INSERT INTO schema_version VALUES ({schema.VERSION}); COMMIT")
@@ -247,7 +248,7 @@ def _batches(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
 
 
 def _directory(runs: Path) -> Path:
-    return runs / DIRECTORY
+    return runs.resolve() / DIRECTORY
 
 
 def _brief(error: Exception) -> str:

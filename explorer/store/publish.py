@@ -19,8 +19,9 @@ from explorer.errors import StoreError
 from explorer.planned import Described, is_own, standings
 from explorer.store import schema
 from explorer.store.bulk import insert
+from explorer.store.connect import connect_to_file
 from explorer.store.outcomes import OUTCOMES
-from explorer.store.place import CONFIG, STORAGE_VERSION, database
+from explorer.store.place import STORAGE_VERSION, database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +123,7 @@ def _repriced(path: Path, beside: Path, *, prices: tuple[Price, ...], mark: tupl
     """Make `beside` from the snapshot `path` by changing nothing but the prices; False if that cannot be done."""
     shutil.copyfile(path, beside)
     try:
-        with duckdb.connect(beside, config=CONFIG) as connection:
+        with connect_to_file(beside, read_only=False) as connection:
             connection.execute("BEGIN")
             _price(connection, prices=prices, mark=mark)
             connection.execute("COMMIT")
@@ -158,7 +159,7 @@ def _mark(path: Path) -> tuple[object, ...] | None:
     if not path.exists():
         return None
     try:
-        with duckdb.connect(path, read_only=True, config=CONFIG) as connection:
+        with connect_to_file(path) as connection:
             return connection.execute("FROM schema_version").fetchall()[0]
     except (duckdb.Error, IndexError):
         return None

@@ -11,8 +11,8 @@ import duckdb
 
 from explorer.errors import StoreError, unknown
 from explorer.store import schema
+from explorer.store.connect import connect_to_file
 from explorer.store.filter import EVERYTHING, Filter
-from explorer.store.place import CONFIG
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
 _ORDER_OF_MEANS = _ORDER.replace("seed, run_id", "recipe_digest, methods, policy, control NULLS FIRST")
@@ -56,7 +56,7 @@ def opened(database: Path) -> duckdb.DuckDBPyConnection:
     if not database.exists():
         raise StoreError(f"there is no database {database}; `explorer store ingest` makes it from the run directories")
     try:
-        connection = duckdb.connect(database, read_only=True, config=CONFIG)
+        connection = connect_to_file(database)
     except duckdb.Error as error:
         raise damaged(database, error) from error
     try:

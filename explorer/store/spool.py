@@ -11,6 +11,7 @@ gradient was not finite, neither are the sums that it is in.
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import duckdb
 
 from explorer import rundir
 from explorer.errors import StoreError
-from explorer.store.place import CONFIG
+from explorer.store.connect import connect_in_memory
 
 CONTRIBUTIONS: Mapping[str, str] = {
     "step": "BIGINT",
@@ -57,8 +58,28 @@ _LATER = frozenset(list(ENTROPY)[10:])  # columns that files of earlier versions
 ALL = "*"  # the class of an entropy row that is about all classes together
 
 MAX_FILES = 100_000
-MAX_ROWS = 2**28
-_LIMITS = {**CONFIG, "memory_limit": "1GiB", "temp_directory": ""}
+_LIMITS = {"memory_limit": "1GiB", "temp_directory": ""}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowLimit:
+    """How many rows files of one kind may hold. A column that repeats one value takes no room in Parquet: 9 MB can
+    claim 260 million rows, and somebody else's small file must not cost more than its size suggests."""
+
+    free: int  # that any files may hold
+    a_byte: float  # and so many more for each byte of theirs
+
+    def of(self, size: int) -> int:
+        """The most rows that files of so many bytes together may hold."""
+        return self.free + int(self.a_byte * size)
+
+
+# Measured of our own files: 18 bytes a row of contributions, and 0.27 where 99% of the cells are denied and the joint
+# columns empty; 68 of entropy. Contributions are added up by DuckDB; rows of entropy become Python objects.
+MAX_ROWS: Mapping[str, RowLimit] = {
+    rundir.CONTRIBUTIONS: RowLimit(free=2**20, a_byte=8),
+    rundir.ENTROPY: RowLimit(free=2**16, a_byte=0.25),
+}
 
 # Sums, never ratios: a share over many steps is the sum of numerators over the sum of denominators.
 _SUMS = """
@@ -127,7 +148,7 @@ def select(
 
     Raises `StoreError` that names the directory or the file.
     """
-    files = _files(directory)
+    files = _files(directory.resolve())
     if not files:
         return []
     with _connected(directory) as connection:
@@ -146,9 +167,9 @@ def select(
 
 @contextmanager
 def _connected(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that holds nothing and reads files."""
+    """A database in memory that holds nothing and reads the files of a directory."""
     try:
-        with duckdb.connect(config=_LIMITS) as connection:
+        with connect_in_memory(directory, limits=_LIMITS) as connection:
             yield connection
     except duckdb.Error as error:
         raise StoreError(f"{directory}: cannot be read: {str(error).splitlines()[0]:.300}") from error
@@ -172,8 +193,10 @@ def _check(
 ) -> set[str]:
     """Check the number of rows and the names of the columns, as the footers say them; return these names."""
     (rows,) = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [files]).fetchall()[0]
-    if not 0 <= rows <= MAX_ROWS:
-        raise StoreError(f"{directory}: {rows} rows; at most {MAX_ROWS} are read")
+    size = sum(Path(path).stat().st_size for path in files)
+    most = MAX_ROWS[directory.name].of(size)
+    if not 0 <= rows <= most:
+        raise StoreError(f"{directory}: {rows} rows in {size} bytes; at most {most} are read from files of that size")
     described = (
         "SELECT file_name, list(name) FROM parquet_schema(?) WHERE num_children IS NULL GROUP BY ALL ORDER BY ALL"
     )

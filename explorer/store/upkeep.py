@@ -40,7 +40,15 @@ def bring_up(runs: Path, *, patience: float = PATIENCE) -> tuple[str, ...]:
     there is no snapshot to fall back on.
     """
     if not database(runs).exists():
-        ingest(runs, patience=patience)
+        try:
+            ingest(runs, patience=patience)
+        except RunError as fault:
+            if not isinstance(fault.__cause__, OSError):  # in use by another process
+                raise
+            raise StoreError(
+                f"{runs}: has no database, and none can be made ({fault}): ask whoever may write there for "
+                f"`explorer store ingest --runs {runs}`, or work on a copy"
+            ) from fault
         return tuple(_damaged_profiles(runs))
     gap = gap_of(runs)
     told = [_gone_words(gap.gone)] if gap.gone else []

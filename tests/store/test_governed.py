@@ -169,12 +169,28 @@ def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
 
 def test_too_many_rows_and_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_governed_run(tmp_path)
-    monkeypatch.setattr(spool, "MAX_ROWS", 10)
-    with pytest.raises(StoreError, match="rows; at most 10 are read"):
+    none = {name: spool.RowLimit(free=10, a_byte=0) for name in spool.MAX_ROWS}
+    monkeypatch.setattr(spool, "MAX_ROWS", none)
+    with pytest.raises(StoreError, match=r"rows in [0-9]+ bytes; at most 10 are read"):
         spool.segment_sums(run)
     monkeypatch.setattr(spool, "MAX_FILES", 2)
     with pytest.raises(StoreError, match="3 files; at most 2 are read"):
         spool.segment_sums(run)
+
+
+@pytest.mark.parametrize("directory", [rundir.CONTRIBUTIONS, rundir.ENTROPY])
+def test_a_small_file_that_claims_many_rows_is_refused_before_they_are_read(tmp_path: Path, directory: str) -> None:
+    """Equal values take no room: some kilobytes are millions of rows, and each of them costs whoever reads it."""
+    run = write_governed_run(tmp_path)
+    path = next((run / directory).iterdir())
+    row = pq.read_table(path).slice(0, 1)
+    many = pa.table({name: pa.repeat(row[name][0].as_py(), 2**20) for name in row.column_names})
+    with pq.ParquetWriter(path, many.schema, compression="zstd") as file:
+        for _ in range(3):
+            file.write_table(many, row_group_size=2**20)
+    assert path.stat().st_size < 2**20
+    with pytest.raises(StoreError, match=r"rows in [0-9]+ bytes; at most [0-9]+ are read from files of that size"):
+        spool.segment_sums(run) if directory == rundir.CONTRIBUTIONS else spool.entropy_rows(run)
 
 
 def test_a_run_in_a_new_version_replaces_its_rows(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from explorer.store import queries
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
 from explorer.store.queries import Question
+from explorer.store.upkeep import bring_up
 from tests.builders import run_record, write_run, write_sweep
+from tests.cli.command import explorer
 
 SPAWN = multiprocessing.get_context("spawn")
 CONSISTENT = Question(
@@ -135,6 +137,28 @@ def test_a_read_only_directory_can_be_read_and_refuses_an_ingest_clearly(enterab
     with pytest.raises((StoreError, RunError), match=r"cannot (lock|write)"):
         ingest(enterable)
     assert len(queries.results(database(enterable)).rows) == 1
+
+
+def test_a_report_beside_read_only_runs_says_where_else_it_can_go(enterable, request, tmp_path):
+    write_sweep(enterable, {"baseline": {0.5: (0.8, 0.81), 1.0: (0.9, 0.91)}, "fast": {1.0: (0.92, 0.93)}})
+    elsewhere = tmp_path / "report.json"
+    assert explorer("report", "digits", "--format", "json", "--runs", enterable).returncode == 0  # also loads all parts
+    elsewhere.touch()
+    elsewhere.chmod(0o666)
+    tmp_path.chmod(0o777)
+    make_read_only(enterable)
+    request.getfixturevalue("unprivileged")
+    done = explorer("report", "digits", "--format", "json", "--runs", enterable)
+    assert done.returncode == 1 and "name another place with --out" in done.stderr
+    assert explorer("report", "digits", "--format", "json", "--out", elsewhere, "--runs", enterable).returncode == 0
+
+
+def test_read_only_runs_without_a_database_are_an_error_that_says_what_to_do(enterable, request):
+    write_sweep(enterable, {"baseline": {1.0: (0.9,)}})
+    make_read_only(enterable)
+    request.getfixturevalue("unprivileged")
+    with pytest.raises(StoreError, match=r"has no database, and none can be made .*explorer store ingest"):
+        bring_up(enterable)
 
 
 def test_a_store_directory_that_cannot_be_made_is_an_error(tmp_path):
