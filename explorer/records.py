@@ -7,7 +7,7 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -211,6 +211,49 @@ class RunRecord:
     def effective_digest(self) -> str:
         """What a profile of the same recipe has in common with the run, on whichever machine it was made."""
         return effective_digest(self.identity)
+
+
+@record
+class LoopRecord:
+    """`loop.json`: what is on record of a training loop of one's own (`explorer.govern`). Its code is not.
+
+    The ledger's first entry has the digest of `identity`: `recipe` with the model's class, the optimiser, its settings
+    as text and the methods, as in a recipe; `steps` and `seed`.
+    """
+
+    format: Literal["explorer/loop/v1"] = "explorer/loop/v1"
+    run_id: str  # the name of its directory; that of a run that a deletion made ends in 8 characters of the digest
+    identity: dict[str, Any]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of the methods. Raises `RunError` for a record that does not list them."""
+        return tuple(name for each in listed_methods(self) for name in each)
+
+
+Plan = RunRecord | LoopRecord
+"""What a run is: of a recipe, or of a loop of one's own."""
+
+
+def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
+    """The methods that a run's identity names, each a name and its parameters. Raises `RunError` for damage."""
+    recipe: Any = plan.identity.get("recipe")
+    found = recipe.get("methods") if isinstance(recipe, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(each, Mapping) and len(each) == 1 for each in found):
+        raise RunError(f"run {plan.run_id}: damaged: its identity does not name its methods")
+    return found
+
+
+def read_plan(run: Path) -> Plan | None:
+    """What the run in this directory is; None where neither record is there. Raises `RunError` for a damaged one."""
+    if (run / rundir.RUN).exists():
+        return read(RunRecord, run / rundir.RUN)
+    return read(LoopRecord, run / rundir.LOOP) if (run / rundir.LOOP).exists() else None
+
+
+def plan_file(plan: Plan) -> str:
+    """The name of its file in the run's directory."""
+    return rundir.RUN if isinstance(plan, RunRecord) else rundir.LOOP
 
 
 @record

@@ -9,6 +9,7 @@ This is the seam between training and reading. Layout:
     runs/<sweep>/.lock                   held by the process that executes the sweep
     runs/<sweep>/_profiles/<key>.json    uncontended step times of a recipe
     runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
+                          loop.json      in place of run.json, of a run of `explorer.govern`
                           environment.json
                           metrics.jsonl  a line a measurement
                           notebook.ipynb the executed notebook
@@ -44,6 +45,7 @@ from typing import IO, Any
 from explorer.errors import ExplorerError, RunError
 
 RUN = "run.json"
+LOOP = "loop.json"
 RESULT = "result.json"
 FAILURE = "failure.json"
 ENVIRONMENT = "environment.json"
@@ -124,14 +126,17 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path}: damaged: not JSON ({error})") from error
 
 
-def run_directories(sweep_directory: Path) -> list[Path]:
-    """The run directories of a sweep, by name. Names with `_` or `.` in front and links are not runs."""
+def run_directories(sweep_directory: Path, *, loops: bool = False) -> list[Path]:
+    """The run directories of a sweep, by name; with `loops` those of loops of one's own too. Names with `_` or `.` in
+    front and links are not runs."""
+    records = (RUN, LOOP) if loops else (RUN,)
     if not sweep_directory.is_dir():
         return []
     return sorted(
         path
         for path in sweep_directory.iterdir()
-        if path.is_dir() and not path.is_symlink() and path.name[0] not in "_." and (path / RUN).exists()
+        if path.is_dir() and not path.is_symlink() and path.name[0] not in "_."
+        if any((path / name).exists() for name in records)
     )
 
 

@@ -7,7 +7,7 @@ not listed was not left out to be brief: it is reached, or it does not exist for
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from explorer import records, rundir
+from explorer import rundir
 from explorer.canonical import digest
 from explorer.entries.kinds import decode
 from explorer.entries.project import Observation
@@ -21,7 +21,7 @@ from explorer.recorded.counterfactual import left_out
 from explorer.recorded.presence import Presence
 from explorer.recorded.reach import Reach
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
+from explorer.records import RunRecord, read_plan
 
 # What the datasets that come with the package fit on their training examples.
 FITTED = {
@@ -71,7 +71,7 @@ def _number(presence: Presence, reached: Reach) -> str:
 
 def _fitted(presence: Presence) -> Iterator[NotReached]:
     """Constants and tokenisers that were fitted on examples."""
-    recipe = presence.recipe
+    recipe = presence.recipe if isinstance(presence.recipe, RunRecord) else None
     if recipe is not None and recipe.dataset in BYTES:
         return
     if recipe is not None and recipe.dataset in FITTED:
@@ -85,7 +85,7 @@ def _fitted(presence: Presence) -> Iterator[NotReached]:
 def _chosen(presence: Presence) -> str:
     """What was chosen by runs that had the target."""
     recipe = presence.recipe
-    if recipe is None:
+    if not isinstance(recipe, RunRecord):
         return "how the loop's own settings were chosen is on no record"
     runs = rundir.run_directories(presence.run.run.parent)
     tuned = f"the sweep's baseline was tuned ({recipe.tuning})" if recipe.tuning else "nothing says that it was tuned"
@@ -130,7 +130,9 @@ def _leaves_out(run: Path, genesis: Genesis, target: Target) -> bool:
     if all(parent.kind != "deletion" for parent in genesis.parents):
         return False
     try:
-        record = records.read(RunRecord, run / rundir.RUN)
+        record = read_plan(run)
+        if record is None:
+            return False
         out = left_out(record)
     except ExplorerError:
         return False  # what cannot be told is said to be not reached

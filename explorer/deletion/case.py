@@ -26,6 +26,7 @@ from explorer.recorded.reach import Reach, reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
 from explorer.recorded.tensors import Ended, read_ended
+from explorer.records import read_plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,9 +65,10 @@ class Case:
     @property
     def unseen(self) -> str | None:
         """Why nobody can tell from here what methods looked at, where it matters; None: that can be told."""
-        if (self.old_place / rundir.RUN).exists() or (self.target.classes and not self.old.begins):
+        if (self.target.classes and not self.old.begins) or read_plan(self.old_place) is not None:
             return None
-        return f"which methods looked at single examples, the old run's {rundir.RUN} says, and it is not here"
+        names = f"{rundir.RUN} or {rundir.LOOP}"
+        return f"which methods looked at single examples, the old run's {names} says, and neither is here"
 
     @cached_property
     def policy(self) -> RoutingPolicy:

@@ -156,7 +156,7 @@ def _old(claimed: Certificate, run: RunLedger) -> Path:
     if run.ledger.checkpoint().origin == origin:
         return run.run
     runs = runs_of(run.run)
-    sweeps = sorted(runs.glob("[!_.]*")) if "/" not in name and name not in (".", "..") else []
+    sweeps = sorted(runs.glob("[!.]*")) if "/" not in name and name not in (".", "..") else []
     for ledger in (sweep / name / rundir.LEDGER for sweep in sweeps):
         if (ledger / CHECKPOINT).exists() and LedgerDirectory(ledger).checkpoint().origin == origin:
             return ledger.parent

@@ -21,6 +21,7 @@ from explorer.recorded.forecast import Forecast, forecast_of
 from explorer.recorded.presence import Presence
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
+from explorer.records import RunRecord
 
 PRICES = "prices.csv"  # in the directory of runs: the user's own prices
 
@@ -71,7 +72,7 @@ def plan(run: RunLedger, target: Target, *, step: Duration | None = None) -> Pla
 
 
 def _cost(presence: Presence, found: Forecast, runs: Path) -> Cost | None:
-    if presence.recipe is None:
+    if not isinstance(presence.recipe, RunRecord):
         return None
     hardware, own = presence.recipe.hardware, runs / PRICES
     price = default_price(hardware.name, load_prices(own if own.exists() else None))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from explorer import records, rundir
+from explorer import rundir
 from explorer.audit.vouched import read_basis, read_rules, read_tags
 from explorer.canonical import digest
 from explorer.deletion.case import Case, name_of, state_of
@@ -13,10 +13,10 @@ from explorer.deletion.records_list import FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.recorded.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
 from explorer.recorded.model_file import MODEL, ModelFile, differences
-from explorer.recorded.obstacles import learned_before
+from explorer.recorded.obstacles import learned_before, stopped_early
 from explorer.recorded.presence import read_record
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
+from explorer.records import LoopRecord, Plan, read_plan
 
 # What determines a run beside its recipe, and is the same in both.
 SAME = (
@@ -78,8 +78,10 @@ def plan(case: Case) -> str | None:
     for name in SAME:
         found, expected = getattr(case.new.genesis, name), getattr(case.old.genesis, name)
         differ(LedgerError, f"{name} in the new ledger's first entry", found=found, expected=expected)
-    if not (case.new.run / rundir.RUN).exists():
-        return f"the plan of the new run: there is no {rundir.RUN}"
+    if stopped := stopped_early(case.old):
+        raise LedgerError(stopped)
+    if read_plan(case.new.run) is None:
+        return f"the plan of the new run: there is no {rundir.RUN}, and no {rundir.LOOP} of a loop of one's own"
     if case.certificate.target.records is not None and case.listed is None:
         return "whether the plan leaves these records out: their list is not here"
     after = read_record(case.new)
@@ -116,14 +118,17 @@ CLAIMS = (
 )
 
 
-def _before(case: Case, after: RunRecord) -> RunRecord:
+def _before(case: Case, after: Plan) -> Plan:
     """The old run's record; where it is not here, the new one's with the target put back."""
-    path = case.old_place / rundir.RUN
-    if path.exists():
-        return records.read(RunRecord, path)
+    found = read_plan(case.old_place)
+    if found is not None:
+        return found
     left_out(after)  # its methods are what a recipe's are
     methods = [_put_back(each, case.target) for each in after.identity["recipe"]["methods"]]
-    return replace(after, identity={**after.identity, "recipe": {**after.identity["recipe"], "methods": methods}})
+    identity = {**after.identity, "recipe": {**after.identity["recipe"], "methods": methods}}
+    if isinstance(after, LoopRecord):  # its name does not follow from what it is
+        return replace(after, run_id=case.old.genesis.run, identity=identity)
+    return replace(after, identity=identity)
 
 
 def _put_back(method: Mapping[str, Any], target: Target) -> Mapping[str, Any]:

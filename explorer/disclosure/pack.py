@@ -66,6 +66,7 @@ from explorer.recorded.origin import read_origin
 from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.source import source_of
+from explorer.records import plan_file
 from explorer.schema import record, to_json
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
@@ -278,7 +279,7 @@ def _bound(run: RunLedger) -> Iterator[str]:
     here, as they do."""
     plan = recorded_plan(run)
     if plan is not None and not (ROUTING in plan.methods and left_out(plan).records):
-        yield rundir.RUN
+        yield plan_file(plan)
     environment = run.run / rundir.ENVIRONMENT
     if environment.exists() and hashlib.sha256(_paper(environment)).hexdigest() == run.genesis.environment:
         yield rundir.ENVIRONMENT
@@ -286,7 +287,7 @@ def _bound(run: RunLedger) -> Iterator[str]:
 
 def _made_from(run: RunLedger) -> Iterator[Path]:
     """The runs that deletions made from this one."""
-    for made in rundir.run_directories(run.run.resolve().parent.parent / DELETIONS):
+    for made in rundir.run_directories(run.run.resolve().parent.parent / DELETIONS, loops=True):
         origin = read_origin(made)
         if origin is not None and origin.run == run.genesis.run:
             yield made

@@ -1,7 +1,7 @@
 """The layers of a governed model: what the layers that a policy speaks of are made of, adapters included."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -47,6 +47,7 @@ def governed_layers(
         if name in modules:  # a region's patterns may fit layers that take none
             parameters = tuple(f"{name}.{own}" for own, _ in modules[name].named_parameters())
             found.append(GovernedLayer(layer=layer, parameters=parameters, buffers=()))
+    _check_adapters(modules, {name for each in found for name in each.parameters})
     return tuple(found)
 
 
@@ -76,6 +77,17 @@ def _check(model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedReg
     for name, _ in model.named_parameters():
         if name not in owned and not name.startswith(tuple(beside)):
             raise RecipeError(f"parameter {name}: found in no layer: nothing would train it; expected it in a module")
+
+
+def _check_adapters(modules: Mapping[str, nn.Module], governed: Collection[str]) -> None:
+    """Raise `RecipeError` for an adapter beside a module that is no layer: no step would train it."""
+    for name, module in modules.items():
+        if isinstance(module, Beside) and any(f"{name}.{own}" not in governed for own, _ in module.named_parameters()):
+            layer, _, region = name.rpartition(".@")
+            raise RecipeError(
+                f"sealed region {region!r}: found an adapter on {layer}, which has no tensor of its own, as a head that"
+                " is tied to an embedding has not: nothing would train the adapter; expected patterns of other layers"
+            )
 
 
 def _regions(regions: Sequence[SealedRegion], leaf: Leaf) -> list[SealedRegion | None]:

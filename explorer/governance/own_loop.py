@@ -70,8 +70,10 @@ class Governed:
         steps: int,
         seed: int,
         open_journal: Callable[[State], Journal] | None = None,
+        keep_model: Callable[[State], None] = lambda state: None,
     ) -> None:
-        """`codes`: N, the class of each training example; the journal is opened once the model's layers are known.
+        """`codes`: N, the class of each training example; the journal is opened once the model's layers are known, and
+        the model is kept when all is trained, before the ledger says that it ended.
 
         Raises `RecipeError` for methods that act on what the caller does itself, and for an optimiser of something else
         than this model, one that asks for the loss itself, or one that moves a tensor by the gradients of others.
@@ -87,7 +89,7 @@ class Governed:
         self._examples, self._codes = examples, codes
         self._versions = _versions(examples)
         self._names = {code: path for path, code in session.codes.items()}
-        self._open_journal = open_journal
+        self._open_journal, self._keep_model = open_journal, keep_model
         self._started = self._over = False
         self.state = State(
             seed=seed,
@@ -189,6 +191,7 @@ class Governed:
             raise TrainingError(f"the run stopped in step {self.state.step + 1}: its ledger has no end")
         if self._started:
             self._call("after_fit")
+            self._keep_model(self.state)
             self._call("after_run")
         self.close()
 

@@ -119,7 +119,12 @@ def admits(routing: Routing, class_: str) -> bool:
         return False
     if any(covers(region.branch, class_) for region in routing.policy.sealed):
         return True
-    for rule in routing.policy.rules:
+    return admitted_by_rule(routing.policy, class_)
+
+
+def admitted_by_rule(policy: RoutingPolicy, class_: str) -> bool:
+    """The same of layers outside of sealed regions."""
+    for rule in policy.rules:
         if rule.holds_class(class_):
             if rule.weight > 0:
                 return True

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from explorer.engine.loop import Loop
-from explorer.errors import LedgerError
+from explorer.errors import LedgerError, RunError
 from explorer.governance.digests import tensors_of
 from explorer.governance.documents import Documents
 from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.replay import Elsewhere, elsewhere
 from explorer.recipes.run import build_loop, documents_in, recipe_of
 from explorer.recorded.model_file import differences
+from explorer.recorded.obstacles import NO_CODE
 from explorer.recorded.presence import read_record
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.tensors import Tensors, is_bookkeeping, read_ended
@@ -56,6 +57,8 @@ def train_counterfactual(
     """
     ledger = RunLedger(new)
     record, expected = read_record(ledger), read_ended(ledger).tensors
+    if not isinstance(record, RunRecord):
+        raise RunError(f"run {record.run_id}: {NO_CODE}")
     documents = documents_in(new, record)
     if documents is None:
         raise LedgerError(f"run {record.run_id}: governed by no documents: nothing can have been left out of it")

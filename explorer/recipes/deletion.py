@@ -24,15 +24,16 @@ from explorer.governance.documents import keep, read_copies
 from explorer.recipes.replay import elsewhere
 from explorer.recipes.run import build_loop, execute
 from explorer.recipes.start import keep_start, kept_in, start_in
-from explorer.recipes.without_region import drop
+from explorer.recipes.without_region import drop, is_dropped
 from explorer.recorded.counterfactual import counterfactual
 from explorer.recorded.forecast import Route, kept
+from explorer.recorded.obstacles import NO_CODE, stopped_early
 from explorer.recorded.origin import Origin, read_origin, write_origin
 from explorer.recorded.papers import quarantine_content
 from explorer.recorded.presence import read_record
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
+from explorer.records import RunRecord, read_plan
 
 IMMATERIAL = ("platform",)  # an update of the operating system changes no bit
 
@@ -57,6 +58,8 @@ def delete(
     record = read_record(ledger)
     if ledger.outline.end is None:
         raise RunError(f"run {record.run_id}: unfinished: its ledger has no end; let it end first")
+    if stopped := stopped_early(ledger):
+        raise RunError(f"run {record.run_id}: {stopped}")
     new = counterfactual(record, target)
     documents = replace(read_copies(old), quarantine=quarantine_content(ledger))
     if private is not None:
@@ -73,9 +76,11 @@ def delete(
     )
     if route.level == "G2":
         with rundir.locked(directory, what=f"run {new.run_id}"):
-            if not _begun(directory, origin) or not (directory / rundir.RESULT).exists():
+            if not _begun(directory, origin) or not is_dropped(directory, new):
                 drop(ledger, directory, new, origin, documents, dropped=route.dropped)
         return directory
+    if not isinstance(record, RunRecord) or not isinstance(new, RunRecord):
+        raise RunError(f"run {record.run_id}: {NO_CODE}")
     if not _begun(directory, origin):
         refuse_elsewhere(old, record)
         loop = build_loop(new, data=data, documents=documents)
@@ -103,7 +108,7 @@ def refuse_elsewhere(old: Path, record: RunRecord) -> None:
 
 def _begun(directory: Path, origin: Origin) -> bool:
     """Whether this deletion was begun in the directory. Raises `RunError` where something else was."""
-    if not (directory / rundir.RUN).exists():
+    if read_plan(directory) is None:
         return False
     found = read_origin(directory)
     if found is None:

@@ -5,11 +5,12 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
-from explorer import rundir
+from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.engine.method import Method
@@ -27,8 +28,10 @@ from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.recipes.choice import written
+from explorer.recipes.finished import EXAMPLES, check_types, class_name, write_own
 from explorer.recipes.governed import session_of
 from explorer.recipes.ledger import begun, keep_environment, signer_of
+from explorer.records import LoopRecord
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's
 
@@ -51,8 +54,9 @@ def govern(
     `examples` are the training examples that were tagged (`explorer.tag`); `documents` is the directory with trust,
     taxonomy, tags and policies (governance/documents.py), `policy` the name of one of these; `ledger` becomes the run's
     directory, with the ledger in it; `steps` is how many there will be, since policies speak of shares of training;
-    every so many of them the whole state goes on record. Further `methods` act as well. Gradients are clipped by one of
-    them, since a norm over everything would carry one class's gradients into the steps of others:
+    every so many of them the whole state goes on record. The finished model stays in the run's `model/`, from where
+    `explorer.load_model(directory, into=MODEL)` gives it back. Further `methods` act as well. Gradients are clipped by
+    one of them, since a norm over everything would carry one class's gradients into the steps of others:
 
         methods=[GradientClipping(threshold=1.0)]        (explorer.methods.gradient_clipping)
 
@@ -71,16 +75,20 @@ def govern(
     if (run / rundir.LEDGER).exists():
         raise RecipeError(f"ledger: {run}: there is one already; a loop of one's own begins a new one each time")
     examples.check()
+    check_types(model)
     papers = read_documents(Path(documents), policy=policy, now=int(time.time()))
     found = check(papers, examples)
     everything = (Routing(policy=policy), Contributions(), Recorder(every=every), *methods)
+
+    identity = identity_of(model, optimizer, everything, steps=steps, seed=seed)
 
     def open_journal(state: State) -> Journal:
         signer = signer_of(run.name, papers, found.trust)
         run.mkdir(parents=True, exist_ok=True)
         keep(papers, run)
         keep_environment(run, recorded=True)
-        genesis = _genesis(state, run, found, optimizer, everything, examples)
+        records.write(run / rundir.LOOP, LoopRecord(run_id=run.name, identity=identity))
+        genesis = _genesis(state, run, found, identity, examples)
         return begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(state))
 
     return Governed(
@@ -93,29 +101,34 @@ def govern(
         steps=steps,
         seed=seed,
         open_journal=open_journal,
+        keep_model=lambda state: write_own(run, state, everything, examples),
     )
 
 
-def _genesis(
-    state: State, run: Path, found: Credentials, optimizer: Optimizer, methods: Sequence[Method], examples: Split
-) -> Genesis:
-    """As its recipe it names what is known of a loop that is the caller's: optimiser, methods, length and seed."""
-    environment = (run / rundir.ENVIRONMENT).read_bytes()
-    named = rundir.read_json(run / rundir.ENVIRONMENT)
+def identity_of(
+    model: nn.Module, optimizer: Optimizer, methods: Sequence[Method], *, steps: int, seed: int
+) -> dict[str, Any]:
+    """What is known of a loop that is the caller's, as `LoopRecord` has it."""
     recipe = {
+        "model": class_name(model),
         "optimizer": type(optimizer).__name__,
         "settings": [{k: repr(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups],
         "methods": [written(method) for method in methods],
-        "steps": state.total_steps,
-        "seed": state.seed,
     }
+    return {"recipe": recipe, "steps": steps, "seed": seed}
+
+
+def _genesis(state: State, run: Path, found: Credentials, identity: dict[str, Any], examples: Split) -> Genesis:
+    """As its recipe it names what is known of the loop."""
+    environment = (run / rundir.ENVIRONMENT).read_bytes()
+    named = rundir.read_json(run / rundir.ENVIRONMENT)
     return Genesis(
         run=run.name,
-        recipe=digest(recipe),
+        recipe=digest(identity),
         code=named["training_code"],
         environment=hashlib.sha256(environment).hexdigest(),
         data=_manifest(examples),
-        tags={"examples": Sources(root=found.tags.root, attestation=found.tags.attestation)},
+        tags={EXAMPLES: Sources(root=found.tags.root, attestation=found.tags.attestation)},
         taxonomy=found.tags.table.taxonomy,
         policy=None if found.routing is None else found.routing.policy.digest,
         trust=found.trust.digest,

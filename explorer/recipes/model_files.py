@@ -4,6 +4,10 @@
 
 `model.json` says how to build it and `model.safetensors` what its parameters and buffers are; neither holds code. The
 module is built without memory first and held against the file's header, so that a file that does not fit costs nothing.
+
+What a loop of one's own left, only its owner's code can build. It is given a module of the same class:
+
+    model = explorer.load_model("runs/own/mine/model", into=MyModel())
 """
 
 import time
@@ -18,7 +22,7 @@ from explorer.data.streams import torch_stream
 from explorer.engine.method import used_hooks
 from explorer.engine.state import State
 from explorer.errors import ExplorerError, RunError, unknown
-from explorer.governance.sealed import seal
+from explorer.governance.sealed import seal, switch_of
 from explorer.methods import METHODS
 from explorer.models.table import MODELS
 from explorer.provenance.trust import read_trust
@@ -27,12 +31,20 @@ from explorer.recorded.attested import ModelPlace, read_attested
 from explorer.recorded.model_file import TYPES, ModelCard, ModelFile, read_card
 
 
-def load_model(directory: str | Path, *, trust: str | Path | None = None, regions: Collection[str] = ()) -> nn.Module:
+def load_model(
+    directory: str | Path,
+    *,
+    trust: str | Path | None = None,
+    regions: Collection[str] = (),
+    into: nn.Module | None = None,
+) -> nn.Module:
     """The module in a model's directory, in evaluation mode, on the CPU.
 
     Its sealed regions are off but for those in `regions`; what was deleted from it is absent and cannot be named. With
-    a trust file the attestation beside the model is believed first, or `ProvenanceError` says why it is not. Raises
-    `RunError` for files that do not belong together, and for a region that the model does not have.
+    a trust file the attestation beside the model is believed first, or `ProvenanceError` says why it is not. A model of
+    a loop of one's own goes into the module `into`, where that is: it is sealed as the trained one was, and its values
+    are replaced. Raises `RunError` for files that do not belong together, for a region that the model does not have,
+    and for a module that does not fit the file.
     """
     place = ModelPlace.of(Path(directory))
     if trust is not None:
@@ -42,9 +54,21 @@ def load_model(directory: str | Path, *, trust: str | Path | None = None, region
     for name in regions:
         if name not in known:
             raise RunError(f"{place.model.parent}: {unknown('sealed region', name, known)}")
-    with torch.device("meta"):
-        _check_fit(_build(card, place.card, on=()), file)
-    model = _build(card, place.card, on=regions)
+    if (card.own is None) != (into is None):
+        here = place.model.parent
+        raise RunError(
+            f"{here}: a model that its owner's code builds, {card.own}: expected"
+            f" explorer.load_model({str(here)!r}, into=MODEL) with a new module of that class"
+            if card.own is not None
+            else f"{here}: a model that the package builds itself: expected no module to load it into"
+        )
+    if into is None:
+        with torch.device("meta"):
+            _check_fit(_build(card, place.card, on=()), file)
+        model = _build(card, place.card, on=regions)
+    else:
+        model = _completed(into, card, place.card, on=regions)
+        _check_fit(model, file)
     tensors = load_file(place.model)
     with torch.no_grad():
         for name, tensor in _tensors(model).items():
@@ -66,13 +90,27 @@ def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
         with torch_stream(torch.device("cpu"), 0, "build"):
             spec = choose(MODELS, card.model, kind="model", where=where)
             model = spec.build(example_shape=card.example_shape, classes=card.classes)
-            _change(model, card, where)
-            for region in card.absent:
-                model.set_submodule(str(region.module), Absent(), strict=True)
-            sealed = seal(model, card.sealed, seed=0)
+            return _sealed(model, card, where, on=on)
     except (ExplorerError, AttributeError, ValueError, TypeError, RuntimeError) as error:
         raise RunError(f"{path}: no model can be built as it says: {error}") from error
-    sealed.switch.on = frozenset(on)
+
+
+def _completed(model: nn.Module, card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
+    """The owner's module, changed and sealed as the trained one was. Raises `RunError` for one that cannot be."""
+    if switch_of(model) is not None:
+        raise RunError(f"{path}: {type(model).__name__} has sealed regions already: expected a new module of its class")
+    try:
+        return _sealed(model, card, str(path), on=on)
+    except (ExplorerError, AttributeError, ValueError, TypeError, RuntimeError) as error:
+        raise RunError(f"{path}: {type(model).__name__} is not the model that it describes: {error}") from error
+
+
+def _sealed(model: nn.Module, card: ModelCard, where: str, *, on: Collection[str]) -> nn.Module:
+    """The model as its methods changed it, without what was deleted, and its regions sealed."""
+    _change(model, card, where)
+    for region in card.absent:
+        model.set_submodule(str(region.module), Absent(), strict=True)
+    seal(model, card.sealed, seed=0).switch.on = frozenset(on)
     return model
 
 

@@ -97,7 +97,10 @@ def replay(
     """
     ledger = run / rundir.LEDGER
     if ledger.exists() and not (run / rundir.RUN).exists():
-        raise RunError(f"{run}: the ledger of a loop of somebody's own: only what a recipe describes is executed again")
+        raise RunError(
+            f"{run}: the ledger of a loop of one's own: no file says how its steps are executed, which its owner's code"
+            " does"
+        )
     record = records.read(RunRecord, run / rundir.RUN)
     genesis = _genesis(ledger, record)
     first, last = _range(ledger, steps, begins=genesis.begins)

@@ -23,8 +23,10 @@ from explorer.entries.fields import read_float
 from explorer.entries.run import End, TrainingState
 from explorer.errors import RunError
 from explorer.governance.documents import TRUST, Documents, keep
+from explorer.governance.history import History
 from explorer.governance.journal import Journal
 from explorer.ledger.blobs import write_blob
+from explorer.ledger.read import CHECKPOINT
 from explorer.provenance.trust import parse_trust
 from explorer.recipes.ledger import parent_of, signer_of
 from explorer.recorded.model_file import CARD, ModelFile, differences, read_card, write_card
@@ -33,15 +35,15 @@ from explorer.recorded.origin import Origin, write_origin
 from explorer.recorded.papers import MAX_QUARANTINE, read_policy
 from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of, read_ended
-from explorer.records import ResultRecord, RunRecord, Timings
+from explorer.records import Plan, ResultRecord, RunRecord, Timings, plan_file
 
 TRAIN_LOSS = "train_loss"
 
 
 def drop(
-    old: RunLedger, to: Path, record: RunRecord, origin: Origin, documents: Documents, *, dropped: Collection[str]
+    old: RunLedger, to: Path, record: Plan, origin: Origin, documents: Documents, *, dropped: Collection[str]
 ) -> None:
-    """Write the run without these regions into its directory, `run.json` and `result.json` last.
+    """Write the run without these regions into its directory, its record, its ledger and a recipe's result last.
 
     Raises `RunError` for a model that is not the one that the old ledger ends with.
     """
@@ -54,15 +56,24 @@ def drop(
     state = TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=end.state.random)
     keep(documents, to)
     rundir.write_bytes(to / rundir.ENVIRONMENT, (old.run / rundir.ENVIRONMENT).read_bytes())
-    rundir.write_bytes(to / rundir.METRICS, _metrics(old.run / rundir.METRICS))
+    if (old.run / rundir.METRICS).exists():  # a loop of one's own measures by itself
+        rundir.write_bytes(to / rundir.METRICS, _metrics(old.run / rundir.METRICS))
     _write_model(old.run, to, record, kept, sealed_gone=dropped)
     write_origin(to, replace(origin, state=state))
-    records.write(to / rundir.RUN, record)
+    records.write(to / plan_file(record), record)
     _write_ledger(old, to, record, replace(origin, state=state), documents, end=end, kept=kept)
-    records.write(to / rundir.RESULT, _result(to, record, end))
+    if isinstance(record, RunRecord):
+        records.write(to / rundir.RESULT, _result(to, record, end))
 
 
-def _write_model(old: Path, to: Path, record: RunRecord, kept: Tensors, *, sealed_gone: Collection[str]) -> None:
+def is_dropped(to: Path, record: Plan) -> bool:
+    """Whether all of that was written."""
+    if isinstance(record, RunRecord):
+        return (to / rundir.RESULT).exists()
+    return (to / rundir.LEDGER / CHECKPOINT).exists() and History(to / rundir.LEDGER).ended()
+
+
+def _write_model(old: Path, to: Path, record: Plan, kept: Tensors, *, sealed_gone: Collection[str]) -> None:
     expected = kept.parameters | kept.buffers
     model = ModelFile(old / rundir.MODEL / WEIGHTS)
     model.write_without(model.entries.keys() - expected.keys(), to / rundir.MODEL / WEIGHTS)
@@ -77,7 +88,7 @@ def _write_model(old: Path, to: Path, record: RunRecord, kept: Tensors, *, seale
 
 
 def _write_ledger(
-    old: RunLedger, to: Path, record: RunRecord, origin: Origin, documents: Documents, *, end: End, kept: Tensors
+    old: RunLedger, to: Path, record: Plan, origin: Origin, documents: Documents, *, end: End, kept: Tensors
 ) -> None:
     """The genesis, which begins where the old run ended, and the end."""
     assert origin.state is not None

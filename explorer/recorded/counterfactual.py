@@ -5,21 +5,23 @@ target out, and budget, seed, data, machine, versions and documents are the same
 anything is trained, and by anybody who has both records.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from explorer.canonical import digest
 from explorer.errors import RunError
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
+from explorer.records import LoopRecord, Plan, RunRecord, listed_methods
 
 SWEEP = "deletions"  # the directory that runs without a target share
 ROUTING = "routing"  # the method that leaves something out, and its parameters
 CLASSES, AUTHORITIES, RECORDS = "without", "without_authorities", "without_records"
 
+AnyPlan = TypeVar("AnyPlan", bound=RunRecord | LoopRecord)
 
-def counterfactual(record: RunRecord, target: Target) -> RunRecord:
+
+def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
     """The record of the run without the target, and without what this one leaves out already.
 
     Raises `RunError` for a run that routes nothing, and for one that leaves all of the target out already.
@@ -33,9 +35,12 @@ def counterfactual(record: RunRecord, target: Target) -> RunRecord:
     if [*after.values()] == [[*each] for each in (before.classes, before.authorities, before.records)]:
         raise RunError(f"run {record.run_id}: leaves out {target.words} already: there is nothing to delete")
     methods = [
-        {ROUTING: {**_parameters(each), **after}} if _name(each) == ROUTING else each for each in methods_of(record)
+        {ROUTING: {**_parameters(each), **after}} if _name(each) == ROUTING else each for each in listed_methods(record)
     ]
     identity = {**record.identity, "recipe": {**record.identity["recipe"], "methods": methods}}
+    if isinstance(record, LoopRecord):
+        name = record.run_id.removesuffix(f"-{digest(record.identity)[:8]}")
+        return replace(record, run_id=f"{name}-{digest(identity)[:8]}", identity=identity)
     common = {name: value for name, value in identity.items() if name not in ("ssr", "seed")}
     return replace(
         record,
@@ -46,10 +51,10 @@ def counterfactual(record: RunRecord, target: Target) -> RunRecord:
     )
 
 
-def left_out(record: RunRecord) -> Target:
+def left_out(record: Plan) -> Target:
     """What a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a run that routes
     nothing: of such a run nothing can be left out."""
-    for method in methods_of(record):
+    for method in listed_methods(record):
         if _name(method) == ROUTING:
             found = _parameters(method)
             return Target(
@@ -58,15 +63,6 @@ def left_out(record: RunRecord) -> Target:
                 records=tuple(found.get(RECORDS, ())),
             )
     raise RunError(f"run {record.run_id}: its recipe has no {ROUTING!r}: nothing can be left out of it")
-
-
-def methods_of(record: RunRecord) -> Sequence[Mapping[str, Any]]:
-    """The methods that a run's identity names, each a name and its parameters. Raises `RunError` for damage."""
-    recipe: Any = record.identity.get("recipe")
-    found = recipe.get("methods") if isinstance(recipe, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) and len(each) == 1 for each in found):
-        raise RunError(f"run {record.run_id}: damaged: its identity does not name its methods")
-    return found
 
 
 def _name(method: Mapping[str, Any]) -> str:

@@ -41,7 +41,14 @@ TYPES = {
     "I8": (1, "torch.int8"),
     "U8": (1, "torch.uint8"),
     "BOOL": (1, "torch.bool"),
+    "U16": (2, "torch.uint16"),
+    "U32": (4, "torch.uint32"),
+    "U64": (8, "torch.uint64"),
+    "F8_E4M3": (1, "torch.float8_e4m3fn"),
+    "F8_E5M2": (1, "torch.float8_e5m2"),
+    "C64": (8, "torch.complex64"),
 }
+OWN = "own"  # the model of a card whose module its owner's code builds: {"own": {"class": "package.Class"}}
 
 
 @record
@@ -50,15 +57,21 @@ class ModelCard:
 
     format: Literal["explorer/model/v1"]
     run: str
-    model: dict[str, Any]  # {name: parameters}, as in a recipe
+    model: dict[str, Any]  # {name: parameters}, as in a recipe; or OWN
     methods: tuple[
         dict[str, Any], ...
     ]  # those of the recipe that change a model, in their order; routing is in `sealed`
     example_shape: tuple[int, ...]  # of one input
-    classes: int  # of an output
+    classes: int  # of an output; 0 of OWN, where that is the owner's business
     dataset: str
     sealed: tuple[SealedRegion, ...]  # whose parameters are in the file
     absent: tuple[SealedRegion, ...] = ()  # modules of the model that were deleted: they are not in the file
+
+    @property
+    def own(self) -> str | None:
+        """The class of a model that its owner's code builds, for people; None: the package builds it."""
+        given = self.model.get(OWN)
+        return str(given.get("class", "")) if isinstance(given, dict) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

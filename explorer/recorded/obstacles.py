@@ -19,20 +19,27 @@ from explorer.recorded.presence import Presence, read_record
 from explorer.recorded.reach import Reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.source import TRAINER, source_of
+from explorer.records import LoopRecord
 
 SALTS = "salts"
+NO_CODE = (
+    "the run is of a training loop whose code is its owner's, and no file says how to run it again: only a class that"
+    " has a sealed region for itself alone can be deleted from it here (G2)"
+)
 
 
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
     """What stands in the way, in words; empty: nothing that can be seen from here."""
     run, found = presence.run, [*_unfinished(presence), *learned_before(presence.run, reached)]
     try:
-        read_record(run)
+        record = read_record(run)
         private = Path(source_of(run.run).private)
         if not (private / TRAINER).exists():
             found.append(f"{private / TRAINER}: missing: nobody can sign the new ledger")
         found += _all(presence, reached)
-        if level == "G3":
+        if level == "G3" and isinstance(record, LoopRecord):
+            found.append(NO_CODE)
+        elif level == "G3":
             found += _erased(presence, reached, read_salts(private / SALTS))
         elif not (model := run.run / rundir.MODEL / MODEL).exists():
             found.append(f"{model}: missing: there is no model to drop a region from")
@@ -45,9 +52,18 @@ def _unfinished(presence: Presence) -> list[str]:
     run = presence.run
     if run.outline.end is None:
         return ["the ledger has no end: the run is unfinished"]
+    stopped = stopped_early(run)
+    return [] if stopped is None else [stopped]
+
+
+def stopped_early(run: RunLedger) -> str | None:
+    """In words, where a run that ended did fewer steps than it had announced: what made it stop is on no record, and
+    may have been the target. None: it did them all, or has no end."""
+    if run.outline.end is None:
+        return None
     (end,) = run.read([run.outline.end], End)
-    stopped = f"the run was stopped after {end.entry.step} steps, and not as its recipe plans it"
-    return [] if end.entry.outcome == "finished" else [stopped]
+    stopped = f"the run was stopped after {end.entry.step} steps, which is not what its plan says"
+    return None if end.entry.outcome == "finished" else stopped
 
 
 def learned_before(run: RunLedger, reached: Reach) -> list[str]:

@@ -7,17 +7,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer import records, rundir
+from explorer import rundir
 from explorer.canonical import digest
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.policy import RoutingPolicy
-from explorer.recorded.counterfactual import ROUTING, left_out, methods_of
+from explorer.recorded.counterfactual import ROUTING, left_out
 from explorer.recorded.papers import TagRows, read_policy, read_tag_rows
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import read_rows
 from explorer.recorded.tables import tables
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
+from explorer.records import Plan, listed_methods, plan_file, read_plan
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
@@ -46,7 +46,7 @@ class Presence:
         self.run = run
         self.policy: RoutingPolicy | None = read_policy(run)
         self.recipe = recorded_plan(run)  # None: no recipe is on record that is the genesis'
-        listed = () if self.recipe is None else methods_of(self.recipe)
+        listed = () if self.recipe is None else listed_methods(self.recipe)
         self.methods = frozenset(name for method in listed for name in method)
         self.absent = left_out(self.recipe) if self.recipe is not None and ROUTING in self.methods else Target()
         self.examples, self.updated = _read_steps(run)
@@ -128,21 +128,23 @@ def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
     return examples, updated
 
 
-def recorded_plan(run: RunLedger) -> RunRecord | None:
-    """What the run is, as `run.json` says; None where that is not what the genesis names, or not there."""
-    path = run.run / rundir.RUN
-    if not path.exists():
-        return None
-    found = records.read(RunRecord, path)
-    return found if digest(found.identity) == run.genesis.recipe else None
+def recorded_plan(run: RunLedger) -> Plan | None:
+    """What the run is, as its record says; None where that is not what the genesis names, or not there."""
+    found = read_plan(run.run)
+    return found if found is not None and digest(found.identity) == run.genesis.recipe else None
 
 
-def read_record(run: RunLedger) -> RunRecord:
-    """`run.json` of a run. Raises `RunError` where there is none, or it is of another run than the ledger."""
-    path = run.run / rundir.RUN
-    if not path.exists():
-        raise RunError(f"{run.run}: the ledger of a loop of somebody's own: no recipe says how it was trained")
-    found = records.read(RunRecord, path)
+def read_record(run: RunLedger) -> Plan:
+    """The record of a run. Raises `RunError` where there is none, or it is of another run than the ledger."""
+    found = read_plan(run.run)
+    if found is None:
+        raise RunError(
+            f"{run.run}: there is neither {rundir.RUN}, which a recipe's run has, nor {rundir.LOOP}, which a run of"
+            " explorer.govern has: what the run was is on no record, so that nothing can be deleted from it; put the"
+            " file back, or train again"
+        )
     if digest(found.identity) != run.genesis.recipe:
-        raise RunError(f"{path}: names another recipe than the first entry of the ledger beside it")
+        raise RunError(
+            f"{run.run / plan_file(found)}: names another recipe than the first entry of the ledger beside it"
+        )
     return found

@@ -18,6 +18,7 @@ import numpy as np
 from explorer.entries.run import Decision
 from explorer.provenance.branches import covers
 from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.routing import admitted_by_rule
 from explorer.provenance.sealed import region_of
 from explorer.recorded.presence import Counts, Flags, Presence
 from explorer.recorded.run_ledger import Placed, RunLedger
@@ -161,7 +162,7 @@ def _may_admit(presence: Presence, classes: list[int]) -> Flags:
             if region is not None:
                 found[at] |= covers(region.branch, path)
             else:
-                found[at] |= policy is None or any(rule.weight > 0 and rule.holds_class(path) for rule in policy.rules)
+                found[at] |= policy is None or admitted_by_rule(policy, path)
     return found
 
 

@@ -31,6 +31,7 @@ from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, re
 from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.tensors import read_ended
+from explorer.records import LoopRecord
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
 from explorer.release.past import deletion_of
 from explorer.rundir import read_bytes
@@ -111,6 +112,10 @@ def check_card(run: RunLedger, path: Path) -> None:
     if record is None:
         return
     match record.identity:
+        case {"recipe": {"model": str(model), "methods": [*methods]}} if isinstance(record, LoopRecord):
+            changing = [each for each in methods if each in card.methods]
+            if (model, changing) != (card.own, [*card.methods]):
+                raise LedgerError(f"{path}: not the model of the loop that the ledger names: {model}")
         case {"recipe": {"task": {"model": model, "dataset": {**dataset}}, "methods": [*methods]}}:
             changing = [each for each in methods if each in card.methods]
             planned = model, changing, [*dataset]

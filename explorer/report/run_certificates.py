@@ -61,7 +61,9 @@ def certificates(
 def _places(run: Path) -> Iterator[Path]:
     """Where certificates may lie: in the run, as a pack has them, and in the runs that deletions made."""
     places = [run / CERTIFICATE, *sorted((run / KEPT_COPIES).glob("*.json"))]
-    places += [made / CERTIFICATE for made in rundir.run_directories(runs_of(run) / SWEEP) if made != run.resolve()]
+    places += [
+        made / CERTIFICATE for made in rundir.run_directories(runs_of(run) / SWEEP, loops=True) if made != run.resolve()
+    ]
     return (path for path in places if path.is_file() and not path.is_symlink())
 
 

@@ -10,6 +10,7 @@ from explorer import rundir
 from explorer.recorded.forecast import kept
 from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
+from explorer.records import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +28,7 @@ def replay_of(run: RunLedger) -> Replay:
     """Look for kept states. Which of them are whole, a replay finds out."""
     private = (run.run / rundir.PRIVATE).is_dir()
     starts = {step for step in kept(run.run) if run.begins <= step < run.steps} if private else set[int]()
-    if not run.begins and recorded_plan(run) is not None:
+    if not run.begins and isinstance(recorded_plan(run), RunRecord):
         starts.add(0)
     states = [step for step, _ in run.outline.states]
     return Replay(

@@ -16,6 +16,7 @@ from explorer.canonical import canonical
 from explorer.entries.run import Genesis, Profile
 from explorer.recorded.papers import POLICY, read_policy
 from explorer.recorded.presence import recorded_plan
+from explorer.records import RunRecord
 from explorer.views import ledger_heat
 from explorer.views.ledger_depth import MEASURES, profile_frame
 from explorer.views.ledger_runs import OpenRun
@@ -150,11 +151,13 @@ DETERMINED: dict[str, Callable[[Genesis], str]] = {
 
 
 def _plan(opened: OpenRun) -> dict[str, str]:
-    """The settings of the recipe, in words, where `run.json` is the one that the ledger names."""
+    """The settings of the recipe, or of the loop, in words, where its record is the one that the ledger names."""
     record = recorded_plan(opened.ledger)
     if record is None:
         return {}
-    found = {"name of the recipe": record.recipe, "budget": f"{record.ssr:g} of the full schedule"}
+    found: dict[str, str] = {}
+    if isinstance(record, RunRecord):
+        found = {"name of the recipe": record.recipe, "budget": f"{record.ssr:g} of the full schedule"}
     recipe = record.identity.get("recipe")
     return found | dict(_flat("", recipe if isinstance(recipe, dict) else {}, DEPTH))
 

@@ -157,7 +157,7 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path / "b")
     assert any("names another recipe" in each for each in of_class(run, MIT).obstacles)  # made up, and so it is
     (run / rundir.RUN).unlink()
-    assert any("a loop of somebody's own" in each for each in of_class(run, MIT).obstacles)
+    assert any("there is neither run.json" in each for each in of_class(run, MIT).obstacles)
 
 
 def test_without_its_model_or_its_signer_nothing_is_dropped(tmp_path: Path) -> None:

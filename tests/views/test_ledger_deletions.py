@@ -31,7 +31,7 @@ def test_what_is_in_the_way_is_said_and_escaped(governed_copy: Path) -> None:
     governed_copy.rename(aside)
     (aside / rundir.RUN).unlink()
     found = deletions_table(RunLedger(aside))
-    assert "Not possible here and now: " in found and "a loop of somebody&#39;s own" in found
+    assert "Not possible here and now: " in found and "there is neither run.json" in found
     assert "<b>run" not in found and "&lt;b&gt;run" in found
 
 
