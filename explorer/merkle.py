@@ -15,13 +15,15 @@ subtree over leaves [i * 2**l, (i + 1) * 2**l). All hashes are 32 bytes.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from explorer.errors import LedgerError
 
 HASH_BYTES = 32
 MAX_SIZE = 2**63 - 1
+MAX_PATH = 64  # hashes of a proof; more would need a tree beyond MAX_SIZE
+MAX_RANGE = 4 * MAX_PATH  # of a range: two a level to the left and to the right of where it begins and ends
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
@@ -201,9 +203,50 @@ def check_consistency(
             )
 
 
-def _hashes(proof: Sequence[bytes]) -> list[bytes]:
-    if len(proof) > 64:  # two a level would need a tree beyond MAX_SIZE
-        raise LedgerError(f"a proof of {len(proof)} hashes; at most 64 are possible")
+def prove_range(size: int, first: int, stop: int, read: ReadHashes) -> tuple[bytes, ...]:
+    """Prove that a tree of `size` leaves has leaves [first, stop): the roots of the largest subtrees that hold leaves
+    of the range alone or none of it, from left to right. Raises `LedgerError` for a range that is empty or not there.
+    """
+    return _roots(list(_pieces(size, first, stop)), read)
+
+
+def check_range(proof: Sequence[bytes], *, size: int, first: int, stop: int, root: bytes) -> None:
+    """Check that the tree under `root` has leaves [first, stop), whose roots are in `proof`. Raises `LedgerError`."""
+    pieces = list(_pieces(size, first, stop))
+    if len(proof) != len(pieces):
+        raise LedgerError(f"the proof of entries {first} to {stop - 1}: {len(proof)} hashes, expected {len(pieces)}")
+    known = dict(zip(pieces, _hashes(proof, most=MAX_RANGE), strict=True))
+    if (found := _joined(0, size, known)) != root:
+        raise LedgerError(
+            f"the proof of entries {first} to {stop - 1} fails: it leads to root {found.hex()}, expected {root.hex()}"
+        )
+
+
+def _pieces(size: int, first: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The largest subtrees of a tree that lie inside [first, stop) or outside of it, left to right."""
+    if not 0 <= first < stop <= size <= MAX_SIZE:
+        raise LedgerError(f"no entries {first} to {stop - 1} in a tree of {size}")
+    todo = [(0, size)]
+    while todo:
+        low, high = todo.pop()
+        if high <= first or low >= stop or first <= low <= high <= stop:
+            yield low, high
+        else:
+            middle = low + _split(high - low)
+            todo += [(middle, high), (low, middle)]
+
+
+def _joined(low: int, high: int, known: Mapping[tuple[int, int], bytes]) -> bytes:
+    """The root of a subtree, from those of subtrees that make it up."""
+    if (low, high) in known:
+        return known[low, high]
+    middle = low + _split(high - low)
+    return node_hash(_joined(low, middle, known), _joined(middle, high, known))
+
+
+def _hashes(proof: Sequence[bytes], *, most: int = MAX_PATH) -> list[bytes]:
+    if len(proof) > most:
+        raise LedgerError(f"a proof of {len(proof)} hashes; at most {most} are possible")
     for number, hash_ in enumerate(proof):
         if len(hash_) != HASH_BYTES:
             raise LedgerError(f"hash {number} of the proof has {len(hash_)} bytes, expected {HASH_BYTES}")

@@ -13,10 +13,12 @@ from explorer.merkle import (
     Place,
     check_consistency,
     check_inclusion,
+    check_range,
     leaf_hash,
     node_hash,
     prove_consistency,
     prove_inclusion,
+    prove_range,
 )
 
 LARGEST = 128
@@ -279,3 +281,36 @@ def test_one_digest_over_10_000_random_cases() -> None:
         check_consistency(consistency, old_size=old, old_root=old_root, new_size=new, new_root=new_root)
         digest.update(b"%d %d %d\n" % (new, old, index) + b"".join((*inclusion, *consistency, old_root, new_root)))
     assert digest.hexdigest() == "2f14c21d9f544e9a29318b5dc00e00ba0e264b46b336f9e55d1a9fe54361564c"
+
+
+def test_every_range_of_every_small_tree_checks_and_no_neighbour_does() -> None:
+    leaves = [leaf_hash(bytes([number])) for number in range(20)]
+    for size in range(1, len(leaves) + 1):
+        tree, root = Tree(leaves), definition(leaves[:size])
+        for first in range(size):
+            for stop in range(first + 1, size + 1):
+                proof = prove_range(size, first, stop, tree.read)
+                check_range(proof, size=size, first=first, stop=stop, root=root)
+                assert len(proof) <= 4 * size.bit_length()
+                for other in ((first, stop - 1), (first + 1, stop), (first, stop + 1)):
+                    same = 0 <= other[0] < other[1] <= size and [*merkle._pieces(size, *other)] == [
+                        *merkle._pieces(size, first, stop)
+                    ]
+                    if not same:  # entries 4 to 6 of 7 and entries 0 to 3 cut the tree at the same places
+                        with pytest.raises(LedgerError):
+                            check_range(proof, size=size, first=other[0], stop=other[1], root=root)
+
+
+def test_the_hashes_inside_a_range_are_the_roots_of_its_entries() -> None:
+    leaves = [leaf_hash(bytes([number])) for number in range(13)]
+    proof = prove_range(13, 5, 11, Tree(leaves).read)
+    assert proof[2:5] == (leaves[5], definition(leaves[6:8]), definition(leaves[8:10]))
+    for at in range(len(proof)):
+        changed = [*proof]
+        changed[at] = leaf_hash(b"another")
+        with pytest.raises(LedgerError, match="the proof of entries 5 to 10 fails: it leads to root"):
+            check_range(changed, size=13, first=5, stop=11, root=definition(leaves))
+    with pytest.raises(LedgerError, match="hashes, expected"):
+        check_range(proof[1:], size=13, first=5, stop=11, root=definition(leaves))
+    with pytest.raises(LedgerError, match="no entries 5 to 13 in a tree of 13"):
+        prove_range(13, 5, 14, Tree(leaves).read)

@@ -22,6 +22,7 @@ FURTHER = {  # headings of walks that go on from a governed run, and what each o
     "Delete, and prove it": "tensors bit for bit the same",
     "Let somebody read, and nobody else": "sealed blobs of open/permissive/bsd, opened",
     "Ship a model with its record": "passes the gate 'release'",
+    "State what was used": "counted again from the ledgers: the same",
 }
 PASSPHRASE = "only for this example; leave it out to be asked"
 

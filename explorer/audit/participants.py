@@ -47,15 +47,20 @@ def participants(
     """
     tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
-    absent = _absent(run, tags)
-    in_force, (chosen, sealed) = tables(run), _chosen(run, steps, layers)
+    absent = absent_rows(run, tags)
+    in_force, (chosen, missing) = tables(run), chosen_places(run, steps, layers)
+    for (step, index), why in missing.items():
+        if why is Missing.NOT_HERE and index in classes:
+            path = run.genesis.classes[index]
+            raise LedgerError(f"step {step}: which examples of {path} were chosen is not here any more")
+    sealed = {index for (_, index), why in missing.items() if why is Missing.SEALED}
     found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
     for segment in run.segments(steps):
         numbers = read_numbers(run, segment)
         rows = read_rows(run, segment, numbers.steps)
         if rows is None:
             raise LedgerError(f"steps {segment.first} to {segment.stop - 1}: which examples they had is not here")
-        moved = {index: _moved(run, segment, numbers, in_force, index, layers) for index in classes}
+        moved = {index: moved_in(run, segment, numbers, in_force, index, layers) for index in classes}
         for placed, mine in zip(numbers.steps, rows, strict=True):
             step = placed.entry
             if step.step not in steps:
@@ -76,7 +81,7 @@ def participants(
     )
 
 
-def _absent(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
+def absent_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
     """Of every row whether the run's plan leaves it out: its slots stay, and are empty. Where the plan that the genesis
     names is not here, none is: every slot then counts, and never too few."""
     plan, absent = recorded_plan(run), Absent()
@@ -86,11 +91,11 @@ def _absent(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
     return absent.examples(tags, count=len(class_of_rows(run, tags)))
 
 
-def _chosen(
+def chosen_places(
     run: RunLedger, steps: range, layers: Sequence[int]
-) -> tuple[dict[tuple[int, int], NDArray[np.int64]], set[int]]:
+) -> tuple[dict[tuple[int, int], NDArray[np.int64]], dict[tuple[int, int], Missing]]:
     """The places among a class's examples of a step that a decision chose to train, where one did, by step and class;
-    and the classes of which that does not open.
+    and why, where that cannot be read.
 
     The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
     Where the policy tells examples apart it has the passes that they were in, each with its layers; what is chosen by
@@ -101,22 +106,20 @@ def _chosen(
     first = outline.steps[steps.start - 1] if steps.start else 0
     indices = [each for each in outline.decisions if first < each < last and each not in outline.superseded]
     found: dict[tuple[int, int], NDArray[np.int64]] = {}
-    sealed: set[int] = set()
+    missing: dict[tuple[int, int], Missing] = {}
     for placed in run.read(indices, Decision):
         decision = placed.entry
         for path in decision.subjects if decision.action == "selection" else ():
             content = run.find(placed, f"evidence/{path}", max_bytes=MAX_LOSSES)
-            if content is Missing.SEALED:
-                sealed.add(run.class_(path))
-            elif isinstance(content, Missing):
-                raise LedgerError(f"entry {placed.index}: which examples of {path} were chosen is not here any more")
+            if isinstance(content, Missing):
+                missing[decision.step, run.class_(path)] = content
             elif decision.rule == RULE:
                 chosen = decode_chosen(content, layers=len(run.genesis.layers))
                 found[decision.step, run.class_(path)] = np.flatnonzero(chosen.reached(list(layers)))
             else:
                 places = _hardest(decision, content, f"entry {placed.index}")
                 found.setdefault((decision.step, run.class_(path)), places)
-    return found, sealed
+    return found, missing
 
 
 def _sealed(path: str) -> Participants:
@@ -133,7 +136,7 @@ def _hardest(decision: Decision, content: bytes, where: str) -> NDArray[np.int64
     return np.sort(np.argsort(-losses, kind="stable")[:count])
 
 
-def _moved(
+def moved_in(
     run: RunLedger,
     segment: Segment,
     numbers: SegmentNumbers,

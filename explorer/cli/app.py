@@ -34,6 +34,7 @@ from explorer.cli import (
     taxonomy,
     trace,
     training,
+    usage,
     verify,
 )
 from explorer.cli.output import visible
@@ -87,6 +88,7 @@ pack.register(app)
 attest.register(app)
 verify.register(app)
 observe.register(app)
+usage.register(app)
 delete.register(app)
 grant.register(app)
 read.register(app)

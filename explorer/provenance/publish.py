@@ -16,6 +16,7 @@ from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.tag_table import TagTable
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
+from explorer.provenance.usage import PartyFile, Usage, WholeFile
 from explorer.schema import json_schema
 
 DIRECTORY = Path(__file__).parent / "schemas"
@@ -30,6 +31,9 @@ SCHEMAS: dict[str, type[Any]] = {
     "tag-table": TagTable,
     "taxonomy": Taxonomy,
     "trust": Trust,
+    "usage": Usage,
+    "usage-party": PartyFile,
+    "usage-whole": WholeFile,
 }
 
 

@@ -5,6 +5,7 @@ who has it can hold every claim against it (`explorer.release`).
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.quorum import Judgement, judge
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import CARD, MODEL, Attested, open_model
-from explorer.provenance.trust import Trust
+from explorer.provenance.named import LedgerName
+from explorer.provenance.trust import Authority, Trust
 from explorer.recorded.anchor import anchor_of_trust
 from explorer.recorded.model_file import ModelFile
 
@@ -52,25 +54,32 @@ def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
 
 
 def check_ledger(found: Attested, *, trust: Trust, now: int, where: str) -> Judgement:
-    """Why the checkpoint in an attestation is believed.
+    """Why the checkpoint in an attestation is believed. Raises as `check_checkpoint` does."""
+    value, by = found.value, found.authorities
+    return check_checkpoint(value.checkpoint, ledger=value.ledger, by=by, trust=trust, now=now, where=where)
 
-    Raises `ProvenanceError` if it is not, if it is of another ledger than the attestation names, and if nobody who
-    vouches for the attestation has signed it: a trainer cannot claim another one's ledger for a model of their own.
+
+def check_checkpoint(
+    checkpoint: str, *, ledger: LedgerName, by: Sequence[Authority], trust: Trust, now: int, where: str
+) -> Judgement:
+    """Why the checkpoint in a document that these authorities have signed is believed.
+
+    Raises `ProvenanceError` if it is not, if it is of another ledger than the document names, and if nobody who
+    vouches for the document has signed it: a trainer cannot claim another one's ledger for a model of their own.
     """
-    value = found.value
     try:
-        signed = note.parse(value.checkpoint.encode())
-        judged = judge(signed, anchor=anchor_of_trust(trust, origin=value.ledger.origin), now=now)
+        signed = note.parse(checkpoint.encode())
+        judged = judge(signed, anchor=anchor_of_trust(trust, origin=ledger.origin), now=now)
     except (NoteError, LedgerError) as error:
         raise ProvenanceError(f"{where}: checkpoint: {error}") from error
-    named = value.ledger.origin, value.ledger.size, value.ledger.root
+    named = ledger.origin, ledger.size, ledger.root
     here = judged.checkpoint.origin, judged.checkpoint.size, judged.checkpoint.root.hex()
     if here != named:
         raise ProvenanceError(
             f"{where}: checkpoint: of {here[0]} at {here[1]} entries; expected {named[0]} at {named[1]}"
         )
     signers = {verifier.public_key for verifier in judged.signed_by}
-    if signers.isdisjoint(key.raw for authority in found.authorities for key in authority.keys):
-        names = ", ".join(authority.name for authority in found.authorities)
-        raise ProvenanceError(f"{where}: signed by {names}, who did not sign the ledger {value.ledger.origin}")
+    if signers.isdisjoint(key.raw for authority in by for key in authority.keys):
+        names = ", ".join(authority.name for authority in by)
+        raise ProvenanceError(f"{where}: signed by {names}, who did not sign the ledger {ledger.origin}")
     return judged

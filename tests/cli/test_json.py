@@ -16,7 +16,7 @@ from explorer.provenance.keys import read_key
 from tests.cli.command import explorer
 
 POLICIES = Path(__file__).parents[2] / "notebooks" / "policies"
-GROUPS = ("authority", "taxonomy", "policy", "tags", "ledger", "grant", "prices", "profile")
+GROUPS = ("authority", "taxonomy", "policy", "tags", "ledger", "grant", "prices", "profile", "usage")
 ALONE = ("trace", "conform", "replay", "read", "ask", "confirm")  # verbs that stand in no group
 SPAN = ("--not-before", "2026-01-01T00:00:00Z", "--not-after", "2090-01-01T00:00:00Z", "--unencrypted")
 

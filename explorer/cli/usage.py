@@ -1,0 +1,319 @@
+"""`explorer usage`: statements of use, which say how much of whose data trained what, and checking them."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from explorer.cli.credentials import PassphraseFile, TrustFile, clock, load_key, provide_passphrase
+from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.settings import Json
+from explorer.errors import ProvenanceError
+from explorer.provenance.times import parse_time
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from explorer.provenance.trust import Trust
+    from explorer.provenance.usage import By, Line, Period, UsageRun
+    from explorer.release.usage import Survey
+    from explorer.release.usage_check import Checked
+
+STATE, WHOLE = "state", "whole.json"
+PARTIES = ("class", "authority", "source")
+SHOWN = 40  # characters of a list of layers
+
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUNS...", help="Directories of governed runs, of sweeps, or of all runs.")
+]
+
+
+class _Group(TyperGroup):
+    """A group that takes what is none of its verbs for the runs of `state`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = [STATE, *args]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        name="usage", cls=_Group, help="State how much of whose data was used: usage RUNS --by class|authority|source."
+    )
+    group.command(STATE)(state)
+    group.command("verify")(verify)
+    app.add_typer(group)
+
+
+def state(
+    runs: Runs,
+    by: Annotated[str, typer.Option("--by", metavar="PARTY", help="class, authority or source: who gets a line.")],
+    period: Annotated[
+        str | None,
+        typer.Option(
+            "--period",
+            metavar="FROM..TO",
+            help="Days or moments in UTC, by cosignature times. Needs --trust.",
+        ),
+    ] = None,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="TRUST", help="The trust file: verify the ledgers first.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Sign, and write a file for each party into this new directory."),
+    ] = None,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option("--key", metavar="FILE", help="A key to sign with; may be repeated. Default: the trainer's."),
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    json: Json = False,
+) -> None:
+    """State how much of whose data runs used: examples, tokens, steps, layers, share of the gradient.
+
+    The word `state` may be left out. Everything is counted from the ledgers. With --out the statement is signed, and
+    each party gets a file that shows its own line and hides those of others.
+    """
+    from explorer.provenance.trust import read_trust
+    from explorer.release.usage import find_runs, survey
+
+    kind, asked, now = _by(by), _period(period), clock()
+    believed = None if trust is None else read_trust(trust)
+    if out is not None and believed is None:
+        raise ProvenanceError("--out signs, which takes --trust FILE: whom those believe who get the files")
+    if out is not None and os.path.lexists(out):
+        raise ProvenanceError(f"{out}: is there already; statements go into a new directory")
+    found = survey(find_runs(runs), by=kind, period=asked, trust=believed, now=now)
+    written = None
+    if out is not None and believed is not None:
+        keys = _keys(found, key or [], passphrase_file, trust=believed, now=now)
+        written = _write(found, out, keys, trust=believed, now=now)
+    if json:
+        print_json(
+            {**_json(by, period, found.runs, found.lines), "total": _plain(found.total)["total"], "out": written}
+        )
+        return
+    _print(by, period, found.runs, found.lines)
+    if written is None:
+        print("not signed: --trust FILE --out DIR signs it and writes a file for each party")
+    else:
+        print(f"signed: {len(written) - 1} files in {out}, one for each party; {out}/{WHOLE} has all lines: keep it")
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of a party, or the whole statement.")],
+    trust: TrustFile,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option("--runs", metavar="DIR", help="Count again from these runs; may be repeated. Default: offline."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check a statement of use offline: who signed it, that the line is the signed one, and that the ledger has its
+    entries.
+
+    With --runs every number is counted again from the ledgers. The exit status is 0 only if all of it holds.
+    """
+    from explorer.provenance.trust import read_trust
+    from explorer.provenance.usage import MAX_BYTES
+    from explorer.release.usage_check import verify_usage
+    from explorer.rundir import read_bytes
+
+    believed, now = read_trust(trust), clock()
+    content = read_bytes(file, max_bytes=MAX_BYTES, error=ProvenanceError)
+    found = verify_usage(content, trust=believed, now=now, where=str(file))
+    if runs:
+        from explorer.release.usage import find_runs, recount
+
+        recount(found, find_runs(runs), trust=believed, now=now)
+    asked = found.usage.period
+    period = None if asked is None else f"{asked.begins}..{asked.ends}"
+    if json:
+        print_json(
+            {
+                **_json(found.usage.by, period, found.runs, found.lines),
+                "signed_by": found.signed_by,
+                "issued": found.usage.issued,
+                "statement": found.opened.digest,
+                "lines_in_all": found.usage.lines.count - 1,
+                "recounted": bool(runs),
+            }
+        )
+        return
+    _print(found.usage.by, period, found.runs, found.lines)
+    _print_signed(found, recounted=bool(runs))
+
+
+def _by(words: str) -> "By":
+    from explorer.errors import unknown
+    from explorer.provenance.usage import By
+
+    if words not in PARTIES:
+        raise ProvenanceError(f"--by: {unknown('party', words, PARTIES)}")
+    return By(words)
+
+
+def _period(words: str | None) -> "Period | None":
+    """`2026-01-01..2026-04-01`, or moments; a day is its first moment. Raises `ProvenanceError` for anything else."""
+    from explorer.provenance.usage import Period, check_period
+
+    if words is None:
+        return None
+    begins, dots, ends = words.partition("..")
+    if not dots:
+        raise ProvenanceError(f"--period: found {words!r:.80}, expected FROM..TO, such as 2026-01-01..2026-04-01")
+    moments = [each if "T" in each else f"{each}T00:00:00Z" for each in (begins, ends)]
+    for moment in moments:
+        parse_time(moment)
+    found = Period(begins=moments[0], ends=moments[1])
+    check_period(found, where="--period")
+    return found
+
+
+def _keys(
+    found: "Survey", paths: list[Path], passphrase_file: Path | None, *, trust: "Trust", now: int
+) -> "list[Ed25519PrivateKey]":
+    """The keys that were named, or that of the trainer of the first run: it has to have signed all of them."""
+    from explorer.recorded.source import TRAINER, source_of, trainer_key
+
+    if paths:
+        return [load_key(path, passphrase_file) for path in paths]
+    run = found.ledgers[0].run
+    own = Path(source_of(run).private) / TRAINER
+    if passphrase_file is not None:
+        return [load_key(own, passphrase_file)]
+    if own.exists():
+        provide_passphrase(own)
+    return [trainer_key(run, trust=trust, now=now)[1]]
+
+
+def _write(found: "Survey", out: Path, keys: "list[Ed25519PrivateKey]", *, trust: "Trust", now: int) -> dict[str, str]:
+    """Sign and write all files or none; what was written is what verifies. Paths by party, the whole under *."""
+    import json
+
+    from explorer.provenance.private import write_private
+    from explorer.release.usage import file_name, parties, sign
+    from explorer.release.usage_check import verify_usage
+    from explorer.rundir import write_bytes
+
+    whole = sign(found, keys=keys, trust=trust, now=now)
+    content = (json.dumps(_plain(whole), indent=1) + "\n").encode()
+    verify_usage(content, trust=trust, now=now, where="the statement")  # its trainer's, and no other's
+    made = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        made.mkdir(parents=True, mode=0o700)
+        written = {}
+        for index, file in enumerate(parties(whole, found)):
+            name = file_name(index, file.line.content.party)
+            write_bytes(made / name, (json.dumps(_plain(file), separators=(",", ":")) + "\n").encode())
+            written[file.line.content.party] = str(out / name)
+        write_private(made / WHOLE, content)
+        made.rename(out)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    return {**written, "*": str(out / WHOLE)}
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    from explorer.schema import to_json
+
+    return to_json(value)
+
+
+def _json(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Sequence[Line]") -> dict[str, Any]:
+    from explorer.provenance.usage import run_digest
+    from explorer.release.usage_check import gap_words
+
+    names = {run_digest(each): each.run for each in runs}
+    kept = ("run", "simulated", "outcome", "steps", "counted", "shared", "superseded", "tokens")
+    return {
+        "by": str(by),
+        "period": period,
+        "runs": [
+            {**{key: getattr(each, key) for key in kept}, "cannot_be_told": [gap_words(gap) for gap in each.gaps]}
+            for each in runs
+        ],
+        "lines": [
+            {"party": line.party, "uses": [{**use, "run": names[use["run"]]} for use in _plain(line)["uses"]]}
+            for line in lines
+        ],
+    }
+
+
+def _print(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Sequence[Line]") -> None:
+    from explorer.provenance.usage import run_digest
+    from explorer.release.usage_check import gap_words
+
+    said = {run_digest(each): each for each in runs}
+    when = "" if period is None else f", {period} by the first cosignatures"
+    marked = " (simulated provenance)" if any(each.simulated for each in runs) else ""
+    print(visible(f"use by {by}, {len(runs)} run{'s' * (len(runs) != 1)}{when}{marked}\n"))
+    several = len(runs) > 1
+    columns = (by, *(("run",) if several else ()), "examples", "tokens", "steps", "share", "layers")
+    rows = [
+        (
+            line.party or "(no source)",
+            *((said[use.run].run,) if several else ()),
+            *(use.examples, use.tokens, use.steps),
+            _share(use.share, estimated=bool(use.apportioned)),
+            _layers(use.layers),
+        )
+        for line in lines
+        for use in line.uses
+    ]
+    print_table(columns, rows, right=("examples", "tokens", "steps", "share"))
+    for each in runs:
+        print(visible(f"{each.run}: {_words(each)}"))
+        for gap in each.gaps:
+            print(visible(f"{each.run}: {gap_words(gap)}"))
+    for line in lines:
+        for use in line.uses:
+            name = f"{line.party or '(no source)'}, {said[use.run].run}"
+            if use.unclear:
+                print(visible(f"{name}: cannot be told whether {use.unclear} more examples trained"))
+            if use.superseded is None:
+                print(visible(f"{name}: cannot be told what steps used that were executed again"))
+            elif use.superseded.steps:
+                again = use.superseded
+                print(visible(f"{name}: apart: {again.examples} examples in {again.steps} steps executed again"))
+    if any(use.apportioned for line in lines for use in line.uses):
+        print("~ estimated: the share of a class is split by the number of its examples that each party has")
+
+
+def _words(run: "UsageRun") -> str:
+    counted = f"{run.steps} steps" if run.counted == run.steps else f"{run.counted} of {run.steps} steps"
+    again = f"; {run.superseded} more were executed again and count apart" if run.superseded else ""
+    return f"{counted} counted{again}" + ("" if run.outcome == "finished" else f"; the run is {run.outcome}")
+
+
+def _print_signed(found: "Checked", *, recounted: bool) -> None:
+    usage = found.usage
+    print(visible(f"signed by {', '.join(found.signed_by)}, {usage.issued}; holds until {usage.expires}"))
+    for run in found.runs:
+        print(visible(f"ledger {run.ledger.origin}, {run.ledger.size} entries"))
+    if found.total is None:
+        print(f"this line is 1 of {usage.lines.count - 1}; it and the entries of its ledgers are proved: holds")
+    else:
+        print(f"all {len(found.lines)} lines are here and come to the total: holds")
+    if recounted:
+        print("counted again from the ledgers: the same")
+    else:
+        print("how much was used is the signer's word; --runs DIR counts again from the ledgers")
+
+
+def _share(share: float | None, *, estimated: bool) -> str | None:
+    return None if share is None else f"{'~' if estimated else ''}{share:.1%}"
+
+
+def _layers(names: tuple[str, ...]) -> str:
+    if not names:
+        return "none"
+    words = f"{len(names)}: {', '.join(names)}"
+    return words if len(words) <= SHOWN else f"{len(names)}: {names[0]} to {names[-1]}"

@@ -1,0 +1,350 @@
+"""A statement of use: how much of whose data trained what, signed by the trainer, a line for each party.
+
+A party is a provenance class, an authority that vouches for tags, or a source that the tags name. Each one gets a file
+of its own, with its line and no other. The statement is the same for all: an in-toto statement in a DSSE envelope.
+
+    subject    lines, by the Merkle root over all of them
+    predicate  {"by": "class", "period": null, "runs": {"count": 2, "root": ...}, "lines": {"count": 7, "root": ...},
+                "issued": ..., "expires": ...}
+
+Both trees are RFC 6962. What a leaf holds, before it is hashed as one (`explorer.merkle.leaf_hash`):
+
+    of `runs`     the canonical JSON (RFC 8785) of what is said of a run, in the order of the ledgers' origins
+    of `lines`    SHA-256(salt || canonical JSON of the line), in the order of the parties, and after the last of them
+                  that of the total; salts are 32 random bytes each
+
+A line cannot be guessed and tried without its salt, so a party learns how many others there are and nothing else.
+The total would give away the sum of the other lines, so only the holder of the whole statement has it.
+
+    {"format": "explorer/usage/v1", "statement": {the envelope},
+     "line": {"content": {...}, "salt": hex, "index": 3, "proof": [hex, ...]},
+     "runs": [{"content": {...}, "index": 0, "proof": [hex, ...], "entries": [hex, ...]}]}
+
+`entries` proves that the ledger has the entries [first, last] of the line (`explorer.merkle.prove_range`); what is
+in them stays hidden. The whole statement has `"format": "explorer/usage-whole/v1"`, all lines and all runs in their
+order, and no proofs: its reader builds both trees.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import Field
+
+from explorer import merkle
+from explorer.canonical import canonical
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.provenance.claim import check_trainers, read_claim
+from explorer.provenance.commitments import SALT_BYTES, commit
+from explorer.provenance.envelope import Envelope, sign_envelope
+from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
+from explorer.provenance.require import require
+from explorer.provenance.roles import Role
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
+from explorer.provenance.times import Time, parse_time
+from explorer.provenance.trust import Authority, Trust
+from explorer.schema import from_json, parse_json, record, to_json
+
+PREDICATE_TYPE = "https://explorer.example/usage/v1"
+SUBJECT = "lines"
+PARTY, WHOLE = "explorer/usage/v1", "explorer/usage-whole/v1"
+MAX_BYTES = 64 * 2**20  # of a file
+MAX_LINES = 100_000
+MAX_RUNS = 10_000
+MAX_NOTE = 2**20
+MAX_PARTY = 500  # bytes of a source, which is the longest of the three
+
+Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+"""32 bytes: a salt, or a hash of a proof."""
+
+Party = Annotated[str, Field(max_length=MAX_PARTY)]
+"""A class path, the name of an authority, or a source as the tag table has it, which may be empty."""
+
+
+class By(StrEnum):
+    """What a party is."""
+
+    CLASS = "class"
+    AUTHORITY = "authority"
+    SOURCE = "source"
+
+
+class Untold(StrEnum):
+    """Why something cannot be told of some steps."""
+
+    NOT_HERE = "not here"  # the numbers or slots were erased, or left behind
+    SEALED = "sealed"  # the policy calls the numbers of some class confidential
+    NOT_MEASURED = "not measured"
+    NOT_FINITE = "not finite"  # a gradient overflowed
+    NOT_CLOSED = "not closed"  # no state follows the steps: the run was cut off there
+    SHARED = "shared"  # a class of several parties, and which of its examples these were is on no record
+    NOT_COSIGNED = "not cosigned"  # no cosignature covers the steps, so only the trainer dates them
+
+
+@record
+class Gap:
+    """Something that cannot be told of some of the steps."""
+
+    what: Literal["share", "examples", "superseded", "period"]
+    steps: Whole
+    why: Untold
+
+
+@record
+class Period:
+    """From `begins`, before `ends`: a step is in it if the first cosignature of a checkpoint that covers it is."""
+
+    begins: Time
+    ends: Time
+
+
+@record
+class Cosigned:
+    """An earlier checkpoint that a witness has cosigned, and the proof that the run's checkpoint extends it."""
+
+    note: Annotated[str, Field(max_length=MAX_NOTE)]
+    consistency: Annotated[tuple[Hex, ...], Field(max_length=merkle.MAX_PATH)]
+
+
+@record
+class UsageRun:
+    """What all lines have in common of a run."""
+
+    run: Ascii
+    simulated: bool  # simulated provenance: the classes were cut for demonstration, and have no real sources
+    ledger: LedgerName
+    checkpoint: Annotated[str, Field(max_length=MAX_NOTE)]  # a signed note, with its cosignatures
+    cosigned: Annotated[tuple[Cosigned, ...], Field(max_length=100)]  # by size; empty where no period is asked for
+    outcome: Literal["finished", "stopped", "unfinished"]
+    steps: Whole  # done, in their latest execution
+    counted: Whole  # of these, in the period
+    shared: Whole  # of the counted ones: those over which shares of gradient are told
+    superseded: Whole  # steps that were executed again later; they are in no other number
+    tokens: Whole | None  # of an example; None: not text, or no recipe says it
+    gaps: Annotated[tuple[Gap, ...], Field(max_length=100)]
+
+
+@record
+class Superseded:
+    """Use by steps that were executed again later, and whose result was thrown away."""
+
+    steps: Whole
+    examples: Whole
+
+
+@record
+class Use:
+    """What a run used of one party, over the counted steps."""
+
+    run: Digest  # SHA-256 of what is said of the run
+    first: Whole | None  # the entry of the first step that used any; None: no step did
+    last: Whole | None  # and of the last one
+    steps: Whole  # in which an example of the party trained
+    examples: Whole  # that trained: slots of batches, so that an example counts each time
+    denied: Whole  # that were in batches and trained nothing
+    unclear: Whole  # that were in batches, and whether they trained cannot be told
+    tokens: Whole | None  # of the examples that trained; at most, where methods shorten them
+    layers: Annotated[tuple[Ascii, ...], Field(max_length=100_000)]  # that they trained
+    share: float | None  # of the summed gradient, over layers and steps; may be negative. None: told of no step
+    apportioned: Whole  # of the steps, those in which the class's share was split by number of examples: an estimate
+    superseded: Superseded | None  # None: cannot be told of this party
+
+
+@record
+class Line:
+    """What a party is told."""
+
+    party: Party
+    uses: Annotated[tuple[Use, ...], Field(min_length=1, max_length=MAX_RUNS)]
+
+
+@record
+class RunTotal:
+    """The slots of all batches of the counted steps of a run: those of the lines, and those of no party."""
+
+    run: Digest
+    slots: Whole
+    quarantined: Whole  # whose examples have no valid tag: never read
+    absent: Whole  # left empty, because the run's recipe leaves their examples out
+    unplaced: Whole  # of which cannot be told whose they were
+
+
+@record
+class Total:
+    """What the lines come to. It comes after the last line."""
+
+    total: Annotated[tuple[RunTotal, ...], Field(max_length=MAX_RUNS)]
+
+
+@record
+class Tree:
+    """A Merkle tree, by its size and root."""
+
+    count: Annotated[int, Field(ge=1, le=MAX_LINES + 1)]
+    root: Digest
+
+
+@record
+class Usage:
+    """The predicate."""
+
+    by: By
+    period: Period | None  # None: everything that is on record
+    runs: Tree
+    lines: Tree
+    issued: Time
+    expires: Time
+
+
+@record
+class ProvedLine:
+    """A line, and its place in the tree."""
+
+    content: Line
+    salt: Hex
+    index: Whole
+    proof: Annotated[tuple[Hex, ...], Field(max_length=merkle.MAX_PATH)]
+
+
+@record
+class ProvedRun:
+    """A run, its place in the tree, and the entries of its ledger that a line is about."""
+
+    content: UsageRun
+    index: Whole
+    proof: Annotated[tuple[Hex, ...], Field(max_length=merkle.MAX_PATH)]
+    entries: Annotated[tuple[Hex, ...], Field(max_length=merkle.MAX_RANGE)]  # empty: no step used any
+
+
+@record
+class PartyFile:
+    """What a party is given."""
+
+    format: Literal["explorer/usage/v1"]
+    statement: dict[str, object]
+    line: ProvedLine
+    runs: Annotated[tuple[ProvedRun, ...], Field(min_length=1, max_length=MAX_RUNS)]  # in the order of the uses
+
+
+@record
+class SaltedLine:
+    """A line of the whole statement."""
+
+    content: Line
+    salt: Hex
+
+
+@record
+class SaltedTotal:
+    """The total of the whole statement."""
+
+    content: Total
+    salt: Hex
+
+
+@record
+class WholeFile:
+    """What the trainer keeps and an auditor may be given: every line."""
+
+    format: Literal["explorer/usage-whole/v1"]
+    statement: dict[str, object]
+    lines: Annotated[tuple[SaltedLine, ...], Field(min_length=1, max_length=MAX_LINES)]
+    total: SaltedTotal
+    runs: Annotated[tuple[UsageRun, ...], Field(min_length=1, max_length=MAX_RUNS)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """A statement that is believed, and who signed it."""
+
+    value: Usage
+    digest: str  # SHA-256 of the payload
+    authorities: tuple[Authority, ...]
+
+
+def new_salt() -> str:
+    """A salt for one line."""
+    return secrets.token_bytes(SALT_BYTES).hex()
+
+
+def line_leaf(content: Line | Total, salt: str) -> bytes:
+    """The leaf hash of a line or of the total."""
+    return merkle.leaf_hash(commit(bytes.fromhex(salt), canonical(to_json(content))))
+
+
+def run_leaf(content: UsageRun) -> bytes:
+    """The leaf hash of a run."""
+    return merkle.leaf_hash(canonical(to_json(content)))
+
+
+def run_digest(content: UsageRun) -> str:
+    """The name of a run in the lines: SHA-256 of its canonical JSON."""
+    return hashlib.sha256(canonical(to_json(content))).hexdigest()
+
+
+def tree_over(leaves: Sequence[bytes]) -> Tree:
+    """The tree over these leaf hashes."""
+    return Tree(count=len(leaves), root=merkle.root_of(leaves).hex())
+
+
+def sign_usage(value: Usage, *, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str) -> Envelope:
+    """Sign a statement. Raises `ProvenanceError` for a period that holds nothing, and for a key that may not sign."""
+    statement = make_statement(
+        [Subject(name=SUBJECT, sha256=value.lines.root)], predicate_type=PREDICATE_TYPE, predicate=to_json(value)
+    )
+    check_period(from_json(Usage, statement.predicate, where=where, error=ProvenanceError).period, where=where)
+    check_trainers(keys, issued=value.issued, trust=trust, now=now, where=where)
+    return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
+
+
+def open_usage(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
+    """Read a statement. Raises `ProvenanceError` unless the trust file says that a trainer may have signed it."""
+    claim = read_claim(
+        content,
+        Usage,
+        predicate_type=PREDICATE_TYPE,
+        subjects=lambda statement: _check_subject(statement, where),
+        trust=trust,
+        where=where,
+    )
+    value = claim.value
+    span = {"issued": value.issued, "expires": value.expires}
+    authorities = require(claim.envelope, trust=trust, role=Role.TRAINER, now=now, where=where, **span)
+    if claim.statement.subjects[0].sha256 != value.lines.root:
+        raise ProvenanceError(f"{where}: subject: another root than that of the lines in the predicate")
+    check_period(value.period, where=where)
+    return Opened(value=value, digest=claim.digest, authorities=authorities)
+
+
+def read_file(content: bytes, *, where: str) -> PartyFile | WholeFile:
+    """Read the file of a party or the whole statement; nothing of it is believed. Raises `ProvenanceError`."""
+    value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
+    found = value.get("format") if isinstance(value, dict) else None
+    if found not in (PARTY, WHOLE):
+        raise ProvenanceError(f"{where}: not a statement of use: format: found {found!r:.80}, expected {PARTY!r}")
+    return from_json(PartyFile if found == PARTY else WholeFile, value, where=where, error=ProvenanceError)
+
+
+def check_period(period: Period | None, *, where: str) -> None:
+    """Raise `ProvenanceError` for a period that holds no moment."""
+    if period is not None and parse_time(period.begins) >= parse_time(period.ends):
+        raise ProvenanceError(f"{where}: period: ends {period.ends}, which is not after it begins, {period.begins}")
+
+
+def check_place(tree: Tree, leaf: bytes, *, index: int, proof: Sequence[str], where: str) -> None:
+    """Raise `ProvenanceError` unless the leaf hash is number `index` of a tree."""
+    hashes = [bytes.fromhex(each) for each in proof]
+    try:
+        merkle.check_inclusion(hashes, size=tree.count, index=index, leaf=leaf, root=bytes.fromhex(tree.root))
+    except LedgerError as error:
+        raise ProvenanceError(f"{where}: not what was signed: {error}") from error
+
+
+def _check_subject(statement: Statement, where: str) -> None:
+    if [each.name for each in statement.subjects] != [SUBJECT]:
+        names = ", ".join(each.name for each in statement.subjects) or "none"
+        raise ProvenanceError(f"{where}: subjects: {names:.200}; expected one, {SUBJECT}")
