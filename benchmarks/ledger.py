@@ -17,15 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from options import verdict, whole
 
 from explorer import merkle
 from explorer.ledger.anchor import anchor_of
+from explorer.ledger.durable import AT_ONCE, MAX_OPEN
 from explorer.ledger.log import INTERVAL, Log
 from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.verify import verify
@@ -36,6 +40,7 @@ SIGNER = Signer(name="example.com/benchmark", algorithm=Algorithm.ED25519, priva
 BATCH = 10_000
 PROOFS = 300
 SMALL = 1_000
+WRITER = ("dd", "if=/dev/urandom", "of=other", "bs=1M", "count=256", "status=none")
 NOW = 1_800_000_000
 
 
@@ -200,6 +205,61 @@ FIGURES = (
 )
 
 
+def one_by_one(files: Sequence[IO[bytes]]) -> None:
+    for file in files:
+        os.fsync(file.fileno())
+
+
+def at_once(files: Sequence[IO[bytes]]) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda file: os.fsync(file.fileno()), files))
+
+
+def everything_first(files: Sequence[IO[bytes]]) -> None:
+    os.sync()
+    one_by_one(files)
+
+
+FLUSHES = {
+    "one after the other": one_by_one,
+    f"{AT_ONCE} at a time, as the ledger does": at_once,
+    "after `os.sync`, as it did before": everything_first,
+}
+
+
+def flush_time(how: Callable[[Sequence[IO[bytes]]], None], directory: Path) -> float:
+    """Milliseconds for making 128 new files durable, tiles and bundles in turn."""
+    directory.mkdir()
+    with ExitStack() as opened:
+        files = [opened.enter_context((directory / str(n)).open("xb", buffering=0)) for n in range(MAX_OPEN)]
+        for number, file in enumerate(files):
+            file.write(os.urandom(8_192 if number % 2 else 40_000))
+        before = time.perf_counter()
+        how(files)
+        spent = time.perf_counter() - before
+    shutil.rmtree(directory)
+    return spent * 1000
+
+
+def flushes(place: Path, rounds: int) -> list[str]:
+    """Each way in turn, on the disk alone and beside a program that writes 256 MB in every round."""
+    lines = ["| making 128 files durable (ms) | alone | beside a program that writes |", "|---|---|---|"]
+    found: dict[tuple[str, bool], list[float]] = {}
+    for _ in range(rounds):
+        for beside in (False, True):
+            for name, how in FLUSHES.items():
+                with subprocess.Popen(WRITER, cwd=place) if beside else nullcontext() as writer:
+                    time.sleep(0.2 if beside else 0)
+                    found.setdefault((name, beside), []).append(flush_time(how, place / "flush"))
+                    if writer is not None:
+                        writer.kill()
+                os.sync()  # so that each begins on a disk with nothing left to write
+    for name in FLUSHES:
+        alone, beside = (statistics.median(found[name, each]) for each in (False, True))
+        lines.append(f"| {name} | {alone:.0f} | {beside:.0f} |")
+    return lines
+
+
 def machine(directory: Path) -> str:
     """What the figures depend on."""
     processors = Path("/proc/cpuinfo").read_text().splitlines()
@@ -257,6 +317,8 @@ def main() -> None:
             *table(found),
             "",
             *memory(Path(place), given.leaves),
+            "",
+            *flushes(Path(place), given.rounds),
         ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -76,7 +76,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
@@ -86,6 +86,17 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError as error:
         _discard(temporary)
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and those above it, each name durable in its parent. Raises `OSError`."""
+    missing = []
+    while not directory.exists():
+        missing.append(directory)
+        directory = directory.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        flush_directory(each.parent)
 
 
 def flush_directory(directory: Path) -> None:
@@ -179,7 +190,7 @@ def _try_lock(file: IO[str], mode: int) -> bool:
 
 def _open_lock(directory: Path) -> IO[str]:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         return (directory / LOCK).open("a+")
     except OSError as error:
         raise RunError(f"cannot lock {directory}: {error.strerror or error}") from error

@@ -9,7 +9,7 @@ Layout
 
     checkpoint                              what the log says about itself, signed; replaced at every commit
     tile/<level>/<number>                   256 hashes of the tree; never changed
-    tile/<level>/<number>.p/<width>         the same at the right edge, fewer; removed when nobody needs it any more
+    tile/<level>/<number>.p/<width>         the same at the right edge, fewer; removed once the full tile is there
     tile/entries/<number>                   256 entries; never changed
     tile/entries/<number>.p/<width>         the same at the right edge, fewer
     blobs/sha256/<xx>/<digest>              content too large for an entry; xx are the first two digits of the digest
@@ -44,10 +44,10 @@ Hash i of tile n at level l is the root of the complete subtree over leaves [(n 
 and a tile, the last of them partial, for every 256. Partial tiles are not hashed upward; there are no empty ones.
 
 tlog-tiles says: "Logs MUST serve partial tiles corresponding to tree sizes for which a checkpoint was produced, but MAY
-delete any partial tile once the corresponding full tile is available." This log keeps the partial tiles and bundles of
-its last two checkpoints only: a log that commits every entry would otherwise keep each of them some 128 times. Nothing
-is lost, since a narrower file is the beginning of the wider one, and `LedgerDirectory` cuts it out of that for a reader
-who holds an older checkpoint. Whoever serves the directory over HTTP to older clients does the same.
+delete any partial tile once the corresponding full tile is available." So does this log, for bundles too: partials go
+with the first commit after the one that made the tile full. A log that commits every entry therefore holds up to 255
+partials a level, half a full tile or bundle each. A narrower file is the beginning of a wider one: where a partial is
+gone, as in directories that older versions wrote, `LedgerDirectory` cuts it out of that.
 
 Checkpoint
 ----------
@@ -81,13 +81,16 @@ Writing, and what a crash leaves
 
 One process writes, holding `.lock`. A commit writes what became full and the partial edge as new files, flushes files
 and directories, then signs, writes the checkpoint beside its place, flushes it, renames it into place, and removes the
-partials that only the checkpoint before the last one needed. An entry is acknowledged when the commit has returned.
+partials of tiles that were full at the last checkpoint. An entry is acknowledged when the commit has returned. Only the
+log's own files are flushed, each of them, and every directory that got a new name; no other program's writes are waited
+for.
 
     the crash comes                  it leaves                          the next opening
     while files are written          files beyond the checkpoint,       moves them to unsigned/<n>/ and signs no byte of
                                      the last one in part perhaps       them; they were never acknowledged
-    while the checkpoint is written  .checkpoint.<process>.tmp          puts it in place if it is whole and signed, and
-                                                                        moves it to unsigned/<n>/ otherwise
+    while the checkpoint is written  .checkpoint.<process>.tmp          puts it in place if it is whole, signed, and of
+                                                                        the tree that is here; moves it to unsigned/<n>/
+                                                                        if it is not whole; refuses if it is another's
     after it is in place             partials that nobody needs         removes them at its next commit
 
 An opening after no crash does the same and finds nothing. What is in `unsigned/` may be deleted once it is known why it

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from explorer.errors import LedgerError, RunError
 from explorer.ledger.files import read_file
-from explorer.rundir import write_bytes
+from explorer.rundir import flush_directory, write_bytes
 
 MAX_BLOB = 2**30
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -30,11 +30,17 @@ def write_blob(directory: Path, content: bytes) -> str:
     if len(content) > MAX_BLOB:
         raise LedgerError(f"a blob of {len(content)} bytes; at most {MAX_BLOB} are stored")
     digest = hashlib.sha256(content).hexdigest()
-    if _read(directory, digest) is None:
-        try:
-            write_bytes(directory / blob_path(digest), content)
-        except RunError as error:
-            raise LedgerError(str(error)) from error
+    path = directory / blob_path(digest)
+    try:
+        if _read(directory, digest) is None:
+            write_bytes(path, content)
+        else:  # perhaps of a writer that died before the names on the way were on the disk
+            for parent in list(path.parents)[:4]:
+                flush_directory(parent)
+    except RunError as error:
+        raise LedgerError(str(error)) from error
+    except OSError as error:
+        raise LedgerError(f"cannot write {path}: {error.strerror or error}") from error
     return digest
 
 

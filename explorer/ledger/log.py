@@ -12,11 +12,11 @@ from explorer import merkle, note
 from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger import blobs
 from explorer.ledger.checkpoint import Checkpoint
-from explorer.ledger.durable import NewFiles, flush
+from explorer.ledger.durable import NewFiles
 from explorer.ledger.files import list_names, read_file
 from explorer.ledger.read import CHECKPOINT
 from explorer.ledger.recovery import Recovered, load_edge, recover
-from explorer.ledger.tiles import TILE, Bundle, Tile, encode_bundle
+from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, encode_bundle
 from explorer.note import Algorithm, Signer
 from explorer.rundir import locked, write_bytes
 
@@ -47,15 +47,12 @@ class Log:
         if origin != signer.name:
             raise LedgerError(f"a ledger bears the name of its key: origin {origin!r}, the key is of {signer.name!r}")
         directory = directory.absolute()
-        unnamed = _unnamed(directory)
         with _lock(directory, signer=signer, interval=interval, patience=patience) as held:
             if present := {CHECKPOINT, "tile"} & set(list_names(directory, ".")):
                 raise LedgerError(
                     f"{directory}: there is a ledger already ({max(present)!r} exists); open it, or move it away"
                 )
             _publish(directory, Checkpoint(origin=origin, size=0, root=merkle.EMPTY_ROOT), signer)
-            for parent in unnamed:
-                flush(parent)
             return cls(directory, signer=signer, interval=interval, held=held)
 
     @classmethod
@@ -81,7 +78,8 @@ class Log:
         self._fault: str | None = None
         self._signed = found
         self._edge, self._bundle = load_edge(directory, found.checkpoint)
-        self._partials = {file.path for file, _ in [*self._partial_bundle(), *self._edge.partial()]}
+        self._partials: dict[Tile | Bundle, set[str]] = {}  # those there are, by the full file that makes them needless
+        self._note_partials(found.partials)
         self._files = NewFiles(directory)
         self._held = held.pop_all()  # last, so that the lock is released if any of this fails
 
@@ -158,25 +156,30 @@ class Log:
             self._files.create(tile.path, content)
 
     def _commit(self) -> None:
-        """Write the partial edge, flush, sign, publish; then remove what the checkpoint before the last one needed.
+        """Write the partial edge, flush, sign, publish; then remove the partials of tiles that are full.
 
-        A crash before publishing leaves the last checkpoint and files beyond it, which `recover` sets aside; one
-        after it leaves partials that nobody needs, which the next commit removes.
+        They are needed until the full tile was in the last checkpoint: whoever has an older one then reads that. A
+        crash before publishing leaves the last checkpoint and files beyond it, which `recover` sets aside; one after it
+        leaves partials that nobody needs, which the next commit removes.
         """
-        partials = {file.path: content for file, content in [*self._partial_bundle(), *self._edge.partial()]}
-        for path, content in partials.items():
-            if path not in self._partials:  # the edge of a level that has not moved is there already
-                self._files.create(path, content)
+        partials = [*self._partial_bundle(), *self._edge.partial()]
+        for file, content in partials:
+            if file.path not in self._partials.get(file._replace(width=TILE), ()):  # the edge of a level may stay
+                self._files.create(file.path, content)
         self._files.flush()
         if read_file(self._directory, CHECKPOINT, max_bytes=note.MAX_BYTES) != self._signed.content:
             raise LedgerError(f"{self._directory / CHECKPOINT}: changed by somebody else while the ledger was in use")
         checkpoint = Checkpoint(origin=self._signer.name, size=self.size, root=self._edge.root())
         content = _publish(self._directory, checkpoint, self._signer)
-        for path in self._signed.superseded:
-            _remove(self._directory / path)
-        superseded = tuple(self._partials - partials.keys())
-        self._signed = Recovered(checkpoint=checkpoint, content=content, superseded=superseded)
-        self._partials = set(partials)
+        for full in [full for full in self._partials if belongs(full, self._signed.checkpoint.size)]:
+            for path in self._partials.pop(full):
+                _remove(self._directory / path)
+        self._note_partials(file for file, _ in partials)
+        self._signed = Recovered(checkpoint=checkpoint, content=content, partials=())
+
+    def _note_partials(self, partials: Iterable[Tile | Bundle]) -> None:
+        for file in partials:
+            self._partials.setdefault(file._replace(width=TILE), set()).add(file.path)
 
     def _partial_bundle(self) -> list[tuple[Bundle, bytes]]:
         number, width = divmod(self.size, TILE)
@@ -212,14 +215,6 @@ def _lock(directory: Path, *, signer: Signer, interval: int, patience: float) ->
         except RunError as error:
             raise LedgerError(str(error)) from error
         yield held
-
-
-def _unnamed(directory: Path) -> list[Path]:
-    """The directories that get a new name in them when this one is made."""
-    try:
-        return [path.parent for path in (directory, *directory.parents) if not path.exists()]
-    except OSError as error:
-        raise LedgerError(f"cannot write {directory}: {error.strerror or error}") from error
 
 
 def _publish(directory: Path, checkpoint: Checkpoint, signer: Signer) -> bytes:

@@ -16,19 +16,21 @@ from explorer.ledger.durable import flush
 from explorer.ledger.edge import Edge
 from explorer.ledger.files import list_names, read_file
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.rebuild import stored_hashes
 from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, encode_bundle, parse_path
 from explorer.note import Verifier
+from explorer.rundir import make_directory
 
 UNSIGNED = "unsigned"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovered:
-    """A directory that holds what its checkpoint covers, and partials of earlier checkpoints."""
+    """A directory that holds what its checkpoint covers."""
 
     checkpoint: Checkpoint
     content: bytes  # of the file `checkpoint`
-    superseded: tuple[str, ...]  # partials that wider files have replaced
+    partials: tuple[Tile | Bundle, ...]  # that are there: of the edge, and of earlier checkpoints
 
 
 def recover(directory: Path, verifier: Verifier) -> Recovered:
@@ -36,7 +38,9 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
 
     A checkpoint that was signed and not yet in place is put in place. Tiles and bundles beyond the checkpoint were
     never signed and never acknowledged: they are moved to `unsigned/<n>/`, since they may also be what is left of a
-    ledger whose checkpoint somebody has rolled back. Raises `LedgerError` if a witness has seen a later checkpoint.
+    ledger whose checkpoint somebody has rolled back. Nothing is replaced or moved before the tree that is to stay has
+    been compared with its signed root. Raises `LedgerError` if it does not agree, and if this key has signed another
+    history, as a witness's note or a checkpoint that was not yet in place shows.
     """
     _finish_signing(directory, verifier)
     content = _read(directory, CHECKPOINT)
@@ -44,15 +48,16 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
         raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
     checkpoint = _own_checkpoint(content, verifier, where=str(directory / CHECKPOINT))
     _refuse_rolled_back(directory, checkpoint, verifier)
+    load_edge(directory, checkpoint)
     beyond: list[str] = []
-    superseded: list[str] = []
+    partials: list[Tile | Bundle] = []
     for path, file in _stored(directory):
         if not belongs(file, checkpoint.size):
             beyond.append(path)
-        elif not _current(file, checkpoint.size):
-            superseded.append(path)
+        elif file.width < TILE:
+            partials.append(file)
     _set_aside(directory, beyond)
-    return Recovered(checkpoint=checkpoint, content=content, superseded=tuple(superseded))
+    return Recovered(checkpoint=checkpoint, content=content, partials=tuple(partials))
 
 
 def load_edge(directory: Path, checkpoint: Checkpoint) -> tuple[Edge, bytearray]:
@@ -74,13 +79,30 @@ def load_edge(directory: Path, checkpoint: Checkpoint) -> tuple[Edge, bytearray]
 def _finish_signing(directory: Path, verifier: Verifier) -> None:
     """Put a later checkpoint in place whose writer died between signing it and renaming it.
 
-    Its tree is on the disk, as nothing is signed before that; and never is another tree signed in its stead. The name
-    is the one that `rundir.write_bytes` gives a file before it renames it.
+    Its tree is on the disk, as nothing is signed before that: where it is not, or does not extend the checkpoint in
+    place, this key has signed two histories, or the directory is an older copy. Nothing is replaced then, and no other
+    tree is signed in its stead. The name is the one that `rundir.write_bytes` gives a file before it renames it.
     """
     for name in list_names(directory, "."):
         if not (name.startswith(f".{CHECKPOINT}.") and name.endswith(".tmp")):
             continue
-        if _is_later(_read(directory, name), directory, verifier):
+        signed, present = _signed(_read(directory, name), verifier), _read(directory, CHECKPOINT)
+        if signed is None or present is None:
+            _set_aside(directory, [name])
+            continue
+        checkpoint = _own_checkpoint(present, verifier, where=str(directory / CHECKPOINT))
+        old, new = sorted((checkpoint, signed), key=lambda each: each.size)
+        try:
+            load_edge(directory, new)
+            hashes = stored_hashes(directory, new.size)
+            proof = merkle.prove_consistency(old.size, new.size, hashes) if old.size else ()
+            if old.size:
+                merkle.check_consistency(
+                    proof, old_size=old.size, old_root=old.root, new_size=new.size, new_root=new.root
+                )
+        except LedgerError as error:
+            raise _two_histories(directory, name, signed, checkpoint, why=f"  {error}\n") from error
+        if signed.size > checkpoint.size:
             flush(directory / name)
             _move(directory / name, directory / CHECKPOINT)
             flush(directory)
@@ -88,16 +110,12 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
             _set_aside(directory, [name])
 
 
-def _is_later(content: bytes | None, directory: Path, verifier: Verifier) -> bool:
-    """Whether this is a whole checkpoint of ours that is larger than the one in place."""
-    present = _read(directory, CHECKPOINT)
-    if content is None or present is None:
-        return False
+def _signed(content: bytes | None, verifier: Verifier) -> Checkpoint | None:
+    """The checkpoint of ours that this is, or None: it was written in part only, and bears no signature of ours."""
     try:
-        found = _own_checkpoint(content, verifier, where="")
+        return None if content is None else _own_checkpoint(content, verifier, where="")
     except LedgerError:
-        return False  # written in part only: no signature of ours
-    return found.size > _own_checkpoint(present, verifier, where=str(directory / CHECKPOINT)).size
+        return None
 
 
 def _own_checkpoint(content: bytes, verifier: Verifier, *, where: str) -> Checkpoint:
@@ -124,31 +142,34 @@ def _refuse_rolled_back(directory: Path, checkpoint: Checkpoint, verifier: Verif
         if found.origin != checkpoint.origin:
             continue
         if found.size > checkpoint.size or merkle.root(found.size, stored.read_hashes) != found.root:
-            raise LedgerError(
-                f"the ledger of {checkpoint.origin} was rolled back or rewritten\n"
-                f"  {directory / path}: size {found.size}  root {found.root.hex()}\n"
-                f"  {directory / CHECKPOINT}: size {checkpoint.size}  root {checkpoint.root.hex()}\n"
-                "  the second does not extend the first, and this ledger's key has signed both\n"
-                "  keep both notes: together they are the evidence"
-            )
+            raise _two_histories(directory, path, found, checkpoint)
+
+
+def _two_histories(directory: Path, path: str, found: Checkpoint, checkpoint: Checkpoint, why: str = "") -> LedgerError:
+    return LedgerError(
+        f"the ledger of {checkpoint.origin} was rolled back or rewritten\n"
+        f"  {directory / path}: size {found.size}  root {found.root.hex()}\n"
+        f"  {directory / CHECKPOINT}: size {checkpoint.size}  root {checkpoint.root.hex()}\n"
+        f"{why}  the second does not extend the first, and this ledger's key has signed both\n"
+        "  keep both notes: together they are the evidence"
+    )
 
 
 def _stored(directory: Path) -> Iterator[tuple[str, Tile | Bundle]]:
     """Every tile and bundle in the directory; files with other names are not ours and stay where they are.
 
-    On the way every directory is flushed: one that a killed writer made may not be on the disk yet.
+    On the way every directory is flushed, those that blobs stand in too: one that a killed writer made may not be on
+    the disk yet.
     """
+    for place in (directory, directory / "blobs", directory / "blobs/sha256"):
+        if place.is_dir():
+            flush(place)
     for parent, _, names in os.walk(directory / "tile", onerror=_refuse):
         flush(Path(parent))
         below = Path(parent).relative_to(directory).as_posix()
         for path in (f"{below}/{name}" for name in names):
             if (file := parse_path(path)) is not None:
                 yield path, file
-
-
-def _current(file: Tile | Bundle, size: int) -> bool:
-    """Whether a file that belongs to the tree is of this size: full, or as wide as the edge."""
-    return not belongs(file._replace(width=file.width + 1), size) or file.width == TILE
 
 
 def _set_aside(directory: Path, paths: list[str]) -> None:
@@ -161,7 +182,7 @@ def _set_aside(directory: Path, paths: list[str]) -> None:
 
 def _move(path: Path, target: Path) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         path.replace(target)
     except OSError as error:
         raise LedgerError(f"cannot move {path} to {target}: {error.strerror or error}") from error

@@ -9,4 +9,3 @@ import pytest
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written does not depend on it. What is flushed when has a test of its own."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(os, "sync", lambda: None)
