@@ -1,9 +1,9 @@
 """The project's ledger, `runs/_audit`: it goes on when the ledgers of runs are closed, and points to them.
 
 What is in it: who was given the keys of which run and from whom they were taken back, every read through us, every
-deletion, every observation (`explorer.entries.project`). The trainer's key signs it under `<trainer>/_audit`, so that
-the trust file that anchors the runs anchors it too: `explorer ledger verify runs/_audit --trust FILE`. It is made when
-the first entry is appended. What was appended is on the disk when `append` returns.
+deletion, every erasure, every observation (`explorer.entries.project`). The trainer's key signs it under
+`<trainer>/_audit`, so that the trust file that anchors the runs anchors it too: `explorer ledger verify runs/_audit
+--trust FILE`. It is made when the first entry is appended. What was appended is on the disk when `append` returns.
 
 Many verbs append to it, for a moment each: whoever finds it in use waits. As every ledger it does not protect itself
 from being replaced by its own earlier state; whoever keeps one of its checkpoints sees that.
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer import merkle
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Unknown, decode, encode
-from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observation
 from explorer.errors import LedgerError
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
@@ -30,7 +30,7 @@ from explorer.note import Algorithm, Signer
 AUDIT = "_audit"
 PATIENCE = 30.0  # seconds; an append takes milliseconds
 
-ProjectEntry = Access | Deletion | GrantUse | Observation
+ProjectEntry = Access | Deletion | Erasure | GrantUse | Observation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

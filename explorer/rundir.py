@@ -2,7 +2,7 @@
 
 This is the seam between training and reading. Layout:
 
-    runs/_audit/                         the project's ledger: grants, reads, deletions, observations
+    runs/_audit/                         the project's ledger: grants, reads, deletions, erasures, observations
     runs/_profiles/<key>.json            step times that were measured on other machines, and imported
     runs/prices.csv                      the user's own prices
     runs/<sweep>/sweep.json              the plan: recipes, run ids in order

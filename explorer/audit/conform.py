@@ -10,7 +10,7 @@ something that a condition depends on was erased or is sealed, it cannot be told
 outcome of its own, and never counts as conforming.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from explorer import records, rundir
 from explorer.audit import reconstructible, routable, typed
@@ -22,8 +22,10 @@ from explorer.audit.routable import Routable
 from explorer.audit.typed import Typed
 from explorer.audit.unmoved import Unmoved
 from explorer.audit.vouched import Rules, read_basis, read_rules, read_tags
+from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
 from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.routing import confidential
 from explorer.provenance.trust import Trust
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import read_numbers
@@ -69,10 +71,13 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     first, second = Judgement(routable.NAME, routable.SAYS), Judgement(typed.NAME, typed.SAYS)
     third = Judgement(reconstructible.NAME, reconstructible.SAYS)
     rules, tags = _documents(run, trust, first, second)
+    withheld = read_withheld(run, trust=trust, now=now)
+    if rules is not None:
+        withheld = replace(withheld, confidential=confidential(rules.routing, run.genesis.classes))
     judges = (
-        Routable(run, rules, first, total=total_steps(run)),
-        Typed(run, tags, second),
-        Reconstructible(run, third),
+        Routable(run, rules, first, total=total_steps(run), withheld=withheld),
+        Typed(run, tags, second, withheld=withheld),
+        Reconstructible(run, third, withheld=withheld),
     )
     unmoved = Unmoved(run, first)
     for segment in run.segments():

@@ -3,23 +3,24 @@
 The entries stand in an order without a gap and come to an end; the end and a state stand behind the last step; every
 step has numbers, and such as can be (geometry.py); everything that an entry names is here and is what its digest says.
 Where the secrets of the classes are here too, every commitment is opened, and otherwise those that the reader was given
-keys for. The numbers of a profile have to be such as its probes can have. What was erased, secret and numbers, is
-counted and contradicts nothing: the commitments stay. What stays sealed is held against its digest and size alone, and
-is said.
+keys for. The numbers of a profile have to be such as its probes can have. Where secret and numbers of a class were
+erased, and the project's ledger says so, the condition cannot be told; erased without such an entry, they contradict
+it. What stays sealed is held against its digest and size alone: the condition cannot be told without a grant.
 """
 
 from collections.abc import Iterable, Iterator
 
 from explorer.audit.commitments import open_entries
-from explorer.audit.conditions import Cause, Judgement
+from explorer.audit.conditions import Judgement
 from explorer.audit.geometry import impossible
 from explorer.audit.profiles import faults
+from explorer.audit.withheld import Withheld
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.run import End, State
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path, read_blob
-from explorer.recorded.blobs import Missing, class_of
+from explorer.recorded.blobs import Missing
 from explorer.recorded.keys import JOINT, Keys, NoKeys, OwnKeys
 from explorer.recorded.run_ledger import RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers, open_commitments, open_sketches
@@ -31,10 +32,9 @@ SAYS = "every update is ledgered so that it can be reconstructed: no step, state
 class Reconstructible:
     """Judges the condition: first the whole, then a segment at a time."""
 
-    def __init__(self, run: RunLedger, judgement: Judgement) -> None:
-        self._judgement, self._run = judgement, run
+    def __init__(self, run: RunLedger, judgement: Judgement, *, withheld: Withheld) -> None:
+        self._judgement, self._run, self._withheld = judgement, run, withheld
         self._keys: Keys = NoKeys()
-        self._erased = frozenset[str]()
         with judgement.reading():
             self._keys = run.keys
         if isinstance(self._keys, NoKeys):
@@ -42,10 +42,8 @@ class Reconstructible:
             # their state names each blob by its digest; a commitment adds that the step said the same.
             judgement.note("commitments were not opened: the secrets of the classes are not here")
         elif isinstance(self._keys, OwnKeys):
-            self._erased = self._keys.erased
-            for name in sorted(self._erased):
-                words = f"{name}: its secret was destroyed, so its numbers are erased"
-                self._judgement.untold(words, cause=Cause.ERASED, classes=[name])
+            for path in sorted(self._keys.erased):
+                self._destroyed(path)
         with self._judgement.reading():
             check_sequence(self._heads())
         self._ends()
@@ -83,9 +81,17 @@ class Reconstructible:
                 words = f"{path}: its numbers are not those that the entry committed to"
                 self._judgement.contradict(index, words, expected=expected, found=found)
 
+    def _destroyed(self, path: str) -> None:
+        """The secret of a class, * for that of numbers over several."""
+        name = "joint" if path == JOINT else f"numbers/{path}"
+        if self._withheld.entries(name):
+            self._withheld.tell(self._judgement, name, Missing.NOT_HERE)
+        else:
+            of = "numbers over several classes" if path == JOINT else path
+            self._judgement.contradict(None, f"{of}: the secret was destroyed, and {self._withheld.without}")
+
     def _sealed(self, name: str) -> None:
-        words = f"{name}: {Missing.SEALED}; held against its digest and size alone"
-        self._judgement.untold(words, cause=Cause.SEALED, classes=[class_of(name) or JOINT])
+        self._withheld.tell(self._judgement, name, Missing.SEALED)
 
     def _ends(self) -> None:
         """The end, and a state behind the last step."""
@@ -116,8 +122,12 @@ class Reconstructible:
 
     def _blob(self, index: int, name: str, digest: str, size: int) -> None:
         directory = self._run.ledger.path
-        if not (directory / blob_path(digest)).exists() and self._is_erased(name):
-            self._judgement.count("erased blobs")
+        if not (directory / blob_path(digest)).exists():
+            if self._withheld.entries(name):
+                self._judgement.count("erased blobs")
+                self._withheld.tell(self._judgement, name, Missing.NOT_HERE)
+            else:
+                self._judgement.contradict(index, f"{name}: the blob is {self._withheld.words(name)}", expected=digest)
             return
         try:
             content = read_blob(directory, digest)
@@ -127,7 +137,3 @@ class Reconstructible:
         self._judgement.count("blobs")
         if len(content) != size:
             self._judgement.contradict(index, f"{name}: {len(content)} bytes", expected=size, found=len(content))
-
-    def _is_erased(self, name: str) -> bool:
-        what, _, path = name.partition("/")
-        return (path or (JOINT if what == "joint" else "")) in self._erased

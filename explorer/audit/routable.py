@@ -12,8 +12,9 @@ policy calls confidential, of them nothing is in the clear (confidential.py).
 import numpy as np
 
 from explorer.audit.by_example import MAX_CHOSEN, faults_of
-from explorer.audit.conditions import Cause, Judgement
+from explorer.audit.conditions import Judgement
 from explorer.audit.vouched import Rules
+from explorer.audit.withheld import Withheld
 from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.numbers import Floats, decode_joint, split_joint
 from explorer.entries.run import Decision, Step
@@ -23,8 +24,7 @@ from explorer.provenance.findings import void
 from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
-from explorer.recorded.blobs import Missing, class_of
-from explorer.recorded.keys import JOINT
+from explorer.recorded.blobs import Missing
 from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers
 
@@ -36,10 +36,13 @@ _WEIGHT, _NORM = range(2)
 class Routable:
     """Judges the condition, a segment at a time."""
 
-    def __init__(self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int | None) -> None:
+    def __init__(
+        self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int | None, withheld: Withheld
+    ) -> None:
         """`rules`: None where they are not believed, which whoever found it has said. `total`: the number of steps
         that progress is measured against; None: nobody knows."""
         self._judgement, self._run, self._total = judgement, run, total or run.steps
+        self._withheld = withheld
         self._tables: Admissions | None = None
         if total is None:
             judgement.contradict(run.outline.end, "the run did not finish, and how long it was to be is on no record")
@@ -161,11 +164,7 @@ class Routable:
             return
         content = self._run.find(decision, f"evidence/{path}", max_bytes=MAX_CHOSEN)
         if isinstance(content, Missing):
-            self._judgement.untold(
-                f"which examples of {path} trained what: {content}",
-                cause=Cause.SEALED if content is Missing.SEALED else Cause.ERASED,
-                classes=[path],
-            )
+            self._withheld.tell(self._judgement, f"evidence/{path}", content)
             return
         chosen = decode_chosen(content, layers=len(self._run.genesis.layers))
         self._judgement.count("examples", len(chosen.taken))
@@ -176,8 +175,7 @@ class Routable:
     def _missing(self, numbers: SegmentNumbers) -> None:
         """What of a segment's numbers cannot be looked at. A class whose numbers are gone may have trained anything."""
         for name, why in numbers.missing.items():
-            cause = Cause.SEALED if why is Missing.SEALED else Cause.ERASED
-            self._judgement.untold(f"{name}: {why}", cause=cause, classes=[class_of(name) or JOINT])
+            self._withheld.tell(self._judgement, name, why)
         for placed in numbers.steps:
             if placed.entry.joint is None:
                 self._judgement.untold(f"step {placed.entry.step}: nothing was measured")

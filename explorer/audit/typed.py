@@ -9,14 +9,14 @@ examples trained nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.conditions import Cause, Judgement
+from explorer.audit.conditions import Judgement
+from explorer.audit.withheld import Withheld
 from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.recorded.blobs import Missing
 from explorer.recorded.papers import quarantine_of
 from explorer.recorded.run_ledger import Placed, RunLedger, Segment
 from explorer.recorded.segments import SegmentNumbers, read_rows
@@ -29,9 +29,9 @@ TAG_BYTES = 40  # of a zero tag, which an example without a tag counts as
 class Typed:
     """Judges the condition, a segment at a time."""
 
-    def __init__(self, run: RunLedger, tags: VerifiedTags | None, judgement: Judgement) -> None:
+    def __init__(self, run: RunLedger, tags: VerifiedTags | None, judgement: Judgement, *, withheld: Withheld) -> None:
         """`tags`: None where they are not believed, which whoever found it has said."""
-        self._judgement, self._run = judgement, run
+        self._judgement, self._run, self._withheld = judgement, run, withheld
         self._classes: NDArray[np.int64] | None = None  # of each row
         if tags is not None:
             with judgement.reading(0):
@@ -83,8 +83,7 @@ class Typed:
             committed = [placed.entry for placed in numbers.steps if placed.entry.numbers[index] is not None]
             why = numbers.missing.get(f"numbers/{path}")
             if why is not None and not all(step.examples[index] for step in committed):
-                cause = Cause.SEALED if why is Missing.SEALED else Cause.ERASED
-                self._judgement.untold(f"numbers/{path}: {why}", cause=cause, classes=[path])
+                self._withheld.tell(self._judgement, f"numbers/{path}", why)
                 continue
             with self._judgement.looking():
                 found = numbers.of_class(index)

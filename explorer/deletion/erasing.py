@@ -5,6 +5,9 @@ spool. Numbers over several classes go as well, with their secret: what is left 
 by subtraction. Of a record its salt goes: nobody can link the example to its tag any more, and no later run trains on
 it. Entries stay as they are, so every proof and signature still holds.
 
+Before anything is destroyed the project's ledger has an `erasure` entry that says so: numbers that are gone without one
+were withheld or lost, and `explorer conform` finds that.
+
 This is not a deletion: the model has what it learned. And other copies are other copies: where they may be is said.
 """
 
@@ -18,10 +21,12 @@ import pyarrow.parquet as pq
 
 from explorer import rundir
 from explorer.entries.envelope import read_head
+from explorer.entries.fields import LedgerState
 from explorer.entries.profiles import TOLD
+from explorer.entries.project import Erasure as Entry
 from explorer.errors import ProvenanceError, RunError
 from explorer.ledger.blobs import blob_path
-from explorer.project import runs_of
+from explorer.project import Project, runs_of
 from explorer.provenance.salts import destroy_salt, read_salts
 from explorer.recorded.blobs import class_of
 from explorer.recorded.forecast import kept
@@ -97,10 +102,15 @@ def of_records(run: RunLedger, records: Collection[int], *, salts: Path) -> Eras
     )
 
 
-def erase(run: RunLedger, erasure: Erasure) -> None:
-    """Erase it; when this returns it is on the disk. To do it again changes nothing, so it can be ended where it broke
-    off. Raises `RunError` where the run is in use, and where the disk refuses."""
+def erase(run: RunLedger, erasure: Erasure, *, project: Project) -> int:
+    """Put it on record and erase it; when this returns it is on the disk. Return the number of its entry. To do it
+    again changes nothing, so it can be ended where it broke off. Raises `RunError` where the run is in use, and where
+    the disk refuses; `LedgerError` where the project's ledger cannot go on."""
     with rundir.locked(run.run, what=f"run {erasure.run}"):
+        entry = _entry(run, erasure)
+        known = (each.index for each in project.entries() if each.entry == entry)
+        number = next(known, None) if erasure.classes else None  # of records nothing tells one time from another
+        number = project.append(entry) if number is None else number
         names = (*run.genesis.classes, JOINT)
         for path in erasure.secrets if (run.run / rundir.SECRETS).exists() else ():
             destroy_salt(run.run / rundir.SECRETS, names.index(path))
@@ -111,6 +121,13 @@ def erase(run: RunLedger, erasure: Erasure) -> None:
             _remove(run.ledger.path / blob_path(digest))
         for name in erasure.spool:
             _without(run.run / name, erasure.classes)
+    return number
+
+
+def _entry(run: RunLedger, erasure: Erasure) -> Entry:
+    head = run.ledger.checkpoint()
+    ledger = LedgerState(origin=head.origin, size=head.size, root=head.root.hex())
+    return Entry(ledger=ledger, classes=erasure.classes, records=len(erasure.records), blobs={})
 
 
 def _check_finished(run: RunLedger) -> None:

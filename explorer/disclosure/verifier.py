@@ -606,7 +606,7 @@ def read_leaves(files: dict[str, bytes], size: int) -> list[bytes]:
 
 MAX_ENTRY, ENTRY_DEPTH, MAX_BLOBS = 65_535, 8, 256
 KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
-PROJECT = ("access", "deletion", "grant", "observation")  # kinds of entries of a project's ledger
+PROJECT = ("access", "deletion", "erasure", "grant", "observation")  # kinds of entries of a project's ledger
 KINDS = {
     "genesis": "run:line recipe:digest code:digest environment:digest data:digest tags:{name:sources} taxonomy:digest? "
     "policy:digest? trust:digest? judged:whole? strategy:plain|microbatch|fused seed:whole initial:digest begins:whole "

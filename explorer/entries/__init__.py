@@ -17,13 +17,13 @@ cosignatures. (The moment for which a run's documents were judged, in its genesi
 version that is not known here is kept and reported, never dropped; its blobs can be checked all the same.
 
     genesis, step, profile, state, decision, end     in the ledger of a run        (run.py, in the order of sequence.py)
-    access, deletion, grant, observation             in the ledger of a project    (project.py)
+    access, deletion, erasure, grant, observation    in the ledger of a project    (project.py)
 
 The numbers of a class are never in an entry. A `step` carries, for each class, a commitment to that class's numbers:
 SHA-256(salt || content), with a salt that follows from a secret of the class and the step (provenance/commitments.py).
 The content stands in a blob `numbers/<class>`. Whoever may read one class can check it; destroying the class's
-secret and its blobs erases the numbers, and every proof still holds. Totals over classes are left out of entries for
-the same reason: with all classes but one they give the last one away.
+secret and its blobs erases the numbers, and every proof still holds. An `erasure` says that this was done. Totals over
+classes are left out of entries for the same reason: with all classes but one they give the last one away.
 
 `schemas/<kind>.v<version>.json` are the published JSON Schemas, made from the records by
 

@@ -3,16 +3,16 @@
 from dataclasses import asdict, dataclass, fields
 
 from explorer.entries.envelope import Head, read_head, write_entry
-from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observation
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
 from explorer.errors import LedgerError
 from explorer.schema import from_json
 
-Entry = Genesis | Step | Profile | State | Decision | End | Access | Deletion | GrantUse | Observation
+Entry = Genesis | Step | Profile | State | Decision | End | Access | Deletion | Erasure | GrantUse | Observation
 
 KINDS: dict[tuple[str, int], type[Entry]] = {
     (kind.KIND, kind.VERSION): kind
-    for kind in (Genesis, Step, Profile, State, Decision, End, Access, Deletion, GrantUse, Observation)
+    for kind in (Genesis, Step, Profile, State, Decision, End, Access, Deletion, Erasure, GrantUse, Observation)
 }
 
 

@@ -54,6 +54,23 @@ class Deletion:
 
 
 @record
+class Erasure:
+    """What a run's directory has recorded about some classes, or what links records to their tags, is destroyed.
+
+    Of a class: its secret, its blobs, and its rows in the spool; with them the numbers over several classes. The entry
+    is written before anything is destroyed. The model and the ledger of the run stay as they are.
+    """
+
+    KIND: ClassVar[str] = "erasure"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # of the run, which is finished
+    classes: tuple[ClassPath, ...]  # whose numbers are destroyed,
+    records: Whole  # or of so many single records the salts; which ones is on no record
+    blobs: Blobs
+
+
+@record
 class Observation:
     """What somebody who evaluates, fine-tunes or deploys a model says about it, signed by them."""
 

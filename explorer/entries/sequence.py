@@ -8,7 +8,7 @@ from explorer.entries.envelope import Head
 from explorer.errors import LedgerError
 
 RUN = frozenset({"genesis", "step", "profile", "state", "decision", "end"})
-PROJECT = frozenset({"access", "deletion", "grant", "observation"})
+PROJECT = frozenset({"access", "deletion", "erasure", "grant", "observation"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -81,8 +81,11 @@ def quarantine_of(run: RunLedger) -> frozenset[int]:
 
 
 def quarantine_content(run: RunLedger) -> bytes | None:
-    """The same, as the blob has it; None where nothing was set aside, or where it is not here."""
-    return run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
+    """The same, as the blob has it; None where nothing was set aside. Raises `LedgerError` where it is not here."""
+    content = run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
+    if content is None and QUARANTINE in run.genesis.blobs:
+        raise LedgerError("entry 0: quarantine: the list of the rows that were set aside is not here")
+    return content
 
 
 def rows_set_aside(found: object, *, where: str, error: type[ExplorerError]) -> dict[int, str]:

@@ -4,7 +4,7 @@ What is listed is what `explorer.planned` calls superseded. A run is kept, whate
 
 - it is being trained, or its budget follows from a profile that is not measured yet
 - a ledger names its ledger as a parent, or a deletion went on from it
-- the project's ledger, `runs/_audit`, speaks of its ledger: a grant, a read, a deletion or an observation
+- the project's ledger, `runs/_audit`, speaks of its ledger: a grant, a read, a deletion, an erasure or an observation
 - its model has an attestation, which may have left with the model
 - a sweep confirmed its recipe on fresh seeds, beside the runs that found it
 

@@ -79,7 +79,7 @@ def test_without_keys_it_cannot_be_told_and_what_stays_sealed_is_said(sealed: Pa
     assert routable.checked["sealed blobs"] == SEALED
     assert {(each.cause, each.message, each.classes) for each in routable.untold} == {
         (Cause.SEALED, f"numbers/{NEWS}: sealed: needs a grant", (NEWS,)),
-        (Cause.SEALED, "joint: sealed: needs a grant", (JOINT,)),
+        (Cause.SEALED, "joint: sealed: needs a grant", (NEWS,)),
     }
     closed = (f"numbers/{NEWS}", "joint", f"evidence/{NEWS}")
     assert reconstructible.notes == ("commitments were not opened: the secrets of the classes are not here",)

@@ -97,11 +97,15 @@ def test_a_class_is_erased_and_a_trace_says_what_is_not_here(project: Path) -> N
     run, trust = run_in(project), project / "desk" / "trust.json"
     done = explorer("delete", "erase", run, NEWS, "--yes", "--json")
     assert (done.returncode, json.loads(done.stdout)["secrets"]) == (0, [NEWS, "*"])
+    assert json.loads(done.stdout)["entry"] == 0
+    audit = explorer("ledger", "show", project / "runs" / "_audit").stdout
+    assert "erasure v1" in audit and NEWS in audit
     traced = explorer("trace", run, "--class", NEWS, "--trust", trust, "--check")
     assert traced.returncode == 0 and f"numbers/{NEWS}" in traced.stdout and "ledger: verified" in traced.stdout
     conforming = explorer("conform", run, "--trust", trust)
     assert conforming.returncode == CANNOT_BE_TOLD, conforming.stderr
-    assert "whether it conforms cannot be told" in conforming.stderr and NEWS in conforming.stderr
+    assert "whether it conforms cannot be told" in conforming.stderr
+    assert f"numbers/{NEWS}: erased: entry 0 of the project's ledger" in conforming.stderr
     (*_, last) = json.loads(explorer("conform", run, "--trust", trust, "--json").stdout)["conditions"]
     assert (last["holds"], last["outcome"]) == (False, "cannot be told")
 

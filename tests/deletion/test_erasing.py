@@ -15,16 +15,18 @@ from explorer.audit.trace import trace
 from explorer.deletion import erasing
 from explorer.deletion.erasing import erase, of_classes, of_records
 from explorer.entries.kinds import Entry
+from explorer.entries.project import Erasure
 from explorer.entries.run import Profile, State
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.blobs import blob_path
+from explorer.project import Project, read_project, runs_of
 from explorer.provenance.salts import new_salts, read_salts, write_salts
 from explorer.recorded.keys import JOINT, own_keys
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import open_commitments, read_numbers
 from explorer.store.spool import segment_sums
-from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, ROWS, sign_again, trust, write_governed_run
-from tests.provenance.people import NOW
+from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, ROWS, TRAINER, sign_again, trust, write_governed_run
+from tests.provenance.people import NOW, private
 
 
 @pytest.fixture
@@ -32,9 +34,14 @@ def run(tmp_path: Path) -> Path:
     return write_governed_run(tmp_path, exact=True)
 
 
-def erased(run: Path, path: str = MIT) -> None:
+def project_of(run: Path) -> Project:
+    return Project.open(runs_of(run), key=private(TRAINER), name=TRAINER)
+
+
+def erased(run: Path, *paths: str) -> int:
     ledger = RunLedger(run)
-    erase(ledger, of_classes(ledger, (path,)))
+    with project_of(run) as project:
+        return erase(ledger, of_classes(ledger, paths or (MIT,)), project=project)
 
 
 def blobs_of(run: Path) -> dict[str, bool]:
@@ -110,9 +117,9 @@ def test_a_copy_of_the_blobs_opens_no_commitment_any_more(run: Path) -> None:
 
 def test_to_do_it_again_changes_nothing(run: Path) -> None:
     erased(run)
-    before = {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+    before = {path: path.read_bytes() for path in sorted(runs_of(run).rglob("*")) if path.is_file()}
     erased(run)
-    assert {path: path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()} == before
+    assert {path: path.read_bytes() for path in sorted(runs_of(run).rglob("*")) if path.is_file()} == before
 
 
 def test_it_is_ended_where_it_broke_off(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +130,9 @@ def test_it_is_ended_where_it_broke_off(run: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(erasing, "_remove", fails)
         with pytest.raises(RunError, match="cannot remove"):
-            erase(ledger, of_classes(ledger, (MIT,)))
+            erased(run)
+    (recorded,) = read_project(runs_of(run))  # it is on record before anything is destroyed
+    assert isinstance(recorded.entry, Erasure) and recorded.entry.classes == (MIT,)
     assert own_keys(run, ledger.genesis).of(MIT, "step", 0) is None  # first what cannot be guessed again
     erased(run)
     assert not blobs_of(run)[f"numbers/{MIT}"]
@@ -167,10 +176,9 @@ def test_what_goes_on_is_not_erased(tmp_path: Path) -> None:
 
 
 def test_a_run_in_use_is_left_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = RunLedger(run)
     with rundir.locked(run, what="a test"), pytest.raises(RunError, match="is in use by"):
-        erase(ledger, of_classes(ledger, (MIT,)))
-    assert all(blobs_of(run).values())
+        erased(run)
+    assert all(blobs_of(run).values()) and not list(read_project(runs_of(run)))
 
 
 def test_a_spool_that_is_none_is_told(run: Path) -> None:
@@ -183,7 +191,10 @@ def test_the_salt_of_one_record(run: Path, tmp_path: Path) -> None:
     salts = tmp_path / "salts"
     write_salts(salts, new_salts(ROWS))
     ledger, before = RunLedger(run), read_salts(salts)
-    erase(ledger, of_records(ledger, (3,), salts=salts))
+    with project_of(run) as project:
+        assert erase(ledger, of_records(ledger, (3,), salts=salts), project=project) == 0
+        (recorded,) = project.entries()
+    assert isinstance(recorded.entry, Erasure) and (recorded.entry.classes, recorded.entry.records) == ((), 1)
     after = read_salts(salts)
     assert [row for row in range(ROWS) if after.of(row) is None] == [3]
     assert all(after.of(row) == before.of(row) for row in range(ROWS) if row != 3)
@@ -208,7 +219,6 @@ def test_what_there_is_not(
 
 
 def test_all_classes_at_once(run: Path) -> None:
-    ledger = RunLedger(run)
-    erase(ledger, of_classes(ledger, CLASSES))
+    erased(run, *CLASSES)
     assert not list((run / rundir.CONTRIBUTIONS).iterdir()) and not list((run / rundir.ENTROPY).iterdir())
     assert badge(RunLedger(run), trust=trust(), now=NOW).verified

@@ -4,7 +4,7 @@ from typing import Any
 
 from explorer.entries.fields import Blob, LedgerState, write_float
 from explorer.entries.kinds import Entry
-from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observation
 from explorer.entries.run import (
     Decision,
     End,
@@ -83,6 +83,7 @@ EXAMPLES: tuple[Entry, ...] = (
         blobs={},
     ),
     GrantUse(action="wrapped", owner="example.com/data-governance", id="2026-0007", grant=A, ledger=LEDGER, blobs={}),
+    Erasure(ledger=LEDGER, classes=("personal/customer",), records=0, blobs={}),
     Observation(
         ledger=LEDGER,
         model=A,

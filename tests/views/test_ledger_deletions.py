@@ -9,13 +9,14 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError
+from explorer.project import Project, runs_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.views import ledger_deletion
 from explorer.views.ledger_deletion import deletion_html
 from explorer.views.ledger_deletions import deletions_table
 from explorer.views.ledger_runs import open_run
-from tests.governed_sample import CLASSES
-from tests.provenance.people import NOW
+from tests.governed_sample import CLASSES, TRAINER
+from tests.provenance.people import NOW, private
 
 
 def test_every_class_has_a_row(governed: Path) -> None:
@@ -50,7 +51,8 @@ def test_the_section_shows_it_or_says_why_not(governed: Path, monkeypatch: pytes
 def test_what_was_erased_is_said(governed_copy: Path) -> None:
     assert "has erased none of them" in deletion_html(open_run(governed_copy, trust=None, now=NOW))
     run = RunLedger(governed_copy)
-    erase(run, of_classes(run, ["open/mit"]))
+    with Project.open(runs_of(governed_copy), key=private(TRAINER), name=TRAINER) as project:
+        erase(run, of_classes(run, ["open/mit"]), project=project)
     said = deletion_html(open_run(governed_copy, trust=None, now=NOW))
     assert "numbers of open/mit, over several classes" in said
     shutil.rmtree(governed_copy / rundir.PRIVATE)
