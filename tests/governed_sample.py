@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from explorer import records, rundir
+from explorer.data.digits import Digits
 from explorer.entries.fields import Blob
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles, joint_row
 from explorer.entries.run import Genesis, Sources
+from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.blobs import write_blob
 from explorer.note import Algorithm, Signer
@@ -245,6 +247,8 @@ def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.n
         start=None,
         parents=(),
         blobs={},
+        methods={name: METHODS[name].traits for name in ("routing", "contributions", "recorder")},
+        fitted=dict(Digits.fitted),
     )
     return genesis, tags.tags.leaves
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.cache import cached
-from explorer.data.dataset import DataFile, DataSource, Modality, Split, TaskName
+from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
@@ -51,6 +51,10 @@ class Cifar10(DataSource):
     licence: ClassVar[str] = "not stated by its authors"
     modality: ClassVar[Modality] = "image"
     task: ClassVar[TaskName] = "classification"
+    fitted: ClassVar[Fitted] = {
+        "normalisation": "mean and standard deviation by channel over all 50,000 training images of CIFAR-10,"
+        " fixed in the code"
+    }
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     size: Literal[16, 32] = 32

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from explorer.data.dataset import DataSource, Split, TaskName
+from explorer.data.dataset import DataSource, Fitted, Split, TaskName
 from explorer.data.digits import Digits
 from explorer.data.scenes import Pictures, Scenes, Volumes
 from explorer.data.simulated import MAX_CLASSES, simulated
@@ -52,6 +52,7 @@ class Cluttered(DataSource, ABC):
     source: ClassVar[str] = f"made from {Digits.source}"
     licence: ClassVar[str] = Digits.licence
     task: ClassVar[TaskName] = "segmentation"
+    fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation over all training scenes"}
     metrics: ClassVar[tuple[str, ...]] = ("mean_iou", "pixel_accuracy")
 
     size: Literal[16, 32, 48, 64] = 32

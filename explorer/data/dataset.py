@@ -4,7 +4,7 @@ Shapes: N examples, C channels, H rows, W columns, T tokens, K classes of an out
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -17,6 +17,8 @@ from explorer.errors import DataError
 
 Modality = Literal["image", "text", "volume"]
 TaskName = Literal["classification", "language", "segmentation"]
+Fitted = Mapping[Literal["normalisation", "tokeniser"], str]
+"""Part of a preparation -> what of it was made from the training examples, in words: a deletion does not reach it."""
 
 
 NO_BYTES = (torch.bfloat16,)  # types that numpy does not have
@@ -117,6 +119,7 @@ class DataSource(ABC):
     licence: ClassVar[str]
     modality: ClassVar[Modality]
     task: ClassVar[TaskName]
+    fitted: ClassVar[Fitted]  # what of the preparation was made from all training examples
     metrics: ClassVar[tuple[str, ...]]  # names in `records.METRICS`; the first is the quality of a run
 
     @abstractmethod

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from explorer.data.dataset import DataSource, Modality, Split, TaskName
+from explorer.data.dataset import DataSource, Fitted, Modality, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
@@ -38,6 +38,7 @@ class Digits(DataSource):
     licence: ClassVar[str] = "CC BY 4.0"
     modality: ClassVar[Modality] = "image"
     task: ClassVar[TaskName] = "classification"
+    fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation over all training images of digits"}
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     size: Literal[8, 16, 32] = 8

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.class_table import check_class
-from explorer.data.dataset import DataFile, DataSource, Modality, TaskName
+from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import MAX_CLASSES, Entry, Side, labelled
 from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown
@@ -57,6 +57,7 @@ class Parquet(DataSource):
     licence: ClassVar[str] = "whatever holds for the images"
     modality: ClassVar[Modality] = "image"
     task: ClassVar[TaskName] = "classification"
+    fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation by channel over all training images"}
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     path: Annotated[str, Field(min_length=1, max_length=1000, description="directory below --data")]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from explorer import canonical
 from explorer.data.blocks import cut
-from explorer.data.dataset import Dataset, DataSource, Modality, Provenance, TaskName
+from explorer.data.dataset import Dataset, DataSource, Fitted, Modality, Provenance, TaskName
 from explorer.data.distributions import installed, read
 from explorer.data.families import SEPARATOR, Family, Member, families, shared
 from explorer.data.sequences import Text
@@ -39,6 +39,7 @@ class Source(DataSource):
     licence: ClassVar[str] = "what each distribution declares"
     modality: ClassVar[Modality] = "text"
     task: ClassVar[TaskName] = "language"
+    fitted: ClassVar[Fitted] = {}  # read byte by byte
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
     context: Annotated[int, Field(ge=8, le=4096)] = 128

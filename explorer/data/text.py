@@ -20,7 +20,7 @@ from pydantic import Field
 from explorer import canonical, rundir
 from explorer.data.blocks import cut
 from explorer.data.class_table import classes_of, read_class_table
-from explorer.data.dataset import DataFile, Dataset, DataSource, Modality, Provenance, TaskName
+from explorer.data.dataset import DataFile, Dataset, DataSource, Fitted, Modality, Provenance, TaskName
 from explorer.data.families import SEPARATOR
 from explorer.data.local import Fault, LocalFile, below, data_files, first_of_each, listed, shown, skipped
 from explorer.data.sequences import Text
@@ -43,6 +43,7 @@ class LocalText(DataSource):
     licence: ClassVar[str] = "whatever holds for the text"
     modality: ClassVar[Modality] = "text"
     task: ClassVar[TaskName] = "language"
+    fitted: ClassVar[Fitted] = {}  # read byte by byte
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
     path: Annotated[str, Field(min_length=1, max_length=1000, description="file or directory below --data")]

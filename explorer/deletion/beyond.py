@@ -23,16 +23,6 @@ from explorer.recorded.reach import Reach
 from explorer.recorded.target import Target
 from explorer.records import RunRecord, read_plan
 
-# What the datasets that come with the package fit on their training examples.
-FITTED = {
-    "digits": "mean and standard deviation over all training images of digits, the target's among them",
-    "clutter": "mean and standard deviation over all training scenes of clutter, the target's among them",
-    "clutter3d": "mean and standard deviation over all training scenes of clutter3d, the target's among them",
-    "imagefolder": "mean and standard deviation by channel over all training images, the target's among them",
-    "parquet": "mean and standard deviation by channel over all training images, the target's among them",
-    "cifar10": "mean and standard deviation by channel over all 50,000 training images of CIFAR-10, fixed in the code",
-}
-BYTES = ("source", "text")  # datasets that models read byte by byte: nothing is fitted
 SHOWN = 3  # names in a line
 MOST = 480  # characters of a line
 
@@ -71,13 +61,13 @@ def _number(presence: Presence, reached: Reach) -> str:
 
 def _fitted(presence: Presence) -> Iterator[NotReached]:
     """Constants and tokenisers that were fitted on examples."""
+    fitted = presence.run.genesis.fitted
     recipe = presence.recipe if isinstance(presence.recipe, RunRecord) else None
-    if recipe is not None and recipe.dataset in BYTES:
+    if fitted is not None:
+        for what, words in fitted.items():
+            yield NotReached(what=what, detail=_line(f"{words}; the target's are among them"))
         return
-    if recipe is not None and recipe.dataset in FITTED:
-        yield NotReached(what="normalisation", detail=FITTED[recipe.dataset])
-        return
-    whose = f"the dataset {recipe.dataset}" if recipe else "data of somebody's own"
+    whose = f"the dataset {recipe.dataset}" if recipe else "the data of this loop"
     yield NotReached(what="normalisation", detail=_line(f"whatever {whose} was normalised by is not known here"))
     yield NotReached(what="tokeniser", detail=_line(f"whether {whose} went through a tokeniser is not known here"))
 

@@ -10,7 +10,7 @@ from explorer.errors import LedgerError
 from explorer.provenance.deletion_claims import Roots, Structure
 from explorer.recorded.model_file import differences
 from explorer.recorded.reach import Reach
-from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of
+from explorer.recorded.tensors import Tensors, owner_of, without_bookkeeping
 
 
 def structure_of(case: Case) -> tuple[Structure, Tensors]:
@@ -18,7 +18,7 @@ def structure_of(case: Case) -> tuple[Structure, Tensors]:
     old, _ = case.ended
     everything = [*old.tensors.parameters, *old.tensors.buffers, *old.tensors.optimizer]
     dropped = {name for name in everything if owner_of(name, case.policy.sealed) in case.reach.regions}
-    kept = old.tensors.kept(lambda name: name not in dropped and not is_bookkeeping(name))
+    kept = without_bookkeeping(old.tensors, case.old.genesis).kept(lambda name: name not in dropped)
     parameters, buffers, optimizer = kept.roots
     roots = Roots(parameters=parameters, buffers=buffers, optimizer=optimizer)
     return Structure(dropped=tuple(sorted(dropped)), kept=roots), kept

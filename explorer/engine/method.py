@@ -19,6 +19,7 @@ from explorer.engine.optimizer import OptimizerSpec
 from explorer.engine.precision import Precision
 from explorer.engine.schedule import Schedule
 from explorer.engine.state import State, progress
+from explorer.entries.traits import Traits
 
 
 class Kind(IntEnum):
@@ -106,6 +107,7 @@ class Method(ABC):
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text"})  # what it works on
 
     makes_dense: ClassVar[bool] = False  # turns class numbers into distributions over the classes
+    traits: ClassVar[Traits] = Traits()  # what a reader of the run's ledger has to know of it
 
     def neutral(self) -> Self | None:
         """The same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""

@@ -22,6 +22,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Name, Whole, read_float
+from explorer.entries.traits import Traits
 from explorer.provenance.branches import Path as ClassPath
 from explorer.schema import record
 
@@ -105,6 +106,8 @@ class Genesis:
     parents: tuple[Parent, ...]  # runs whose state or model this one goes on from
     blobs: Blobs
     shared: tuple[Shared, ...] = ()  # left out of the entry where there are none
+    methods: ByName[Traits] | None = None  # of the run, by name; None: an older ledger, or another writer's
+    fitted: dict[Literal["normalisation", "tokeniser"], Line] | None = None  # on all examples; None: not known
 
     @property
     def other_names(self) -> dict[str, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.layers import governed_layers
 from explorer.governance.measure import Measure
@@ -48,6 +49,7 @@ class Contributions(Method):
     )
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "any model; for `exact`, an optimiser that is linear in the summed gradient: sgd, adamw"
+    traits: ClassVar[Traits] = Traits(remembers="classes")
     routing: ClassVar[str] = "Works: what a class was denied has no gradient of its own and contributes exactly zero."
 
     exact: Annotated[

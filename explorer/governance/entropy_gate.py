@@ -17,6 +17,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import DecisionNote, Session
@@ -38,6 +39,7 @@ class EntropyGate(Method):
     )
     changes: ClassVar[str] = "a condition of the policy; so, who may train what"
     needs: ClassVar[str] = "a policy with that condition; tagged examples"
+    traits: ClassVar[Traits] = Traits(probes=True, remembers="classes")
     routing: ClassVar[str] = (
         "Switches the rules of a condition on: a recorded decision, and a channel from class `of` to those they name."
     )

@@ -45,6 +45,7 @@ from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
 from explorer.entries.told_apart import Told, told_of
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.linear_probe import MAX_DIMENSIONS, fit, probe, recognised
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments, of_one_width
@@ -86,6 +87,7 @@ class GovernedFreezing(Method):
     )
     changes: ClassVar[str] = "who may train what"
     needs: ClassVar[str] = "tagged examples"
+    traits: ClassVar[Traits] = Traits(probes=True, remembers="classes")
     routing: ClassVar[str] = (
         "Denies to one class what the policy admits it to, by its own probes alone: no channel between classes. With"
         " `told_apart` all classes' probes decide: a channel between all of them."

@@ -20,6 +20,7 @@ from explorer.canonical import canonical
 from explorer.engine.method import Kind, Method, Saving, Unit
 from explorer.engine.state import State, progress
 from explorer.entries.profiles import LayerProfiles
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.history import ledger_bytes
@@ -90,6 +91,7 @@ class Recorder(Method):
     )
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "a trainer's key"
+    traits: ClassVar[Traits] = Traits(remembers="classes")
     routing: ClassVar[str] = "Works: which classes were admitted to what is in every entry."
     after: ClassVar[tuple[str, ...]] = ("contributions", "entropy")
 

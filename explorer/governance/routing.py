@@ -21,6 +21,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Share, State
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.by_example import BandGrant, ByExample, grouped
 from explorer.governance.layers import GovernedLayer, governed_layers
@@ -166,6 +167,7 @@ class Routing(Method):
     )
     changes: ClassVar[str] = "who may train what"
     needs: ClassVar[str] = "tagged examples and a signed policy that names layers of the model"
+    traits: ClassVar[Traits] = Traits(remembers="classes")
     routing: ClassVar[str] = "It is what routes: 0 and 1 are exact, fractions are attenuation."
 
     policy: Annotated[str, Field(min_length=1, max_length=64, description="name of the policy")]

@@ -15,6 +15,7 @@ from explorer.data.dataset import Modality
 from explorer.engine.averages import exchange, model_tensors
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
+from explorer.entries.traits import Traits
 
 
 def decay(*, half_life: float, updates: int) -> float:
@@ -50,6 +51,7 @@ class EMA(Method):
         " update n, h = `half_life` times all steps; at the end w = a"
     )
     changes: ClassVar[str] = "the weights that are evaluated and kept"
+    traits: ClassVar[Traits] = Traits(remembers="model", averages=True)
     routing: ClassVar[str] = (
         "Works: each tensor is averaged by itself, so its average holds what its own updates brought."
     )

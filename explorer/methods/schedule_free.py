@@ -33,6 +33,7 @@ from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, decay_g
 from explorer.engine.schedule import Constant
 from explorer.engine.state import State, progress
 from explorer.engine.statistics import refresh_on_training_data
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError
 
 COUNTS = 3  # steps, sum of weights, largest learning rate
@@ -141,6 +142,7 @@ class ScheduleFree(Method):
     )
     changes: ClassVar[str] = "the update; the weights that are evaluated and kept"
     needs: ClassVar[str] = f"a constant schedule without warm-up; {OPTIMIZERS}"
+    traits: ClassVar[Traits] = Traits(averages=True)
     routing: ClassVar[str] = ""
     conflicts_with: ClassVar[dict[str, str]] = {
         "ema": "it averages the weights itself",

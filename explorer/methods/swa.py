@@ -20,6 +20,7 @@ from explorer.engine.averages import Held, model_tensors
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
 from explorer.engine.statistics import refresh_on_training_data
+from explorer.entries.traits import Traits
 from explorer.errors import RecipeError
 
 ROUNDING = 1e-9  # of a share of training: the tenth of ten tenths is the last
@@ -57,6 +58,7 @@ class SWA(Method):
         " gets new statistics"
     )
     changes: ClassVar[str] = "the weights that are evaluated and kept; with `lr`, the learning rate"
+    traits: ClassVar[Traits] = Traits(remembers="model", averages=True)
     routing: ClassVar[str] = ""
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
     conflicts_with: ClassVar[dict[str, str]] = {

@@ -21,7 +21,7 @@ from explorer.recorded.model_file import differences
 from explorer.recorded.obstacles import NO_CODE
 from explorer.recorded.presence import read_record
 from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import Tensors, is_bookkeeping, read_ended
+from explorer.recorded.tensors import Tensors, read_ended, without_bookkeeping
 from explorer.records import RunRecord
 
 
@@ -69,10 +69,9 @@ def train_counterfactual(
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
     with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
         found = _trained(loop, record, documents, Path(scratch), data=data, on_progress=on_progress)
-    mine, theirs = ({**each.parameters, **each.buffers, **each.optimizer} for each in (found, expected))
-    untrained = {name for name in dropped if name not in theirs}
-    theirs = {name: leaf for name, leaf in theirs.items() if not is_bookkeeping(name)}
-    mine = {name: leaf for name, leaf in mine.items() if not is_bookkeeping(name) and name not in untrained}
+    states = [without_bookkeeping(each, ledger.genesis) for each in (found, expected)]
+    mine, theirs = ({**each.parameters, **each.buffers, **each.optimizer} for each in states)
+    mine = {name: leaf for name, leaf in mine.items() if name in theirs or name not in dropped}
     return Compared(
         run=record.run_id,
         steps=record.steps,

@@ -88,7 +88,7 @@ def govern(
         keep(papers, run)
         keep_environment(run, recorded=True)
         records.write(run / rundir.LOOP, LoopRecord(run_id=run.name, identity=identity))
-        genesis = _genesis(state, run, found, identity, examples)
+        genesis = _genesis(state, run, found, identity, everything, examples)
         return begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(state))
 
     return Governed(
@@ -118,7 +118,14 @@ def identity_of(
     return {"recipe": recipe, "steps": steps, "seed": seed}
 
 
-def _genesis(state: State, run: Path, found: Credentials, identity: dict[str, Any], examples: Split) -> Genesis:
+def _genesis(
+    state: State,
+    run: Path,
+    found: Credentials,
+    identity: dict[str, Any],
+    methods: Sequence[Method],
+    examples: Split,
+) -> Genesis:
     """As its recipe it names what is known of the loop."""
     environment = (run / rundir.ENVIRONMENT).read_bytes()
     named = rundir.read_json(run / rundir.ENVIRONMENT)
@@ -143,6 +150,7 @@ def _genesis(state: State, run: Path, found: Credentials, identity: dict[str, An
         start=None,
         parents=(),
         blobs={},
+        methods={method.name: method.traits for method in methods},
     )
 
 

@@ -111,9 +111,8 @@ def recording(
         return
     found = credentials(recipe, documents, data)
     signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
-    with begun(
-        run, genesis=_genesis(loop, record, run, found), signer=signer, found=found, contents=beginning(loop.state)
-    ) as journal:
+    genesis = _genesis(loop, record, recipe, run, found)
+    with begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(loop.state)) as journal:
         loop.state.resource(Session).journal = journal
         yield
 
@@ -140,7 +139,7 @@ def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials, co
     return journal
 
 
-def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Genesis:
+def _genesis(loop: Loop, record: RunRecord, recipe: Recipe, run: Path, found: Credentials) -> Genesis:
     environment = (run / rundir.ENVIRONMENT).read_bytes()
     named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
     session, origin, start = loop.state.resource(Session), read_origin(run), start_in(record)
@@ -165,6 +164,8 @@ def _genesis(loop: Loop, record: RunRecord, run: Path, found: Credentials) -> Ge
         start=None if origin is None else origin.state,
         parents=(*([] if start is None else [start.parent]), *([] if origin is None else [parent_of(origin)])),
         blobs={},
+        methods={method.name: method.traits for method in loop.methods},
+        fitted=dict(recipe.dataset.fitted),
     )
 
 

@@ -34,7 +34,7 @@ from explorer.recorded.model_file import MODEL as WEIGHTS
 from explorer.recorded.origin import Origin, write_origin
 from explorer.recorded.papers import MAX_QUARANTINE, read_policy
 from explorer.recorded.run_ledger import Placed, RunLedger
-from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of, read_ended
+from explorer.recorded.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from explorer.records import Plan, ResultRecord, RunRecord, Timings, plan_file
 
 TRAIN_LOSS = "train_loss"
@@ -50,7 +50,8 @@ def drop(
     ended = read_ended(old)
     policy = read_policy(old)
     sealed = () if policy is None else policy.sealed
-    kept = ended.tensors.kept(lambda name: owner_of(name, sealed) not in dropped and not is_bookkeeping(name))
+    state_of_training = without_bookkeeping(ended.tensors, old.genesis)
+    kept = state_of_training.kept(lambda name: owner_of(name, sealed) not in dropped)
     parameters, buffers, optimizer = kept.roots
     end = ended.end.entry
     state = TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=end.state.random)

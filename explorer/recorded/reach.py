@@ -24,8 +24,6 @@ from explorer.recorded.presence import Counts, Flags, Presence
 from explorer.recorded.run_ledger import Placed, RunLedger
 from explorer.recorded.target import Target
 
-PROBING = ("entropy_gate", "governed_freezing")  # methods that decide by what layers make of a class's probes
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Channel:
@@ -82,7 +80,8 @@ def reach_of(presence: Presence, target: Target) -> Reach:
     training = moved.any(axis=1)
     trained = np.flatnonzero(training) + run.begins
     channels = tuple(_channels(presence, present, whole, partly))
-    deciding = bool(mine) and (presence.recipe is None or not presence.methods.isdisjoint(PROBING))
+    methods = run.genesis.methods
+    deciding = bool(mine) and (methods is None or any(traits.probes for traits in methods.values()))
     probed = deciding and bool(partly or run.begins)
     before = run.begins > 0 and bool(layers.any())
     firsts = [*trained[:1].tolist(), *(_influenced(run, each) for each in channels)]

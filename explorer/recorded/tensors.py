@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from explorer.canonical import canonical
 from explorer.entries.fields import Digest
-from explorer.entries.run import End, TrainingState
+from explorer.entries.run import End, Genesis, TrainingState
 from explorer.errors import LedgerError
 from explorer.merkle import root_of
 from explorer.provenance.layers import ADAPTER
@@ -28,18 +28,6 @@ BLOB = "tensors"
 OWNERS = "owners"  # the blob of the genesis: tensor -> layer, where the tensor's name does not tell
 MAX_BYTES = 2**27  # a million tensors
 OPTIMIZER = "optimizer"  # the first part of the names of what an optimiser remembers; else it is a method's name
-
-# Methods that remember something about the classes, and nothing of the model. What they remember of a class that is
-# absent is another thing in every run without it, and no model has it.
-BOOKKEEPING = (
-    "routing",
-    "contributions",
-    "entropy",
-    "entropy_gate",
-    "governed_freezing",
-    "governed_selective_backprop",
-    "recorder",
-)
 
 Leaves = Mapping[str, str]  # name of a tensor -> its leaf, hexadecimal
 
@@ -181,7 +169,16 @@ def owner_of(name: str, regions: Sequence[SealedRegion]) -> str | None:
     return None if found is None else found.name
 
 
-def is_bookkeeping(name: str) -> bool:
-    """Whether a tensor is what a governed method remembers about the classes, and not part of training's state."""
-    first, slash, _ = name.partition("/")
-    return bool(slash) and first in BOOKKEEPING
+def without_bookkeeping(tensors: Tensors, genesis: Genesis) -> Tensors:
+    """Leave out what methods remember about the classes: it is no part of training's state, and what they remember of
+    an absent class differs in every run without it.
+
+    Raises `LedgerError` for a ledger that does not say which methods do.
+    """
+    if genesis.methods is None:
+        raise LedgerError(
+            f"run {genesis.run}: its ledger does not state the traits of its methods, so what they remember about the"
+            " classes cannot be told from the state of training: expected `methods` in the genesis"
+        )
+    books = {name for name, traits in genesis.methods.items() if traits.remembers == "classes"}
+    return tensors.kept(lambda name: "/" not in name or name.partition("/")[0] not in books)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explorer.audit.history import Decided
-from explorer.deletion.beyond import BYTES, FITTED
-from explorer.report.run_pinned import Pinned
+from explorer.entries.run import Genesis
 from explorer.report.run_references import GENESIS, Reference, refer
 
 
@@ -15,7 +14,7 @@ from explorer.report.run_references import GENESIS, Reference, refer
 class Channel:
     """One such way."""
 
-    where: str  # "decision", "tokeniser", "normalisation"
+    where: str  # "decision", "normalisation", "preparation" and whatever else the genesis names as fitted
     words: str
     reference: Reference
 
@@ -28,7 +27,7 @@ UNRECORDED = (
 """What may have carried one class to another and is on no ledger: it happened outside the run."""
 
 
-def channels(decisions: Sequence[Decided], pinned: Pinned) -> tuple[Channel, ...]:
+def channels(decisions: Sequence[Decided], genesis: Genesis) -> tuple[Channel, ...]:
     """Those that the record shows. That none is listed does not mean that there were none: see `UNRECORDED`."""
     found = [
         Channel(
@@ -40,14 +39,12 @@ def channels(decisions: Sequence[Decided], pinned: Pinned) -> tuple[Channel, ...
         for each in decisions
         if not each.superseded and (others := _others(each))
     ]
-    if pinned.record is not None:
-        dataset = pinned.record.dataset
-        if dataset in FITTED:
-            words = FITTED[dataset].replace(", the target's among them", "")
-            found.append(Channel(where="normalisation", words=words, reference=GENESIS))
-        if dataset in BYTES:
-            words = f"none: the dataset {dataset} is read byte by byte, and nothing was fitted"
-            found.append(Channel(where="tokeniser", words=words, reference=GENESIS))
+    fitted = genesis.fitted
+    for where, words in (fitted or {}).items():
+        found.append(Channel(where=where, words=words, reference=GENESIS))
+    if fitted == {}:
+        words = "none: nothing was fitted on the training examples"
+        found.append(Channel(where="preparation", words=words, reference=GENESIS))
     return tuple(found)
 
 

@@ -156,7 +156,7 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
         vouched=fault,
         policy=policy_words(run, found) if found else None,
         decisions=tuple(map(_decision, opened.decisions)),
-        channels=channels(opened.decisions, files),
+        channels=channels(opened.decisions, run.genesis),
         keys=key_lines(files.trust) if files.trust else (),
         keys_since=None if believed is None else keys_since(files.trust, believed),
         quorum=quorum_words(files.trust) if files.trust else (),

@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from explorer import rundir
+from explorer.data.digits import Digits
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Entry, decode, encode
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles
 from explorer.entries.run import Genesis, Sources, TrainingState
+from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.blobs import write_blob
 from explorer.ledger.log import Log
@@ -170,6 +172,8 @@ def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarr
         start=None,
         parents=(),
         blobs={},
+        methods={name: METHODS[name].traits for name in ("routing", "contributions", "recorder")},
+        fitted=dict(Digits.fitted),
     )
     return genesis, tags.tags.leaves
 

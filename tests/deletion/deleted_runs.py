@@ -24,7 +24,7 @@ from explorer.recorded.model_file import MODEL, ModelFile
 from explorer.recorded.origin import Origin, write_origin
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of, read_ended
+from explorer.recorded.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from explorer.records import RunRecord
 from tests import tensors_for_tests as models
 from tests.audit.governed_run import (
@@ -87,7 +87,7 @@ def structural(old: Path, *, target: Target = TARGET, begins: int = STEPS) -> Pa
     ended = read_ended(was)
     regions = SEALED.sealed
     gone = {name for name in ended.tensors.parameters if owner_of(name, regions)}
-    kept = ended.tensors.kept(lambda name: owner_of(name, regions) is None and not is_bookkeeping(name))
+    kept = without_bookkeeping(ended.tensors, was.genesis).kept(lambda name: owner_of(name, regions) is None)
     state = replace(ended.end.entry.state, **dict(zip(("parameters", "buffers", "optimizer"), kept.roots, strict=True)))
     new, genesis, leaves = begun(old, target, level="G2", begins=begins, start=state)
     with Journal.open(new, genesis=genesis, signer=signer(new), leaves=leaves) as journal:

@@ -8,6 +8,7 @@ import pytest
 
 from explorer import records, rundir
 from explorer.canonical import digest
+from explorer.data.sources import DATASETS
 from explorer.deletion.plan import LEVELS, Plan, plan
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.project import Observation
@@ -44,7 +45,9 @@ def of_dataset(run: Path, name: str, **changes: object) -> None:
     identity = {**record.identity, "recipe": {"methods": []}}
     record = replace(record, dataset=name, identity=identity, **changes)
     records.write(run / rundir.RUN, record)
-    sign_again(run, lambda _, e: replace(e, recipe=digest(record.identity)) if isinstance(e, Genesis) else e)
+    fitted = dict(DATASETS[name].fitted) if name in DATASETS else None
+    named = {"recipe": digest(record.identity), "fitted": fitted}
+    sign_again(run, lambda _, e: replace(e, **named) if isinstance(e, Genesis) else e)
 
 
 def test_money_is_time_at_the_price_of_the_hardware(tmp_path: Path) -> None:

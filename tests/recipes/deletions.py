@@ -27,7 +27,7 @@ from explorer.recorded.papers import quarantine_content, read_policy
 from explorer.recorded.reach import reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-from explorer.recorded.tensors import Tensors, is_bookkeeping, owner_of, read_ended
+from explorer.recorded.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from tests.governance import desk
 from tests.governance.governed import Kept
 from tests.provenance.people import RISK
@@ -124,9 +124,8 @@ def kept_tensors(run: Path, *, dropped: Collection[str] = ()) -> Tensors:
     """What a run ended with, without regions and without what is remembered about classes."""
     ledger = RunLedger(run)
     sealed = _sealed(run)
-    return read_ended(ledger).tensors.kept(
-        lambda name: owner_of(name, sealed) not in dropped and not is_bookkeeping(name)
-    )
+    kept = without_bookkeeping(read_ended(ledger).tensors, ledger.genesis)
+    return kept.kept(lambda name: owner_of(name, sealed) not in dropped)
 
 
 def differing(one: Tensors, other: Tensors) -> set[str]:

@@ -1,6 +1,6 @@
 """What a target touched, from ledgers of runs that nobody trained: never less than it did, whatever was decided."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from explorer.entries.run import Decision, End, Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
+from explorer.recipes.methods import METHODS
 from explorer.recorded import presence
 from explorer.recorded.reach import Reach, reach
 from explorer.recorded.run_ledger import RunLedger
@@ -41,12 +42,13 @@ def of_class(run: Path, path: str) -> Reach:
     return reach(ledger, resolve(ledger, class_=path))
 
 
-def with_recipe(run: Path, methods: Sequence[object]) -> None:
+def with_recipe(run: Path, methods: Sequence[Mapping[str, object]]) -> None:
     """Say how the run was trained, and let the genesis name it."""
+    traits = {name: METHODS[name].traits for method in methods for name in method}
     record = records.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": list(methods)}}
     records.write(run / rundir.RUN, replace(record, identity=identity))
-    sign_again(run, lambda _, e: replace(e, recipe=digest(identity)) if isinstance(e, Genesis) else e)
+    sign_again(run, lambda _, e: replace(e, recipe=digest(identity), methods=traits) if isinstance(e, Genesis) else e)
 
 
 def decided(run: Path, **changes: Any) -> None:
@@ -307,3 +309,12 @@ def test_records_that_there_are_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize("counts", [b"1" * 60_000, b"1," * 30_000, b"1,,1]", b"-1]", b"12345678901234567]"])
 def test_counts_that_are_none_are_found_out_at_once(counts: bytes) -> None:
     assert presence._EXAMPLES.search(b'{"blobs":{},"examples":[' + counts) is None
+
+
+def test_a_ledger_without_traits_is_taken_to_probe(tmp_path: Path) -> None:
+    """Never less than it did: who does not say what the methods do gets the longer replay."""
+    run = write_governed_run(tmp_path)
+    record = Target(records=(next(row for row, path in enumerate(ROW_CLASSES) if path == NEWS),))
+    assert reach(RunLedger(run), record).probed is False
+    sign_again(run, lambda _, e: replace(e, methods=None) if isinstance(e, Genesis) else e)
+    assert reach(RunLedger(run), record).probed is True

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from explorer.entries.run import End
+from explorer.entries.traits import Traits
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.sealed import SealedRegion
 from explorer.recorded.model_file import MODEL, ModelFile
 from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import Tensors, check_roots, is_bookkeeping, owner_of, parse_tensors, read_ended
+from explorer.recorded.tensors import Tensors, check_roots, owner_of, parse_tensors, read_ended, without_bookkeeping
 from tests.governed_sample import STEPS, write_governed_run
 from tests.tensors_for_tests import state, tensors
 
@@ -90,8 +91,14 @@ def test_whose_a_tensor_is(name: str, owner: str | None) -> None:
     assert owner_of(name, REGIONS) == owner
 
 
-def test_what_governed_methods_remember_is_not_the_model() -> None:
-    assert is_bookkeeping("recorder/admitted") and is_bookkeeping("contributions/displacements/head")
-    assert not any(
-        map(is_bookkeeping, ("ema/updates", "optimizer/shared/0/a/exp_avg", "contributions", "recorder.weight"))
-    )
+def test_what_methods_remember_about_classes_is_not_the_model(run: Path) -> None:
+    genesis = replace(RunLedger(run).genesis, methods={"recorder": Traits(remembers="classes"), "ema": Traits()})
+    training = ("ema/updates", "optimizer/shared/0/a/exp_avg", "recorder", "recorder.weight")
+    found = Tensors(parameters={}, buffers={}, optimizer=dict.fromkeys((*training, "recorder/admitted"), "0" * 64))
+    assert set(without_bookkeeping(found, genesis).optimizer) == set(training)
+
+
+def test_a_ledger_that_does_not_state_what_its_methods_remember(run: Path) -> None:
+    genesis = replace(RunLedger(run).genesis, methods=None)
+    with pytest.raises(LedgerError, match="does not state the traits of its methods"):
+        without_bookkeeping(read_ended(RunLedger(run)).tensors, genesis)
