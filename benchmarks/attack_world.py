@@ -116,6 +116,7 @@ class World:
         self.keys = {name: read_key(self.governance / file, None) for name, file in KEYS.items()}
         self._runs: dict[str, Path] = {}
         self._copies = 0
+        self._deleted: tuple[Path, Path] | None = None
 
     def documents(self, policy: str) -> Documents:
         return read_documents(self.governance, policy=policy, now=self.now)
@@ -133,6 +134,33 @@ class World:
         place = self.root / "copies" / f"{self._copies:04d}"
         shutil.copytree(run, place / "attacked" / run.name)
         return place / "attacked" / run.name
+
+    def scratch(self) -> Path:
+        """An empty directory."""
+        self._copies += 1
+        made = self.root / "scratch" / f"{self._copies:04d}"
+        made.mkdir(parents=True)
+        return made
+
+    def gate(self) -> Path:
+        """The file of the gate that all models are put to."""
+        path = self.root / "gate.yaml"
+        path.write_text(GATE)
+        return path
+
+    def deleted(self) -> tuple[Path, Path]:
+        """A run that had a sealed class, and the run that its deletion made, certified."""
+        if self._deleted is None:
+            old = self.copy("main")
+            out = old.parents[1] / "deletions"
+            command("delete", "run", old, SEALED, "--trust", self.trust_file, "--out", out)
+            (new,) = (path for path in out.iterdir() if path.is_dir())
+            self.cosign(new)
+            status, text = command("delete", "certify", new, "--old", old, "--trust", self.trust_file)
+            if status:
+                raise ValueError(f"no certificate to attack: {text}")
+            self._deleted = old, new
+        return self._deleted
 
     def discard(self, run: Path) -> None:
         """Remove a copy, which nothing needs any more."""
@@ -336,7 +364,7 @@ def command(*words: object) -> tuple[int, str]:
 
 
 def _ledger(world: World, run: Path) -> str:
-    return _said(*command("ledger", "verify", run / rundir.LEDGER, "--trust", world.trust_file, "--contents"))
+    return said(*command("ledger", "verify", run / rundir.LEDGER, "--trust", world.trust_file, "--contents"))
 
 
 def _conform(world: World, run: Path) -> str:
@@ -346,7 +374,7 @@ def _conform(world: World, run: Path) -> str:
     try:
         found = json.loads(text)
     except ValueError:
-        return _said(status, text)
+        return said(status, text)
     first = [
         *found["ledger"]["findings"],
         *(each["message"] for one in found["conditions"] for each in one["contradictions"]),
@@ -358,12 +386,12 @@ def _conform(world: World, run: Path) -> str:
 def _gate(world: World, run: Path) -> str:
     status, text = command("attest", run, "--trust", world.trust_file)
     if status:
-        return f"attest: {_said(status, text)}"
-    gate = world.root / "gate.yaml"
-    gate.write_text(GATE)
-    status, text = command("verify", run / "model", "--gate", gate, "--trust", world.trust_file, "--ledger", run)
+        return f"attest: {said(status, text)}"
+    status, text = command(
+        "verify", run / "model", "--gate", world.gate(), "--trust", world.trust_file, "--ledger", run
+    )
     fails = [line.strip() for line in text.splitlines() if "FAILS" in line]
-    return "" if not status else (fails or [_said(status, text)])[0]
+    return "" if not status else (fails or [said(status, text)])[0]
 
 
 def _pack(world: World, run: Path) -> str:
@@ -378,7 +406,7 @@ def _replay(world: World, run: Path) -> str:
     status, text = command("replay", run)
     lines = [line.strip() for line in text.splitlines()]
     differs = [line for line in lines if line.startswith("entry ")]
-    return "" if not status else (differs or [_said(status, text)])[0]
+    return "" if not status else (differs or [said(status, text)])[0]
 
 
 def verified(pack: Path, trust: Path) -> str:
@@ -391,7 +419,7 @@ def verified(pack: Path, trust: Path) -> str:
     return "" if not status else lines[first]
 
 
-def _said(status: int, text: str) -> str:
+def said(status: int, text: str) -> str:
     """The line that says why, of a verb that refused."""
     if not status:
         return ""
@@ -416,6 +444,7 @@ SENTENCES = {
     "host": "They do not show that the host ran what it says it ran.",
     "name": "Every trainer in your trust file, for ledgers whose names begin with no other trainer's.",
     "checkpoint": "Without the ledger (`ledger: checkpoint`) the trainer's word is taken for the claims",
+    "dated back": "TODO",
     "own trust": "Copies of it inside a run or a pack are shown and never believed.",
     "observations": "who ships a model may leave out observations",
 }
