@@ -47,7 +47,7 @@ def governed_layers(
         if name in modules:  # a region's patterns may fit layers that take none
             parameters = tuple(f"{name}.{own}" for own, _ in modules[name].named_parameters())
             found.append(GovernedLayer(layer=layer, parameters=parameters, buffers=()))
-    _check_adapters(modules, {name for each in found for name in each.parameters})
+    _check_adapters(modules, {name for each in found for name in each.parameters}, regions)
     return tuple(found)
 
 
@@ -79,11 +79,17 @@ def _check(model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedReg
             raise RecipeError(f"parameter {name}: found in no layer: nothing would train it; expected it in a module")
 
 
-def _check_adapters(modules: Mapping[str, nn.Module], governed: Collection[str]) -> None:
-    """Raise `RecipeError` for an adapter beside a module that is no layer: no step would train it."""
+def _check_adapters(
+    modules: Mapping[str, nn.Module], governed: Collection[str], regions: Sequence[SealedRegion]
+) -> None:
+    """Raise `RecipeError` for an adapter of one of these regions beside a module that is no layer: no step would train
+    it."""
+    names = {region.name for region in regions}
     for name, module in modules.items():
+        layer, _, region = name.rpartition(".@")
+        if region not in names:
+            continue
         if isinstance(module, Beside) and any(f"{name}.{own}" not in governed for own, _ in module.named_parameters()):
-            layer, _, region = name.rpartition(".@")
             raise RecipeError(
                 f"sealed region {region!r}: found an adapter on {layer}, which has no tensor of its own, as a head that"
                 " is tied to an embedding has not: nothing would train the adapter; expected patterns of other layers"

@@ -14,6 +14,7 @@ from explorer.engine.loop import Loop
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import Session
+from tests.governance.governed import HALF_DEPTH, SEALED, governed_loop
 from tests.governance.tagged import CLASSES, session_of, tagged_loop
 from tests.loop_for_tests import small_net
 
@@ -75,6 +76,12 @@ def test_in_a_loop_of_ones_own_there_are_no_probes() -> None:
     del loop.state.resources[Batches]
     with pytest.raises(RecipeError, match="a loop of one's own reads its own"):
         choose_probes(loop.state, count=8)
+
+
+def test_a_look_at_a_model_with_adapters_sees_the_layers_that_a_policy_names() -> None:
+    """Entropy profiles and sealed regions go together: an adapter that nobody asks about is no fault."""
+    plain, sealed = (layers_seen(governed_loop(policy).state) for policy in (HALF_DEPTH, SEALED))
+    assert sealed and [leaf.name for leaf in sealed] == [leaf.name for leaf in plain]
 
 
 class Everything(nn.Module):
