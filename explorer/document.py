@@ -2,7 +2,7 @@
 
 The YAML is the core schema of version 1.2, less what a specification does not need. `5e-4` is a number (YAML 1.1
 reads text), `no` and `2026-01-01` are text, duplicate keys are refused, and so are anchors, aliases, tags and
-merge keys. Size and depth are bounded, so that a hostile file costs nothing.
+merge keys. Size, depth and the number of values are bounded, so that a hostile file costs a core two seconds.
 """
 
 import re
@@ -18,6 +18,9 @@ from explorer.errors import RecipeError, SpecError
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
+MAX_VALUES = (
+    100_000  # keys count too; a taxonomy of 10,000 classes has fewer, and parsing takes 15 microseconds for each
+)
 MAX_WHOLE = 2**53
 MAX_FLOAT = sys.float_info.max
 
@@ -86,8 +89,9 @@ def read_document(path: Path) -> Document:
 def parse_document(text: str, *, where: str) -> Document:
     """Read YAML text; see `read_document`."""
     try:
-        _refuse_shorthand(text, where)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = _Loader(text)
+        loader.where = where
+        node = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -104,18 +108,27 @@ def document_of(value: Any, *, where: str = "spec") -> Document:
     return Document(value=_plain(value, (), where), where=where)
 
 
-def _refuse_shorthand(text: str, where: str) -> None:
-    """Check the events before any tree is built: an alias could repeat a branch without end."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):
+    """Parses once, and looks at every event before anything is built from it: an alias could repeat a branch without
+    end, and a list of one-letter values costs a thousand times its size."""
+
+    where = ""
+    depth = values = 0
+
+    def get_event(self) -> Any:
+        event = super().get_event()
         line = event.start_mark.line + 1
         if getattr(event, "anchor", None):  # an alias has one too
-            raise SpecError(f"{where}:{line}: anchors and aliases (& and *) are not allowed; write the value out")
+            raise SpecError(f"{self.where}:{line}: anchors and aliases (& and *) are not allowed; write the value out")
         if getattr(event, "tag", None):
-            raise SpecError(f"{where}:{line}: tags are not allowed; found {event.tag!r}")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise SpecError(f"{where}:{line}: nested deeper than {MAX_DEPTH} levels")
+            raise SpecError(f"{self.where}:{line}: tags are not allowed; found {event.tag!r}")
+        self.depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if self.depth > MAX_DEPTH:
+            raise SpecError(f"{self.where}:{line}: nested deeper than {MAX_DEPTH} levels")
+        self.values += isinstance(event, yaml.NodeEvent)
+        if self.values > MAX_VALUES:
+            raise SpecError(f"{self.where}:{line}: more than {MAX_VALUES} keys and values; at most so many are read")
+        return event
 
 
 class _Reader:

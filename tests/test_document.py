@@ -1,4 +1,5 @@
 import pytest
+import yaml
 
 from explorer.document import MAX_BYTES, document_of, parse_document, read_document
 from explorer.errors import SpecError
@@ -51,6 +52,8 @@ def test_scalars_are_those_of_yaml_1_2(text, value):
         ("a: \x00", "s.yaml: not YAML: unacceptable character"),
         ("a: " + "[" * 30, "s.yaml:1: nested deeper than 20 levels"),
         ("{" * 100_000, "s.yaml:1: nested deeper than 20 levels"),
+        ("[" + "a," * 400_000 + "a]", "s.yaml:1: more than 100000 keys and values; at most so many are read"),
+        ("".join(f"k{i}: 1\n" for i in range(90_000)), "s.yaml:50000: more than 100000 keys and values"),
     ],
 )
 def test_what_is_refused(text, message):
@@ -93,3 +96,14 @@ def test_python_values_say_the_same():
         document_of({"a": float("nan")})
     with pytest.raises(SpecError, match="spec: a: a key must be text, found 1"):
         document_of({"a": {1: 2}})
+
+
+def test_a_document_is_parsed_once(monkeypatch):
+    """Twice cost twice: every event is checked on its way to the tree, before the next one is read."""
+    text = "a: [1, 2, {b: c}]\nd: e\n"
+    alone = list(yaml.parse(text, Loader=yaml.SafeLoader))
+    seen = []
+    parse = yaml.parser.Parser.get_event
+    monkeypatch.setattr(yaml.parser.Parser, "get_event", lambda self: seen.append(1) or parse(self))
+    assert parsed(text) == {"a": [1, 2, {"b": "c"}], "d": "e"}
+    assert len(seen) == len(alone)

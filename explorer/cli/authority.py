@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import PassphraseFile, TrustFile, clock, new_passphrase
+from explorer.cli.credentials import PassphraseFile, TrustFile, clock, known_passphrase, new_passphrase
 from explorer.cli.output import print_json
 from explorer.cli.settings import Json
 from explorer.errors import ProvenanceError
+from explorer.provenance.private import NEW_PASSPHRASE
 from explorer.provenance.roles import Role
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as example.com/d
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Keys, and the trust file that says which of them are believed.", no_args_is_help=True)
     group.command("new")(new)
+    group.command()(passphrase)
     group.command("list")(list_)
     group.command("revoke")(revoke)
     group.command("quorum")(quorum)
@@ -92,6 +94,35 @@ def new(
     _print_added(authorities.find(changed, name), public)
     print(f"  quorum      {_quorum_words(changed.quorum, role)}")
     print(f"next: {NEXT[role]}")
+
+
+def passphrase(
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="A key file, of a key that signs or of a reader's.")],
+    passphrase_file: PassphraseFile = None,
+    new_passphrase_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--new-passphrase-file",
+            metavar="FILE",
+            help=f"Holds the new passphrase, or the same. Default: ${NEW_PASSPHRASE}, else it is asked for.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Encrypt a key file again: with another passphrase, and with as many rounds as new key files have.
+
+    Key files of earlier versions resist guessing badly. Copies and backups of the old file keep its passphrase.
+    """
+    from explorer.provenance import keys
+
+    before, known = keys.rounds(key), known_passphrase(key, passphrase_file)
+    keys.read_any(key, known)  # a wrong passphrase is told before a new one is asked for
+    keys.encrypt_again(key, known, new_passphrase(key, new_passphrase_file, variable=NEW_PASSPHRASE))
+    if json:
+        print_json({"key_file": str(key), "rounds_before": before, "rounds": keys.rounds(key)})
+        return
+    was = "it was not encrypted" if before is None and known is None else f"it had {before or 'another function'}"
+    print(f"{key}: encrypted with {keys.rounds(key)} rounds of PBKDF2; {was}")
 
 
 def list_(

@@ -1,7 +1,8 @@
 """What the verbs that sign have in common: key files, passphrases, the trust file and the clock.
 
-A passphrase comes from `--passphrase-file`, else from EXPLORER_PASSPHRASE, else from whoever sits at the terminal. It
-is never an argument, because other people can list the arguments of a process, and it is never printed.
+A passphrase comes from `--passphrase-file`, else from EXPLORER_PASSPHRASE (that of a reader's key: from
+EXPLORER_READER_PASSPHRASE), else from the terminal. It is never an argument, because other people can list the
+arguments of a process, and it is never printed.
 """
 
 import getpass
@@ -14,16 +15,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.private import PASSPHRASE
+from explorer.provenance.private import PASSPHRASE, READER_PASSPHRASE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    from explorer.provenance.reader_keys import ReaderKey
 
 MAX_FILE = 10_000
 
 TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")]
 KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="The key file to sign with.")]
+ReaderPassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        help=f"Holds the passphrase of the reader's key. Default: ${READER_PASSPHRASE}, else it is asked for.",
+    ),
+]
 PassphraseFile = Annotated[
     Path | None,
     typer.Option(
@@ -38,14 +48,14 @@ def load_key(path: Path, passphrase_file: Path | None) -> "Ed25519PrivateKey":
     """Read a key file; ask for a passphrase only if it needs one."""
     from explorer.provenance.keys import read_key
 
-    return read_key(path, _passphrase_for(path, passphrase_file))
+    return read_key(path, known_passphrase(path, passphrase_file))
 
 
-def load_reader_key(path: Path, passphrase_file: Path | None) -> "X25519PrivateKey":
+def load_reader_key(path: Path, passphrase_file: Path | None) -> "ReaderKey":
     """Read the key file of a reader; ask for a passphrase only if it needs one."""
     from explorer.provenance.reader_keys import read_reader_key
 
-    return read_reader_key(path, _passphrase_for(path, passphrase_file))
+    return read_reader_key(path, known_passphrase(path, passphrase_file, variable=READER_PASSPHRASE))
 
 
 def provide_passphrase(path: Path) -> None:
@@ -57,19 +67,31 @@ def provide_passphrase(path: Path) -> None:
 
     if is_encrypted(path):
         if not os.environ.get(PASSPHRASE):
-            os.environ[PASSPHRASE] = _ask(f"Passphrase of {path}: ", else_say=f"{path}: its passphrase is needed: set")
+            os.environ[PASSPHRASE] = _ask(
+                f"Passphrase of {path}: ", variable=PASSPHRASE, else_say=f"{path}: its passphrase is needed:"
+            )
         read_key(path, os.environ[PASSPHRASE])
 
 
-def new_passphrase(path: Path, passphrase_file: Path | None) -> str:
-    """A passphrase for a key that is about to be made; typed twice where it is typed."""
-    known = _known(passphrase_file)
+def new_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str:
+    """A passphrase for a key file that is about to be written; typed twice where it is typed."""
+    known = _known(passphrase_file, variable)
     if known is not None:
         return known
-    typed = _ask(f"New passphrase for {path}: ")
-    if _ask("Once more: ") != typed:
+    typed = _ask(f"New passphrase for {path}: ", variable=variable)
+    if _ask("Once more: ", variable=variable) != typed:
         raise ProvenanceError("the two passphrases differ; nothing was written")
     return typed
+
+
+def known_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str | None:
+    """The passphrase of a key file; None for one that needs none."""
+    from explorer.provenance.keys import is_encrypted
+
+    if not is_encrypted(path):
+        return None
+    known = _known(passphrase_file, variable)
+    return _ask(f"Passphrase of {path}: ", variable=variable) if known is None else known
 
 
 def clock() -> int:
@@ -77,20 +99,8 @@ def clock() -> int:
     return int(time.time())
 
 
-def _passphrase_for(path: Path, passphrase_file: Path | None) -> str | None:
-    """The passphrase of a key file; None for one that needs none."""
-    from explorer.provenance.keys import is_encrypted
-
-    if not is_encrypted(path):
-        return None
-    known = _known(passphrase_file)
-    return _ask(f"Passphrase of {path}: ") if known is None else known
-
-
-def _known(file: Path | None) -> str | None:
-    if file is not None:
-        return _passphrase_in(file)
-    return os.environ.get(PASSPHRASE) or None
+def _known(file: Path | None, variable: str) -> str | None:
+    return os.environ.get(variable) or None if file is None else _passphrase_in(file)
 
 
 def _passphrase_in(path: Path) -> str:
@@ -114,7 +124,9 @@ def _passphrase_in(path: Path) -> str:
     return passphrase
 
 
-def _ask(question: str, *, else_say: str = "a passphrase is needed: say --passphrase-file FILE or set") -> str:
+def _ask(
+    question: str, *, variable: str, else_say: str = "a passphrase is needed: say --passphrase-file FILE or"
+) -> str:
     if not sys.stdin.isatty():
-        raise ProvenanceError(f"{else_say} {PASSPHRASE}")
+        raise ProvenanceError(f"{else_say} set {variable}")
     return getpass.getpass(question)

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile, clock, load_key, new_passphrase
+from explorer.cli.credentials import (
+    KeyFile,
+    PassphraseFile,
+    ReaderPassphraseFile,
+    TrustFile,
+    clock,
+    load_key,
+    new_passphrase,
+)
 from explorer.cli.documents import SignedOut
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import Json
@@ -34,16 +42,21 @@ def register(app: typer.Typer) -> None:
 def key(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the new key.")],
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: ReaderPassphraseFile = None,
     json: Json = False,
 ) -> None:
-    """Make a reader's key and print its public key, which goes into a grant as `public_key`."""
+    """Make a reader's key and print its public key, which goes into a grant as `public_key`.
+
+    The same key signs what its holder asks for.
+    """
     from explorer.provenance.keys import write_key
-    from explorer.provenance.reader_keys import new_reader_key, reader_public_text
+    from explorer.provenance.private import READER_PASSPHRASE
+    from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
 
     made = new_reader_key()
-    write_key(out, made, None if unencrypted else new_passphrase(out, passphrase_file))
-    public = reader_public_text(made)
+    passphrase = None if unencrypted else new_passphrase(out, passphrase_file, variable=READER_PASSPHRASE)
+    write_key(out, made, passphrase)
+    public = reader_public_text(reader_key(made).opens)
     if json:
         print_json({"key_file": str(out), "encrypted": not unencrypted, "public_key": public})
     else:

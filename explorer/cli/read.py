@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import PassphraseFile, clock, load_reader_key
+from explorer.cli.credentials import ReaderPassphraseFile, clock, load_reader_key
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import Json
 from explorer.cli.trace import RunDirectory, Steps, steps_of
@@ -47,7 +47,7 @@ def read(
             "--trust", metavar="TRUST", help="Whom to believe; verifies the ledger too. Default: the run's own."
         ),
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: ReaderPassphraseFile = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows to a file, .csv or .parquet.")
     ] = None,
@@ -76,7 +76,7 @@ def read(
     wrapped = read_wrapped(file)
     signed = believe(wrapped, found, trust=believed, now=clock(), where=str(file))
     query = ask(found, signed.value, kind=kind, class_=class_, steps=steps_of(found, steps))
-    keys = open_keys(wrapped, signed.value, load_reader_key(key, passphrase_file), where=str(file))
+    keys = open_keys(wrapped, signed.value, load_reader_key(key, passphrase_file).opens, where=str(file))
     name, signing = trainer_key(run, trust=believed, now=clock())
     project = Project.open(runs_of(run), key=signing, name=name)
     answer = open_numbers(found, query, signed, keys, project=project)
@@ -133,24 +133,24 @@ def _columns(answer: "Answer") -> tuple[str, ...]:
 
 
 def _write(answer: "Answer", out: Path) -> None:
-    """Whole or not at all."""
+    """Whole or not at all, and for whoever reads alone: these numbers are sealed where they came from."""
     import io
 
-    from explorer import rundir
+    from explorer.provenance.private import replace_private
 
     columns = _columns(answer)
     if out.suffix == ".csv":
         from explorer.store.queries import Table
         from explorer.store.text import csv_text
 
-        rundir.write_bytes(out, csv_text(Table(columns=columns, rows=answer.rows)).encode())
+        replace_private(out, csv_text(Table(columns=columns, rows=answer.rows)).encode())
         return
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     content, cells = io.BytesIO(), [[row[at] for row in answer.rows] for at in range(len(columns))]
     pq.write_table(pa.table(dict(zip(columns, map(pa.array, cells), strict=True))), content)
-    rundir.write_bytes(out, content.getvalue())
+    replace_private(out, content.getvalue())
 
 
 def _json(answer: "Answer", *, rows: bool) -> dict[str, Any]:

@@ -11,8 +11,8 @@ nothing of the software that made the pack, with which it shares no line. It fol
     reading         HPKE (RFC 9180), base mode, X25519 HKDF-SHA256 AES-256-GCM; HKDF-Expand (RFC 5869)
 
 Take TRUST from somebody whom you believe, never from the pack: the copy in there is what the run believed. READER.pem
-is your own X25519 key (PKCS#8 PEM; a passphrase comes from EXPLORER_PASSPHRASE), if a grant in the pack is to you. TIME
-is when to judge, such as 2026-01-31T12:00:00Z; without it, now.
+is your own reader's key (PKCS#8 PEM; a passphrase comes from EXPLORER_READER_PASSPHRASE), if a grant in the pack is to
+you. TIME is when to judge, such as 2026-01-31T12:00:00Z; without it, now.
 
 Three lists are printed: what was checked, how often; what could not be, and why; and which private keys lay on the
 host where the pack was made. The exit status is 0 only if a trust file was given and everything checked holds.
@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -1297,15 +1297,17 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _read_key(path: Path) -> X25519PrivateKey:
-    passphrase = os.environ.get("EXPLORER_PASSPHRASE")
+    passphrase = os.environ.get("EXPLORER_READER_PASSPHRASE")
     content = _read(path, MAX_JSON)
     try:
         encrypted = passphrase.encode() if passphrase and b"ENCRYPTED" in content else None
         key = load_pem_private_key(content, encrypted)
     except (ValueError, TypeError) as error:
         raise Refused(f"{path}: no private key can be read from it: {error!s:.100}") from error
+    if isinstance(key, Ed25519PrivateKey):  # the X25519 key of the same seed, as a grant names it
+        return X25519PrivateKey.from_private_bytes(hashlib.sha512(key.private_bytes_raw()).digest()[:32])
     if not isinstance(key, X25519PrivateKey):
-        raise Refused(f"{path}: not an X25519 key")
+        raise Refused(f"{path}: not a reader's key")
     return key
 
 

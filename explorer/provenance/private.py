@@ -1,6 +1,11 @@
-"""Files that their owner alone can read: written once, never over another, and refused when others can open them."""
+"""Files that their owner alone can read, from the moment they exist, and that are refused when others can open them.
+
+Keys, salts and requests are written once and never over another. What is read out of a run with a grant or with the
+run's secrets may be read again, and replaces what was there.
+"""
 
 import os
+import secrets
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -8,7 +13,11 @@ from typing import BinaryIO
 from explorer.errors import ProvenanceError
 from explorer.rundir import flush_directory
 
-PASSPHRASE = "EXPLORER_PASSPHRASE"  # the environment variable that holds the passphrase of a key
+# The environment variables that hold passphrases. Who audits and who trains are two parties: a process that opens both
+# kinds of key never takes both passphrases from one place.
+PASSPHRASE = "EXPLORER_PASSPHRASE"  # of a key that signs
+READER_PASSPHRASE = "EXPLORER_READER_PASSPHRASE"  # of a reader's key
+NEW_PASSPHRASE = "EXPLORER_NEW_PASSPHRASE"  # that a key file gets in place of its own
 
 
 def write_private(path: Path, *content: bytes) -> None:
@@ -33,6 +42,23 @@ def write_private(path: Path, *content: bytes) -> None:
         if isinstance(error, OSError):
             raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
         raise
+
+
+def replace_private(path: Path, *content: bytes) -> None:
+    """Write a file of mode 0600 whole or not at all, in the place of one that may be there; it is on the disk when this
+    returns. A link that stands there is replaced, and not followed. Raises `ProvenanceError` if the disk refuses."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+    write_private(beside, *content)
+    try:
+        beside.replace(path)
+        flush_directory(path.parent)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def open_private(path: Path, *, max_bytes: int, write: bool = False) -> BinaryIO:

@@ -11,14 +11,19 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import Field
+
+from explorer import schema
 from explorer.errors import ProvenanceError, unknown
+from explorer.provenance import branches
 from explorer.provenance.commitments import check_commitment, commit, new_salt
 from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.tags import Tags
 from explorer.provenance.tags_parquet import Row, write_table
-from explorer.schema import parse_json
+from explorer.provenance.trust import Name
+from explorer.schema import from_json, parse_json
 
 MAX_LINE = 16 * 2**20
 MAX_CONTENT = 2**28
@@ -56,8 +61,16 @@ def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record
 
 
 def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
-    """The rows of a table, each with a new salt, which is added to `salts`."""
-    for record in records:
+    """The rows of a table, each with a new salt, which is added to `salts`.
+
+    Raises `ProvenanceError` for a class or an authority whose name could stand in no taxonomy or trust file: nobody
+    could sign the table.
+    """
+    sound = set[tuple[str, str]]()  # a table has many records and few names
+    for slot, record in enumerate(records):
+        if (record.class_path, record.authority) not in sound:
+            _check_names(record, where=f"the record of slot {slot}")
+            sound.add((record.class_path, record.authority))
         salt = new_salt()
         salts += salt
         yield Row(commit(salt, record.content), record.class_path, record.source, record.authority)
@@ -102,6 +115,16 @@ def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes:
     if slot + 1 != len(tags):
         raise ProvenanceError(f"{slot + 1} records, and the table has {len(tags)} tags")
     return Checked(matching=len(tags) - destroyed, destroyed=destroyed)
+
+
+@schema.record
+class _Names:
+    class_: Annotated[branches.Path, Field(alias="class")]
+    authority: Name
+
+
+def _check_names(record: Record, *, where: str) -> None:
+    from_json(_Names, {"class": record.class_path, "authority": record.authority}, where=where, error=ProvenanceError)
 
 
 def _record(line: bytes, path: Path, where: str, authority: str | None) -> Record:

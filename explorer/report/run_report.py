@@ -15,6 +15,7 @@ from pathlib import Path
 from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import StoreError, unknown
+from explorer.provenance.private import replace_private
 from explorer.recorded.run_ledger import RunLedger
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
@@ -47,12 +48,17 @@ def page_of(run_directory: Path, *, format: str = "html") -> Path:
 
 
 def write_run_report(run_directory: Path, page: Path, *, trust: Path | None = None, format: str = "html") -> None:
-    """Write the report of a governed run whole or not at all. `trust` is the trust file of those whom the reader
-    believes; without one the page says that nothing was verified.
+    """Write the report of a governed run whole or not at all; with mode 0600 where it holds numbers that are sealed in
+    the run. `trust` is the trust file of those whom the reader believes; without one the page says that nothing was
+    verified.
 
     Raises `StoreError` for an unknown format, `ExplorerError` where the ledger cannot be read.
     """
     if format not in FORMATS:
         raise StoreError(unknown("format", format, FORMATS))
     content = gather(run_directory, trust=trust, now=int(time.time()))
-    rundir.write_bytes(page, FORMATS[format](content))
+    made = FORMATS[format](content)
+    if page_of(run_directory, format=format).parent.name == rundir.PRIVATE:
+        replace_private(page, made)
+    else:
+        rundir.write_bytes(page, made)

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from explorer import rundir
 from explorer.cli import credentials
 from explorer.errors import ProvenanceError, RunError
 from explorer.note import Verifier
-from explorer.provenance.keys import is_encrypted, public_text, read_key
+from explorer.provenance.keys import is_encrypted, new_key, public_text, read_key
 from explorer.provenance.roles import Role
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import read_trust
@@ -136,6 +137,27 @@ def test_nobody_is_asked_where_nobody_sits(here: Path, monkeypatch: pytest.Monke
         "explorer: a passphrase is needed: say --passphrase-file FILE or set EXPLORER_PASSPHRASE"
     )
     assert list(here.iterdir()) == []
+
+
+def test_a_key_file_of_an_earlier_version_is_encrypted_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = BestAvailableEncryption(SECRET.encode())
+    key = new_key()
+    (here / "old.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
+    (here / "old.pem").chmod(0o600)
+    monkeypatch.setenv(credentials.PASSPHRASE, SECRET)
+    assert "set EXPLORER_NEW_PASSPHRASE" in refused("authority", "passphrase", "old.pem", cwd=here)
+    monkeypatch.setenv("EXPLORER_NEW_PASSPHRASE", "another")
+    said = done("authority", "passphrase", "old.pem").stdout
+    assert said == "old.pem: encrypted with 600000 rounds of PBKDF2; it had 2048\n"
+    assert read_key(here / "old.pem", "another").private_bytes_raw() == key.private_bytes_raw()
+    assert "wrong passphrase" in refused("authority", "passphrase", "old.pem", cwd=here)
+
+
+def test_a_key_file_without_a_passphrase_gets_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(*new("--unencrypted"))
+    monkeypatch.setenv("EXPLORER_NEW_PASSPHRASE", SECRET)
+    assert done("authority", "passphrase", "dg.pem").stdout.endswith("; it was not encrypted\n")
+    assert is_encrypted(here / "dg.pem") and stat.S_IMODE((here / "dg.pem").stat().st_mode) == 0o600
 
 
 def test_no_option_takes_a_passphrase() -> None:

@@ -126,7 +126,7 @@ def test_kinds_and_classes(desk: Path) -> None:
         (("--kind", "stepp"), "did you mean 'step'?"),
         (("--steps", "5"), "expected A:B"),
         (("--key", "other.pem"), "this is not the key of example.com/auditor"),
-        (("--key", "data-governance.pem"), "holds a key of kind Ed25519; expected X25519"),
+        (("--key", "data-governance.pem"), "this is not the key of example.com/auditor"),
         (("--grant", "2026-0070"), "unknown grant '2026-0070'; did you mean '2026-0007'?"),
         (("--grant", "grant.json"), "grant.json"),
     ],

@@ -54,13 +54,35 @@ def write_records(desk: Path, *records: object) -> None:
     (desk / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
+MAKE = ("tags", "make", "records.jsonl", "-o", "t.parquet", "--salts", "t.salts", "--authority", people.GOVERNANCE)
+
+
 def make(desk: Path) -> None:
-    arguments = ("--out", "t.parquet", "--salts", "t.salts", "--authority", people.GOVERNANCE)
-    done = explorer("tags", "make", "records.jsonl", *arguments, cwd=desk)
+    done = explorer(*MAKE, cwd=desk)
     assert done.returncode == 0, done.stderr
 
 
 TAXONOMY_AND_TRUST = ("--taxonomy", "taxonomy.json", "--trust", "trust.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"class": "Open MIT"}, "the record of slot 2: class: string should match pattern"),
+        ({"class": "open//mit"}, "the record of slot 2: class: string should match pattern"),
+        ({"class": "open/mit\n"}, "the record of slot 2: class: string should match pattern"),
+        ({"class": "a" * 201}, "the record of slot 2: class: string should have at most 200 characters"),
+        ({"authority": "news desk"}, "the record of slot 2: authority: string should match pattern"),
+    ],
+)
+def test_what_nobody_could_sign_is_not_made(desk: Path, change: dict[str, str], message: str) -> None:
+    """`tags sign` refuses such names, after the work."""
+    write_records(desk, *RECORDS[:2], {**RECORDS[2], **change})
+    said = refused(*MAKE, cwd=desk)
+    assert message in said
+    assert not (desk / "t.parquet").exists() and not (desk / "t.salts").exists()
+
+
 SIGN = ("tags", "sign", "t.parquet", *TAXONOMY_AND_TRUST)
 VERIFY = ("tags", "verify", "t.parquet", "--attestation", "t.json", *TAXONOMY_AND_TRUST)
 WITH_RECORDS = ("--records", "records.jsonl", "--salts", "t.salts")

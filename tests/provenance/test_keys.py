@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,20 +12,25 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import ProvenanceError
 from explorer.note import is_weak
+from explorer.provenance import keys
 from explorer.provenance.keys import (
     MAX_FILE,
+    MAX_ROUNDS,
+    ROUNDS,
+    encrypt_again,
     is_encrypted,
     new_key,
     parse_public,
     public_bytes,
     public_text,
     read_key,
+    rounds,
     write_key,
 )
 from tests.provenance.people import private
@@ -250,3 +257,88 @@ def test_a_key_that_says_it_is_of_another_curve_is_damaged(tmp_path: Path) -> No
     content = b"-----BEGIN PRIVATE KEY-----\n" + base64.b64encode(changed) + b"\n-----END PRIVATE KEY-----\n"
     with pytest.raises(ProvenanceError, match="damaged: no private key can be read from it"):
         read_key(private_file(tmp_path / "k.pem", content), None)
+
+
+def old_file(path: Path, passphrase: str = "pw") -> Path:
+    """A key file as earlier versions wrote it."""
+    how = BestAvailableEncryption(passphrase.encode())
+    return private_file(path, KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
+
+
+def test_a_passphrase_is_stretched(tmp_path: Path) -> None:
+    write_key(tmp_path / "new.pem", KEY, "pw")
+    assert rounds(tmp_path / "new.pem") == ROUNDS >= 600_000
+    assert rounds(old_file(tmp_path / "old.pem")) == 2048
+    write_key(tmp_path / "open.pem", KEY, None)
+    assert rounds(tmp_path / "open.pem") is None
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+def test_openssl_reads_our_key_files_and_sees_the_rounds(tmp_path: Path) -> None:
+    write_key(path := tmp_path / "k.pem", KEY, "correct horse")
+    command = ["openssl", "pkey", "-in", path, "-passin", "pass:correct horse", "-outform", "DER"]
+    found = subprocess.run(command, capture_output=True, check=True).stdout
+    assert found == KEY.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    parsed = subprocess.run(["openssl", "asn1parse", "-in", path], capture_output=True, check=True, text=True).stdout
+    assert f"INTEGER           :{ROUNDS:06X}" in parsed and "hmacWithSHA256" in parsed and "aes-256-cbc" in parsed
+
+
+def test_two_files_of_one_key_and_passphrase_share_nothing(tmp_path: Path) -> None:
+    for name in "ab":
+        write_key(tmp_path / name, KEY, "pw")
+    lines = [set((tmp_path / name).read_text().splitlines()[2:-1]) for name in "ab"]
+    assert not lines[0] & lines[1]
+
+
+def test_an_old_file_is_read_and_encrypted_again(tmp_path: Path) -> None:
+    path = old_file(tmp_path / "k.pem")
+    assert public_bytes(read_key(path, "pw")) == public_bytes(KEY)
+    with pytest.raises(ProvenanceError, match="wrong passphrase"):
+        encrypt_again(path, "other", "new")
+    assert rounds(path) == 2048
+    encrypt_again(path, "pw", "new")
+    assert rounds(path) == ROUNDS and path.stat().st_mode & 0o777 == 0o600
+    assert public_bytes(read_key(path, "new")) == public_bytes(KEY)
+    with pytest.raises(ProvenanceError, match="wrong passphrase"):
+        read_key(path, "pw")
+    assert [each.name for each in tmp_path.iterdir()] == ["k.pem"]
+
+
+def test_encrypting_again_leaves_the_old_file_where_the_disk_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = old_file(tmp_path / "k.pem")
+    before = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ProvenanceError, match="No space left"):
+        encrypt_again(path, "pw", "new")
+    assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["k.pem"]
+
+
+def test_a_key_file_that_asks_for_endless_rounds_is_refused(tmp_path: Path) -> None:
+    """Nobody reported this one: a file decides how long it takes to open it."""
+    write_key(path := tmp_path / "k.pem", KEY, "pw")
+    raw = base64.b64decode("".join(path.read_text().splitlines()[1:-1]))
+    costly = raw.replace(b"\x02\x03" + ROUNDS.to_bytes(3, "big"), b"\x02\x03\x7f\xff\xff")  # 8 million: allowed
+    assert costly != raw and MAX_ROUNDS >= (2**23 - 1)
+    longer = raw.replace(b"\x02\x03" + ROUNDS.to_bytes(3, "big"), b"\x02\x04\x7f\xff\xff\xff")
+    text = base64.encodebytes(longer).decode().replace("\n", "")
+    private_file(tmp_path / "l.pem", f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{text}\n-----END".encode())
+    with pytest.raises(ProvenanceError, match="2147483647 rounds of PBKDF2; at most"):
+        read_key(tmp_path / "l.pem", "pw")
+
+
+def test_a_key_is_unlocked_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_key(path := tmp_path / "k.pem", KEY, "once")
+    seen = []
+    load = keys.load_pem_private_key
+    monkeypatch.setattr(keys, "load_pem_private_key", lambda *given: seen.append(given) or load(*given))
+    for _ in range(3):
+        read_key(path, "once")
+    assert len(seen) == 1
+    with pytest.raises(ProvenanceError, match="wrong passphrase"):
+        read_key(path, "twice")

@@ -4,15 +4,18 @@ import base64
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.keys import new_key, read_key, write_key
+from explorer.provenance.keys import public_bytes, read_key, write_key
 from explorer.provenance.reader_keys import (
     OVERHEAD,
     is_weak_reader,
     new_reader_key,
     read_reader_key,
+    reader_key,
+    reader_of,
     reader_public_text,
     unwrap,
     wrap,
@@ -45,18 +48,47 @@ def test_a_key_file_goes_there_and_back(tmp_path: Path, passphrase: str | None) 
     path = tmp_path / "reader.pem"
     write_key(path, KEY, passphrase)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert reader_public_text(read_reader_key(path, passphrase)) == PUBLIC
+    found = read_reader_key(path, passphrase)
+    assert reader_public_text(found.opens) == PUBLIC and found.signs is None
     with pytest.raises(ProvenanceError, match="there is a file already"):
         write_key(path, new_reader_key(), passphrase)
 
 
-def test_a_key_that_signs_does_not_read_and_the_other_way_round(tmp_path: Path) -> None:
-    write_key(tmp_path / "signs.pem", new_key(), None)
+def test_an_old_readers_key_signs_nothing(tmp_path: Path) -> None:
     write_key(tmp_path / "reads.pem", KEY, None)
-    with pytest.raises(ProvenanceError, match="holds a key of kind Ed25519; expected X25519"):
-        read_reader_key(tmp_path / "signs.pem", None)
     with pytest.raises(ProvenanceError, match="holds a key of kind X25519; expected Ed25519"):
         read_key(tmp_path / "reads.pem", None)
+
+
+def test_who_signs_is_who_can_open(tmp_path: Path) -> None:
+    """The conversion of public keys, against the library's own derivation of the private one."""
+    for _ in range(20):
+        made = new_reader_key()
+        write_key(path := tmp_path / f"{public_bytes(made).hex()}.pem", made, None)
+        found = read_reader_key(path, None)
+        assert found.signs is not None and public_bytes(found.signs) == public_bytes(made)
+        public = reader_public_text(found.opens)
+        assert reader_of(public_bytes(found.signs)) == public
+        assert unwrap(wrap(SECRET, public, info=b"i"), found.opens, info=b"i", where="w") == SECRET
+
+
+def test_the_conversion_is_libsodiums() -> None:
+    """From libsodium's own tests, test/default/ed25519_convert.c."""
+    seed = bytes.fromhex("421151a459faeade3d247115f94aedae42318124095afabe4d1451a559faedee")
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    expected = "f1814f0e8ff1043d8a44d25babff3cedcae6c22c3edaa48f857ae70de2baae50"
+    assert base64.b64decode(reader_of(public_bytes(key))).hex() == expected
+    secret = "8052030376d47112be7f73ed7a019293dd12ad910b654455798b4667d73de166"
+    scalar = bytearray(reader_key(key).opens.private_bytes_raw())
+    scalar[0] &= 248
+    scalar[31] = scalar[31] & 127 | 64
+    assert scalar.hex() == secret
+
+
+@pytest.mark.parametrize("y", [0, 1, PRIME, PRIME + 1])
+def test_points_without_a_counterpart_are_no_reader(y: int) -> None:
+    with pytest.raises(ProvenanceError, match="no counterpart"):
+        reader_of(y.to_bytes(32, "little"))
 
 
 def test_what_is_wrapped_opens_for_its_key_and_purpose() -> None:
@@ -64,7 +96,7 @@ def test_what_is_wrapped_opens_for_its_key_and_purpose() -> None:
     assert len(wrapped) == len(SECRET) + OVERHEAD and SECRET not in wrapped
     assert wrap(SECRET, PUBLIC, info=b"for this") != wrapped
     assert unwrap(wrapped, KEY, info=b"for this", where="w") == SECRET
-    for key, info in ((KEY, b"for that"), (KEY, b""), (new_reader_key(), b"for this")):
+    for key, info in ((KEY, b"for that"), (KEY, b""), (X25519PrivateKey.generate(), b"for this")):
         with pytest.raises(ProvenanceError, match=r"^w: cannot be opened: wrapped to another reader's key"):
             unwrap(wrapped, key, info=info, where="w")
 

@@ -1,6 +1,7 @@
 """The report of a run with confidential classes: whole for its owner, and kept where it belongs; honest for others."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -43,6 +44,17 @@ def test_its_owner_has_all_figures_and_is_warned(run: Path, tmp_path: Path) -> N
     document = json.loads(written(run, tmp_path / "report.json"))
     assert document["answer"].startswith("What moved this model: open/apache 58%, open/mit 24%")
     assert document["profiles"]["rows"] and document["integrity"]["sums_agree"]
+
+
+def test_sealed_numbers_are_written_for_their_owner_alone(run: Path, outside: Path, tmp_path: Path) -> None:
+    """Wherever it is written to; a report without such numbers is a file like others."""
+    for name, of, expected in (("sealed.html", run, 0o600), ("open.html", outside, 0o644)):
+        before = os.umask(0o022)
+        try:
+            written(of, tmp_path / name)
+        finally:
+            os.umask(before)
+        assert (tmp_path / name).stat().st_mode & 0o777 == expected
 
 
 def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
