@@ -22,7 +22,8 @@ from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.trust import Trust
 from explorer.recorded.anchor import anchor_of_trust
 from explorer.recorded.papers import read_policy
-from explorer.recorded.reach import Reach, reach
+from explorer.recorded.presence import Presence
+from explorer.recorded.reach import Reach, reach_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
 from explorer.recorded.tensors import Ended, read_ended
@@ -58,9 +59,14 @@ class Case:
         return Target(records=self.listed.records)
 
     @cached_property
+    def presence(self) -> Presence:
+        """The steps of the old run."""
+        return Presence(self.old)
+
+    @cached_property
     def reach(self) -> Reach:
         """What the target touched in the old run, by its ledger."""
-        return reach(self.old, self.target)
+        return reach_of(self.presence, self.target)
 
     @property
     def unseen(self) -> str | None:

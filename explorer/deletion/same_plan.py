@@ -109,11 +109,20 @@ def model(case: Case) -> str | None:
     return None
 
 
+def still(case: Case) -> str | None:
+    """By the old ledger no step changed a layer to which nobody in its batch was admitted: with a gradient of zeros in
+    place of none, decay and momentum would have."""
+    for step, layer in case.presence.strays:
+        raise LedgerError(f"step {step} changed {layer}, and nobody in its batch was admitted to it")
+    return None
+
+
 CLAIMS = (
     Claim("documents", "taxonomy, policy and trust file are those of both runs, signed by whom you believe", documents),
     Claim("target", "the target is one of the old run's, and of no model that it began with", target),
     Claim("parent", "the new ledger was made from this old one by a deletion", parent),
     Claim("plan", "the same plan, but that the target is left out: every other number that decides is equal", plan),
+    Claim("still", "by the old ledger no step changed a layer to which it admitted nobody", still),
     Claim("model", "the model's file holds what the new ledger ends with", model),
 )
 

@@ -3,17 +3,35 @@
 A deletion claims to have arrived at it by a shorter way. Here it is gone the long way, on this machine and from this
 data, and every tensor that the new run ended with is compared with the one that comes out, by name and bit for bit.
 What governed methods remember about classes is no state of the model, and is left out. Nothing is written that stays.
+
+A fault in the code that trains may be in both runs, which then agree. So this one does not trust that code with three
+things (`Reference`). The target's rows are blank, so that code which reads them anyhow arrives elsewhere. A region to
+which a step admits nobody has no optimiser step at all, and a tensor to which it admits nobody has no gradient, not
+even one of zeros, under which decay and momentum go on. Around each optimiser step such tensors, and what the optimiser
+remembers for them, are compared bit for bit.
 """
 
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from explorer.data.dataset import Dataset, Split
+from explorer.engine.guard import same_bits
 from explorer.engine.loop import Loop
+from explorer.engine.state import Region
 from explorer.errors import LedgerError, RunError
 from explorer.governance.digests import tensors_of
 from explorer.governance.documents import Documents
+from explorer.governance.session import Session
 from explorer.recipes.ledger import keep_environment, recording
 from explorer.recipes.replay import Elsewhere, elsewhere
 from explorer.recipes.run import build_loop, documents_in, recipe_of
@@ -33,6 +51,7 @@ class Compared:
     steps: int  # trained
     tensors: int  # compared
     differing: tuple[str, ...]  # names, with what is wrong
+    steps_watched: int = 0  # optimiser steps around which what nobody was admitted to was compared
 
     @property
     def equal(self) -> bool:
@@ -67,6 +86,7 @@ def train_counterfactual(
     environment = elsewhere(new, record)
     on_environment(environment)
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
+    reference = Reference(loop)
     with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
         found = _trained(loop, record, documents, Path(scratch), data=data, on_progress=on_progress)
     states = [without_bookkeeping(each, ledger.genesis) for each in (found, expected)]
@@ -76,7 +96,66 @@ def train_counterfactual(
         run=record.run_id,
         steps=record.steps,
         tensors=len(theirs),
-        differing=tuple(differences(theirs, mine)),
+        differing=(*reference.moved, *differences(theirs, mine)),
+        steps_watched=reference.watched,
+    )
+
+
+class Reference:
+    """A loop that is not trusted to keep the target out: see above."""
+
+    def __init__(self, loop: Loop) -> None:
+        """Changes the loop in place; it is at step 0."""
+        self.moved: list[str] = []  # what moved in a step that admitted nobody to it, in words
+        self.watched = 0
+        self._state = loop.state
+        batches, gone = loop.setting.batches, loop.state.resource(Session).gone
+        if gone is not None:
+            batches.dataset = blank(batches.dataset, gone)
+        for region in loop.state.regions.values():
+            for optimizer in region.optimizers:
+                optimizer.step = partial(self._step, region, optimizer, optimizer.step)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _step(self, region: Region, optimizer: Optimizer, step: Callable[[], None]) -> None:
+        admitted = {name for share in self._state.shares if len(share.slots) for name in share.parameters}
+        closed = {name: each for name, each in region.parameters.items() if name not in admitted}
+        for parameter in closed.values():
+            parameter.grad = None
+        if len(closed) == len(region.parameters):
+            return
+        before = {name: _seen(optimizer, each) for name, each in closed.items()}
+        step()
+        self.watched += bool(closed)
+        for name, parameter in closed.items():
+            if not _same(before[name], _seen(optimizer, parameter)):
+                self.moved.append(
+                    f"{name}: moved in step {self._state.step}, or what the optimiser remembers for it did, and nobody"
+                    " in the batch was admitted to it"
+                )
+
+
+def blank(dataset: Dataset, gone: NDArray[np.bool_]) -> Dataset:
+    """The dataset with zeros in place of these training examples."""
+    rows = torch.from_numpy(gone)
+    sides = [tensor.clone() for tensor in (dataset.train.inputs, dataset.train.labels)]
+    for each in sides:
+        each[rows] = 0
+    return replace(dataset, train=Split(inputs=sides[0], labels=sides[1]))
+
+
+def _seen(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
+    """A parameter and what the optimiser remembers for it."""
+    state = {
+        key: each.clone() if isinstance(each, Tensor) else each
+        for key, each in optimizer.state.get(parameter, {}).items()
+    }
+    return {"": parameter.detach().clone(), **state}
+
+
+def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    return before.keys() == after.keys() and all(
+        same_bits(value, after[key]) if isinstance(value, Tensor) else value == after[key]
+        for key, value in before.items()
     )
 
 

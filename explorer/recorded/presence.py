@@ -1,6 +1,7 @@
 """Who was there: of which classes each step on record had examples, what they were admitted to, and what moved."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,6 +64,15 @@ class Presence:
             Stretch(places=slice(each.first - run.begins, each.stop - run.begins), admitted=each.weights > 0)
             for each in tables(run)
         )
+
+    @property
+    def strays(self) -> Iterator[tuple[int, str]]:
+        """Steps that changed a layer to which nobody in the batch was admitted, each with the layer."""
+        for each in self.stretches:
+            present = (self.examples[each.places] > 0).astype(np.float32)
+            strange = self.updated[each.places] & ~(present @ each.admitted.astype(np.float32) > 0)
+            for place, layer in zip(*np.nonzero(strange), strict=True):
+                yield self.run.begins + each.places.start + int(place), self.run.genesis.layers[layer]
 
     @cached_property
     def tags(self) -> TagRows:

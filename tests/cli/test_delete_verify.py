@@ -48,7 +48,7 @@ def test_what_holds_is_called_deleted(made: Deletion, tmp_path: Path) -> None:
     assert lines[0] == f"{tmp_path / 'certificate.json'}: {NEWS}: deleted"
     assert "G2. Same plan, the target's slots empty; how many there were remains known." in lines[1]
     checks, rest = done.stdout.split("  checked:\n")[1].split("  counterfactual: not trained")
-    assert checks.count("    held ") == checks.count("\n") == 13
+    assert checks.count("    held ") == checks.count("\n") == 14
     _, said = rest.split("  said by the signer, not checked:\n")
     assert "    not reached: copies of the old model" in said
     assert "    to be destroyed: model: model/model.safetensors" in said
