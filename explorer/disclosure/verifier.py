@@ -47,7 +47,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 MAX_PACK, MAX_FILES, MAX_JSON, MAX_DEPTH = 2**30, 60_000, 2**26, 40
-MAX_NOTE, MAX_SIGNATURES, MAX_KEYS = 1_000_000, 100, 200
+MAX_NOTE, MAX_ORIGIN, MAX_SIGNATURES, MAX_KEYS = 1_000_000, 1_000, 100, 200
 SKEW = 300  # seconds that two clocks may differ
 ROLES = ("data-governance", "model-risk", "trainer", "auditor", "evaluator")
 GOVERNANCE, RISK, TRAINER = ROLES[:3]
@@ -63,11 +63,13 @@ class Refused(Exception):
 
 @dataclass
 class Findings:
-    """What was checked, what does not hold, what could not be checked."""
+    """What was checked, what does not hold, what could not be checked. Every file of a pack is in `bound`, because
+    something outside of it determines what it says, or it is named in one of the two lists."""
 
     checked: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    bound: set[str] = field(default_factory=set)
 
     def count(self, what: str, number: int = 1) -> None:
         self.checked[what] = self.checked.get(what, 0) + number
@@ -190,6 +192,7 @@ RECORDS = {  # by name, the fields of an object
     "training": "parameters:digest buffers:digest optimizer:digest random:digest",
     "parent": "kind:deletion|model ledger:ledger model:digest? attestation:digest? admitted:{path:float}",
     "same": "layer:line also:[line]+",
+    "traits": "probes:flag= remembers:nothing|classes|model= averages:flag=",
 }
 
 
@@ -290,7 +293,7 @@ VERSION, UNIX, DAY = 20, 3 << 8, 1 << 5 | 1  # of the format; made on Unix; 1 Ja
 REGULAR = 0o100644 << 16
 
 NAMES = re.compile(
-    r"README\.txt|pack\.json|pack\.dsse\.json|report\.(?:html|json)|(?:run|environment)\.json|verify\.py"
+    r"README\.txt|pack\.json|pack\.dsse\.json|report\.(?:html|json)|(?:run|loop|environment)\.json|verify\.py"
     r"|origin\.json|model/(?:attestation|model)\.json|(?:grants|deletions)/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.json"
     r"|governance/(?:trust|taxonomy|policy|tags)\.json|governance/tags\.parquet"
     r"|proofs/(?:0|[1-9][0-9]{0,15})\.tlog-proof|ledger/checkpoint|ledger/witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note"
@@ -326,15 +329,20 @@ def open_container(content: bytes) -> dict[str, bytes]:
 
 # ------------------------------------------------------------------------------ the trust file, and signatures under it
 
-SMALL_ORDER = {  # Ed25519 points under which anybody can sign (RFC 8032, 5.1.3), without the sign bit
+PRIME = 2**255 - 19
+SMALL_ORDER = {  # Ed25519 points of order 1, 2, 4 and 8 (RFC 8032, 5.1.3), without the sign bit
     "0000000000000000000000000000000000000000000000000000000000000000",
     "0100000000000000000000000000000000000000000000000000000000000000",
     "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
     "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 }
+
+
+def is_weak(point: bytes) -> bool:
+    """Whether anybody can sign under this point, or it is not in the one form that its point has."""
+    y = point[:-1] + bytes([point[-1] & 0x7F]) if point else b""
+    return y.hex() in SMALL_ORDER or int.from_bytes(y, "little") >= PRIME
 
 
 @dataclass(frozen=True)
@@ -349,6 +357,8 @@ class Key:
     ends: int  # by age or revocation
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
+        if is_weak(signature[:32]):
+            return False
         try:
             Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
         except (InvalidSignature, ValueError):
@@ -398,7 +408,7 @@ def _trusted(authority: dict[str, Any], key: Any, what: str) -> Key:
     if key["revoked"] is not None:
         ends = min(ends, seconds(shape(key["revoked"], what, "at:text reason:text")["at"], what))
     public = decode64(key["public_key"], what, length=32)
-    expect((public[:-1] + bytes([public[-1] & 0x7F])).hex() not in SMALL_ORDER, f"{what}: anybody can sign for it")
+    expect(not is_weak(public), f"{what}: anybody can sign for it")
     branches = tuple(texts(authority["branches"], f"{what}: branches"))
     return Key(authority["name"], authority["role"], branches, public, begins, ends)
 
@@ -416,12 +426,27 @@ class Envelope:
     payload: bytes
     kind: str
     signatures: tuple[bytes, ...]
+    hints: tuple[Any, ...]  # a key id for each signature, or None
+    more: tuple[str, ...]  # names in it that DSSE does not know
+
+    @property
+    def signed(self) -> bytes:
+        """PAE: the bytes that a signature covers."""
+        parts = (self.kind.encode(), self.payload)
+        return b"DSSEv1" + b"".join(b" %d %b" % (len(part), part) for part in parts)
+
+    def loose(self, trust: Trust) -> list[str]:
+        """What stands in it and no signature of a known key determines, in words."""
+        ids = {key_id(key.public): key for key in trust.keys}
+        by = [next((key for key in trust.keys if key.verifies(each, self.signed)), None) for each in self.signatures]
+        pairs = [(key, hint) for key, hint in zip(by, self.hints, strict=True) if key is not None and hint]
+        found = [f"{by.count(None)} signatures of keys that the trust file does not have"] if None in by else []
+        found += ["key ids that are not of the keys that have signed"] if any(ids.get(h) != k for k, h in pairs) else []
+        return found + ([f"the names {', '.join(self.more[:3])}"] if self.more else [])
 
     def signers(self, trust: Trust) -> list[Key]:
         """The keys that have signed. Their ids are hints, and are not looked at."""
-        parts = (self.kind.encode(), self.payload)
-        message = b"DSSEv1" + b"".join(b" %d %b" % (len(part), part) for part in parts)
-        return [key for key in trust.keys if any(key.verifies(each, message) for each in self.signatures)]
+        return [key for key in trust.keys if any(key.verifies(each, self.signed) for each in self.signatures)]
 
     def require(
         self, trust: Trust, role: str, value: dict[str, Any], now: int, branches: Iterable[str] = ()
@@ -445,15 +470,28 @@ def open_envelope(value: Any, what: str, kind: str) -> Envelope:
     """Keys that DSSE does not know are passed over, as it asks."""
     shape(value, what, "payload:text payloadType:text signatures:list ...")
     expect(0 < len(value["signatures"]) <= MAX_SIGNATURES, f"{what}: {len(value['signatures'])} signatures")
-    found = [shape(each, what, "sig:text ...")["sig"] for each in value["signatures"]]
+    found = [shape(each, what, "sig:text ...") for each in value["signatures"]]
     expect(value["payloadType"] == kind, f"{what}: holds {value['payloadType']!r:.80}, expected {kind!r}")
     payload = decode64(value["payload"], what, urlsafe=True)
-    return Envelope(what, payload, kind, tuple(decode64(each, what, urlsafe=True) for each in found))
+    hints = tuple(each.get("keyid") for each in found)
+    expect(all(isinstance(each, str | None) for each in hints), f"{what}: keyid: expected text")
+    more = [
+        *(value.keys() - {"payload", "payloadType", "signatures"}),
+        *(n for e in found for n in e.keys() - {"sig", "keyid"}),
+    ]
+    signatures = tuple(decode64(each["sig"], what, urlsafe=True) for each in found)
+    return Envelope(what, payload, kind, signatures, hints, tuple(sorted({*more})))
+
+
+def key_id(public: bytes) -> str:
+    """The id under which `securesystemslib` signs with an Ed25519 key."""
+    key = {"keytype": "ed25519", "keyval": {"public": public.hex()}, "scheme": "ed25519"}
+    return sha256(canonical(key, "key")).hex()
 
 
 # ---------------------------------------------------------------------------------------- signed notes, checkpoints
 
-LINE = re.compile(r"\u2014 (\S{1,200}) ([A-Za-z0-9+/]+={0,2})")
+LINE = re.compile(r"\u2014 ([^\s+]+) ([A-Za-z0-9+/]+={0,2})")
 PLAIN, COSIGNED = 1, 4  # types of keys: Ed25519 over the text; Ed25519 over a time and the text
 
 
@@ -472,39 +510,63 @@ class Note:
         cosignature (0: a plain one has none). No signature of a known key may be false; others are passed over. A log
         whose name begins with one trainer's is signed by no other."""
         found = []
-        namesakes = {key.owner for key in trust.keys if key.role == TRAINER and self.origin.startswith(f"{key.owner}/")}
-        owner = max(namesakes, key=len, default=None)
         for key in trust.keys:
-            if key.role == TRAINER and owner not in (None, key.owner):
-                continue
-            name, kind = (self.origin, PLAIN) if key.role == TRAINER else (key.owner, COSIGNED)
-            key_id = sha256(name.encode(), b"\n", bytes([kind]), key.public)[:4]
-            for signature in [blob[4:] for who, blob in self.lines if (who, blob[:4]) == (name, key_id)]:
+            for signature in [blob[4:] for who, blob in self.lines if (who, blob[:4]) == self.line_of(key, trust)]:
                 moment, message = 0, self.text
-                if kind == COSIGNED:
-                    expect(len(signature) == 72, f"the cosignature of {name} has {len(signature)} bytes")
+                if key.role != TRAINER:
+                    expect(len(signature) == 72, f"the cosignature of {key.owner} has {len(signature)} bytes")
                     moment, signature = int.from_bytes(signature[:8]), signature[8:]
                     message = f"cosignature/v1\ntime {moment}\n{self.text}"
+                name = self.origin if key.role == TRAINER else key.owner
                 expect(key.verifies(signature, message.encode()), f"the signature of {name} does not match the text")
                 found.append((key, moment))
         return found
 
+    def line_of(self, key: Key, trust: Trust) -> tuple[str, bytes] | None:
+        """The name and key id of a key's signature lines here; None for a trainer who may not sign this log."""
+        if key.role != TRAINER:
+            return key.owner, note_id(key.owner, COSIGNED, key.public)
+        namesakes = {
+            each.owner for each in trust.keys if each.role == TRAINER and self.origin.startswith(f"{each.owner}/")
+        }
+        return (
+            None
+            if key.owner != max(namesakes, key=len, default=key.owner)
+            else (
+                self.origin,
+                note_id(self.origin, PLAIN, key.public),
+            )
+        )
+
+    def strangers(self, trust: Trust) -> int:
+        """How many signature lines are of keys that the trust file does not have."""
+        known = [self.line_of(key, trust) for key in trust.keys]
+        return sum((name, blob[:4]) not in known for name, blob in self.lines)
+
+
+def note_id(name: str, kind: int, public: bytes) -> bytes:
+    """The id of a key in a signed note."""
+    return sha256(name.encode(), b"\n", bytes([kind]), public)[:4]
+
 
 def read_note(content: bytes, what: str) -> Note:
+    """A signed note that is a checkpoint. Lines of any key are read; a name has no space and no plus sign."""
     expect(len(content) <= MAX_NOTE, f"{what}: {len(content)} bytes, at most {MAX_NOTE} are read")
     try:
-        text, gap, lines = content.decode().rpartition("\n\n")
+        whole = content.decode()
     except UnicodeDecodeError as error:
         raise Refused(f"{what}: not UTF-8") from error
+    text, gap, lines = whole.rpartition("\n\n")
     text, found = f"{text}\n", lines.split("\n")
     sound = gap and found.pop() == "" and 0 < len(found) <= MAX_SIGNATURES
-    sound = sound and not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+    sound = sound and not re.search(r"[\x00-\x09\x0b-\x1f]", whole)
     signed = [LINE.fullmatch(line) for line in found]
     expect(sound and all(signed), f"{what}: not a signed note")
     blobs = [(match[1], decode64(match[2], what)) for match in signed if match]
+    expect(all(len(blob) > 4 for _, blob in blobs), f"{what}: not a signed note: a line without a signature")
     said = text.split("\n")
     expect(len(said) >= 4 and re.fullmatch(r"0|[1-9][0-9]{0,15}", said[1]), f"{what}: not a checkpoint")
-    expect("+" not in said[0] and said[0].isprintable() and not re.search(r"\s", said[0]), f"{what}: not an origin")
+    expect(0 < len(said[0]) <= MAX_ORIGIN and all(said[3:-1]), f"{what}: not a checkpoint: an empty or long line")
     return Note(text, said[0], int(said[1]), decode64(said[2], what, length=32), tuple(blobs))
 
 
@@ -542,14 +604,34 @@ def leaf_hash(entry: bytes) -> bytes:
     return sha256(b"\x00", entry)
 
 
-def root(hashes: Sequence[bytes]) -> bytes:
-    """Pairs, level by level, an odd one carried up: the same tree as RFC 6962 splits from the top."""
-    if not hashes:
-        return sha256()
-    while len(hashes) > 1:
-        paired = [sha256(b"\x01", *hashes[at : at + 2]) for at in range(0, len(hashes) - 1, 2)]
-        hashes = [*paired, *hashes[len(hashes) & ~1 :]]
-    return hashes[0]
+class Tree:
+    """The tree of RFC 6962 over leaf hashes, so that the root of any size costs a few hashes: `levels[k]` are the
+    hashes of whole subtrees of 2**k leaves."""
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        self.size, self.levels = len(leaves), [list(leaves)]
+        while len(row := self.levels[-1]) > 1:
+            self.levels.append([sha256(b"\x01", *row[at : at + 2]) for at in range(0, len(row) & ~1, 2)])
+
+    def root(self, size: int | None = None) -> bytes:
+        """Of the first so many leaves; of all of them."""
+        size, at, whole = self.size if size is None else size, 0, []
+        for level in reversed(range(len(self.levels))):
+            if size >> level & 1:
+                whole.append(self.levels[level][at >> level])
+                at += 1 << level
+        found = whole.pop() if whole else sha256()
+        while whole:
+            found = sha256(b"\x01", whole.pop(), found)
+        return found
+
+    def tiles(self) -> dict[str, bytes]:
+        """Every tile of the tree."""
+        made: dict[str, bytes] = {}
+        for level, row in enumerate(self.levels[::8]):
+            rows = [row[at : at + 256] for at in range(0, len(row), 256)]
+            made |= {spell(str(level), at, len(each)): b"".join(each) for at, each in enumerate(rows)}
+        return made
 
 
 def check_inclusion(proof: Sequence[bytes], index: int, size: int, leaf: bytes, expected: bytes) -> None:
@@ -576,17 +658,6 @@ def spell(kind: str, number: int, width: int) -> str:
     return f"ledger/tile/{kind}/{'/'.join(groups)}{'' if width == 256 else f'.p/{width}'}"
 
 
-def tiles(leaves: Sequence[bytes]) -> dict[str, bytes]:
-    """Every tile of the tree over these leaf hashes."""
-    made: dict[str, bytes] = {}
-    level, row = 0, leaves
-    while row:
-        rows = [row[at : at + 256] for at in range(0, len(row), 256)]
-        made |= {spell(str(level), at, len(each)): b"".join(each) for at, each in enumerate(rows)}
-        level, row = level + 1, [root(each) for each in rows if len(each) == 256]
-    return made
-
-
 def read_leaves(files: dict[str, bytes], size: int) -> list[bytes]:
     """The entries as bytes, out of their bundles: each a length (2 bytes) and its bytes."""
     leaves: list[bytes] = []
@@ -610,7 +681,8 @@ PROJECT = ("access", "deletion", "erasure", "grant", "observation")  # kinds of 
 KINDS = {
     "genesis": "run:line recipe:digest code:digest environment:digest data:digest tags:{name:sources} taxonomy:digest? "
     "policy:digest? trust:digest? judged:whole? strategy:plain|microbatch|fused seed:whole initial:digest begins:whole "
-    "start:training? classes:[path] layers:[line] parents:[parent] shared:[same]=",
+    "start:training? classes:[path] layers:[line] parents:[parent] shared:[same]= "
+    "methods:{name:traits}?= fitted:{normalisation|tokeniser:line}?=",
     "step": "step:whole phase:line slots:digest examples:[whole] numbers:[digest?] joint:digest? quarantined:whole "
     "weights:digest? updated:bits",
     "profile": "step:whole probes:digest classes:{path:digest} joint:digest",
@@ -658,7 +730,7 @@ class Run:
     """What the entries come to."""
 
     entries: list[dict[str, Any]]
-    leaves: list[bytes]  # hashes
+    tree: Tree
     segments: list[Segment]
     superseded: int  # steps that were executed again
     unknown: int  # entries of kinds or versions not known here
@@ -671,18 +743,18 @@ class Run:
 def read_run(files: dict[str, bytes], note: Note) -> Run:
     """The tree, rebuilt from its entries and compared with every file of it, and the entries in their order."""
     leaves = read_leaves(files, note.size)
-    hashes = [leaf_hash(leaf) for leaf in leaves]
-    made = tiles(hashes)
+    tree = Tree([leaf_hash(leaf) for leaf in leaves])
+    made = tree.tiles()
     stored = {name: content for name, content in files.items() if name.startswith("ledger/tile/")}
     bundles = {spell("entries", at, min(256, note.size - at * 256)) for at in range(-(-note.size // 256))}
-    expect(root(hashes) == note.root, f"the {note.size} entries do not have the root that the checkpoint names")
+    expect(tree.root() == note.root, f"the {note.size} entries do not have the root that the checkpoint names")
     for name in sorted({*made, *(stored.keys() - bundles)}):
         expect(stored.get(name) == made.get(name), f"{name}: not what the entries give")
     entries = [read_entry(leaf, index) for index, leaf in enumerate(leaves)]
-    return _in_order(entries, hashes)
+    return _in_order(entries, tree)
 
 
-def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
+def _in_order(entries: list[dict[str, Any]], tree: Tree) -> Run:
     """One genesis, nothing after the end, and a clock of steps that only a decision to re-execute sets back."""
     expect(entries and entries[0]["kind"] == "genesis" and entries[0]["version"] == 1, "entry 0: expected a genesis")
     genesis, clock, unknown, superseded = entries[0], entries[0]["begins"], 0, 0
@@ -720,7 +792,7 @@ def _in_order(entries: list[dict[str, Any]], hashes: list[bytes]) -> Run:
         if mine and len(mine) == stop - first:
             segments.append(Segment(first, mine, index))
         first = stop
-    return Run(entries, hashes, segments, superseded, unknown)
+    return Run(entries, tree, segments, superseded, unknown)
 
 
 def blob_path(digest: str) -> str:
@@ -739,35 +811,32 @@ def check_blobs(files: dict[str, bytes], run: Run, findings: Findings) -> None:
         digest = path.rpartition("/")[2]
         expect(path in named, f"{path}: no entry names it")
         expect(sha256(files[path]).hex() == digest, f"{path}: the blob was altered: its name is its digest")
+        findings.bound.add(path)
         findings.count("blobs, each what its name says and named by an entry")
     if missing:
         findings.unchecked.append(f"{missing} blobs that entries name: not in the pack: erased, left behind, or lost")
+
+
+MAX_WITNESSES = 100
 
 
 def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, findings: Findings) -> tuple[Note, Run]:
     """The ledger as a whole: tree, entries, order, blobs, signatures, and what witnesses have seen."""
     expect("ledger/checkpoint" in files, "ledger/checkpoint: missing")
     note = read_note(files["ledger/checkpoint"], "ledger/checkpoint")
-    witnesses = {name: read_note(files[name], name) for name in sorted(files) if name.startswith("ledger/witness/")}
     run = read_run(files, note)
+    findings.bound |= {name for name in files if name.startswith("ledger/tile/")}
     findings.count("entries, in canonical form and in an order that can be", note.size)
-    findings.count("tiles of the tree, rebuilt from the entries", len(tiles(run.leaves)))
-    for name, other in witnesses.items():
-        with findings.looking_at(name):
-            if trust is not None and not other.signatures(trust):
-                findings.unchecked.append(f"{name}: cosigned by nobody in the trust file: it vouches for nothing")
-                continue
-            expect(other.origin == note.origin, f"of another log, {other.origin!r:.80}")
-            expect(other.size <= note.size, f"rolled back: its witness saw {other.size} entries, not {note.size}")
-            expect(root(run.leaves[: other.size]) == other.root, "what this witness saw was rewritten since")
-            findings.count("notes of witnesses, which the tree extends")
+    findings.count("tiles of the tree, rebuilt from the entries", len(run.tree.tiles()))
     with findings.looking_at(""):
         check_blobs(files, run, findings)
     if trust is not None:
+        witnesses = read_witnesses(files, note, run, trust, findings)
         with findings.looking_at("ledger/checkpoint"):
-            signed, cosigned = judge(note, list(witnesses.values()), trust, now)
+            signed, cosigned = judge(note, witnesses, trust, now)
             by = f"{', '.join(signed)} and cosigned by {', '.join(cosigned) or 'nobody'}"
             findings.count(f"checkpoint, signed by {by}")
+            _covered("ledger/checkpoint", note, trust, findings)
     if run.entries[-1]["kind"] != "end":
         findings.unchecked.append("what comes after: the ledger does not end with 'end', so there may be more")
     if run.superseded:
@@ -777,19 +846,83 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
     return note, run
 
 
-def check_proof(name: str, content: bytes, note: Note, run: Run) -> None:
-    """C2SP tlog-proof: that one entry is in the tree, for somebody who has nothing else."""
+def read_witnesses(files: dict[str, bytes], note: Note, run: Run, trust: Trust, findings: Findings) -> list[Note]:
+    """The notes of witnesses: checkpoints of this log that somebody of the trust file has signed, all of which the tree
+    has to extend.
+
+    A file that is named after a witness of the trust file has to be its note. Anybody can write other files there: one
+    that is damaged, of another log or signed by nobody known vouches for nothing and stops nothing; at most 100 are
+    read, the known witnesses' first.
+    """
+    owners = {f"ledger/witness/{_file_of(key)}": key for key in trust.keys if key.role != TRAINER}
+    names = [name for name in files if name.startswith("ledger/witness/")]
+    names.sort(key=lambda name: (name not in owners, not re.search(r"\+[0-9a-f]{8}\.note$", name), name))
+    found = []
+    for name in names[:MAX_WITNESSES]:
+        try:
+            other = read_note(files[name], name)
+            signers = [key for key, _ in other.signatures(trust)]
+            expect(signers, "cosigned by nobody in the trust file")
+            expect(other.origin == note.origin, f"of another log, {other.origin!r:.80}")
+            expect(
+                any(key.role == TRAINER for key in signers), "no trainer of the trust file has signed what it cosigns"
+            )
+            mine = owners.get(name)
+            expect(mine is None or mine in signers, f"does not hold the cosignature of {mine and mine.owner}")
+        except Refused as fault:
+            said = f"{name}: {str(fault).removeprefix(f'{name}: ')}"
+            if name in owners:
+                findings.failed.append(said)
+            else:
+                findings.unchecked.append(f"{said}: it vouches for nothing")
+            continue
+        with findings.looking_at(name):
+            expect(other.size <= note.size, f"rolled back: its witness saw {other.size} entries, not {note.size}")
+            expect(run.tree.root(other.size) == other.root, "what this witness saw was rewritten since")
+            findings.count("notes of witnesses, which the tree extends")
+            _covered(name, other, trust, findings)
+            if all(key.role == TRAINER for key in signers):
+                findings.unchecked.append(f"{name}: cosigned by nobody in the trust file")
+        found.append(other)
+    if len(names) > MAX_WITNESSES:
+        rest = names[MAX_WITNESSES:]
+        findings.unchecked.append(f"{len(rest)} more notes of witnesses, {rest[0]} to {rest[-1]}: at most 100 are read")
+        findings.bound |= {*rest}  # named as a range
+    return found
+
+
+def _file_of(key: Key) -> str:
+    """The name of a witness's note."""
+    return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', key.owner)}+{note_id(key.owner, COSIGNED, key.public).hex()}.note"
+
+
+def _covered(name: str, signed: "Note | Envelope", trust: Trust, findings: Findings) -> None:
+    """Signatures determine what this file says, but for what is named."""
+    if isinstance(signed, Note):
+        number = signed.strangers(trust)
+        loose = [f"{number} signature lines of keys that the trust file does not have"] if number else []
+    else:
+        loose = signed.loose(trust)
+    findings.bound.add(name)
+    if loose:
+        findings.unchecked.append(f"{name}: {', '.join(loose)}: nothing determines these")
+
+
+def check_proof(name: str, content: bytes, checkpoint: bytes, note: Note, run: Run) -> None:
+    """C2SP tlog-proof: that one entry is in the tree, for one who has nothing else. Its checkpoint is the pack's."""
     head, _, rest = content.partition(b"\n\n")
     lines = head.decode("ascii", errors="replace").split("\n")
     extra = lines.pop(1).removeprefix("extra ") if len(lines) > 1 and lines[1].startswith("extra ") else None
     index = int(name.removeprefix("proofs/").removesuffix(".tlog-proof"))
     expect(lines[:2] == ["c2sp.org/tlog-proof@v1", f"index {index}"], f"{name}: not a proof of entry {index}")
     expect(index < note.size and len(lines) <= 66, f"{name}: no proof of one of {note.size} entries")
-    expect(read_note(rest, name).text == note.text, f"{name}: of another checkpoint")
+    expect(rest == checkpoint, f"{name}: of another checkpoint, or with other signatures than ledger/checkpoint")
     if extra is not None:
-        expect(leaf_hash(decode64(extra, name)) == run.leaves[index], f"{name}: holds another entry than it says")
+        expect(
+            leaf_hash(decode64(extra, name)) == run.tree.levels[0][index], f"{name}: holds another entry than it says"
+        )
     hashes = [decode64(each, name, length=32) for each in lines[2:]]
-    check_inclusion(hashes, index, note.size, run.leaves[index], note.root)
+    check_inclusion(hashes, index, note.size, run.tree.levels[0][index], note.root)
 
 
 # ------------------------------------------------------------------------------ the documents that governed the run
@@ -805,6 +938,7 @@ def check_documents(files: dict[str, bytes], run: Run, trust: Trust, findings: F
     with findings.looking_at("governance/trust.json"):
         own = read_trust(_needed(files, "governance/trust.json"), "governance/trust.json")
         expect(own.digest == genesis["trust"], "not the trust file that the genesis names")
+        findings.bound.add("governance/trust.json")
         findings.count("trust file of the run, which the genesis names; nobody is believed because of it")
         if own.digest != trust.digest:
             findings.unchecked.append("that the run was begun under your trust file: it was begun under another one")
@@ -841,6 +975,7 @@ def _document(
         value = shape(parse_json(envelope.payload, name), name, "...")
         names = envelope.require(trust, role, value, now)
         findings.count(f"{kind}, signed by {', '.join(names)}")
+        _covered(name, envelope, trust, findings)
         return value
     return None
 
@@ -854,6 +989,8 @@ def _check_tags(files: dict[str, bytes], genesis: dict[str, Any], now: int, trus
     named = [(each.get("root"), each.get("attestation")) for each in genesis["tags"].values() if isinstance(each, dict)]
     expect((subjects[1], sha256(envelope.payload).hex()) in named, "not the tags that the genesis names")
     expect(sha256(_needed(files, "governance/tags.parquet")).hex() == subjects[0], "tags.parquet was not signed")
+    findings.bound.add("governance/tags.parquet")
+    _covered("governance/tags.json", envelope, trust, findings)
     expect(table.get("taxonomy") == genesis["taxonomy"], "made for another taxonomy")
     expect(isinstance(table.get("vouchers"), list), "vouchers: expected a list")
     for voucher in table["vouchers"]:
@@ -896,7 +1033,9 @@ def check_papers(files: dict[str, bytes], note: Note, run: Run, trust: Trust, ma
             expect(known, "about another ledger")
             if kind == "model":
                 expect(sha256(_needed(files, "model/model.json")).hex() in subjects, "model/model.json: not its card")
+                findings.bound.add("model/model.json")
             findings.count(f"statement about a {kind}, signed by {', '.join(names)}")
+            _covered(name, envelope, trust, findings)
             verb = "verify MODEL" if kind == "model" else "delete verify"
             findings.unchecked.append(f"what {name} claims: needs the model and the runs: explorer {verb}")
 
@@ -908,13 +1047,66 @@ def check_origin(files: dict[str, bytes], run: Run, findings: Findings) -> None:
     named = [(each.get("ledger"), run.genesis["begins"]) for each in parents]
     expect((value["ledger"], value["begins"]) in named, "origin.json: not what the genesis goes on from")
     findings.count("origin of the run, which its genesis names")
+    findings.bound.add("origin.json")
+    rest = ", ".join(sorted(value.keys() - {"ledger", "begins"}))
+    findings.unchecked.append(f"origin.json: {rest}: no entry names these: explorer delete verify compares them")
+
+
+def check_recipe(files: dict[str, bytes], run: Run, findings: Findings) -> None:
+    """run.json or, of a loop of somebody's own, loop.json: the genesis names its identity by digest, and other fields
+    follow from that; environment.json, which the genesis names too."""
+    genesis, bound = run.genesis, findings.bound
+    if "environment.json" in files:
+        with findings.looking_at("environment.json"):
+            digest = sha256(files["environment.json"]).hex()
+            expect(digest == genesis["environment"], "not the environment that the genesis names")
+            findings.count("environment of the run, which its genesis names")
+            bound.add("environment.json")
+    for name in [name for name in ("run.json", "loop.json") if name in files]:
+        with findings.looking_at(name):
+            value = parse_json(files[name], name)
+            identity = shape(value, name, "run_id:text identity:object ...")["identity"]
+            expect(
+                sha256(canonical(identity, name)).hex() == genesis["recipe"], "not the recipe that the genesis names"
+            )
+            follows = _following(identity, run) if name == "run.json" else {"format": "explorer/loop/v1"}
+            follows["run_id"] = genesis["run"]
+            for key, expected in follows.items():
+                same = key in value and canonical(value[key], name) == canonical(expected, name)
+                expect(same, f"{key}: found {value.get(key)!r:.80}; from identity and ledger follows {expected!r:.80}")
+            findings.count("recipe of the run, which its genesis names")
+            bound.add(name)
+            rest = ", ".join(sorted(value.keys() - follows.keys() - {"identity"}))
+            if rest:
+                findings.unchecked.append(f"{name}: {rest}: these do not follow from its identity")
+
+
+def _following(identity: dict[str, Any], run: Run) -> dict[str, Any]:
+    """Fields of run.json that follow from the identity and the ledger."""
+    last = run.entries[-1]
+    curve = {name: value for name, value in identity.items() if name not in ("ssr", "seed", "initial")}
+    found = {"format": 1, "recipe_digest": sha256(canonical(curve, "run.json")).hex()}
+    found |= {name: identity[name] for name in ("ssr", "seed", "hardware") if name in identity}
+    if last["kind"] == "end" and last["version"] == 1 and last["outcome"] == "finished":
+        found["steps"] = last["step"]
+    match identity.get("recipe"):
+        case {"train": dict(train), **rest}:
+            found |= {name: train[name] for name in ("batch_size", "precision") if name in train}
+            methods, task = rest.get("methods"), rest.get("task")
+            if isinstance(methods, list) and all(isinstance(each, dict) and len(each) == 1 for each in methods):
+                found["methods"] = [next(iter(each)) for each in methods]
+            for name in ("dataset", "model"):
+                match task:
+                    case {"dataset": dict(), "model": dict()} if len(task[name]) == 1:
+                        found[name] = next(iter(task[name]))
+    return found
 
 
 def is_state(value: Any, note: Note, run: Run) -> bool:
     """Whether this names a state of the ledger: its origin, and the root that it had at a size."""
     match value:
         case {"origin": note.origin, "size": int(size), "root": str(expected)} if 0 <= size <= note.size:
-            return root(run.leaves[:size]).hex() == expected
+            return run.tree.root(size).hex() == expected
     return False
 
 
@@ -966,7 +1158,14 @@ Keys = dict[tuple[str, str, int], bytes]
 
 
 def check_grant(
-    name: str, content: bytes, note: Note, run: Run, trust: Trust, now: int, reader: X25519PrivateKey | None
+    name: str,
+    content: bytes,
+    note: Note,
+    run: Run,
+    trust: Trust,
+    now: int,
+    reader: X25519PrivateKey | None,
+    findings: Findings,
 ) -> tuple[str, Keys]:
     """A grant with its wrapped keys: for this run, signed by who may open these classes, not expired, no wider than it
     says. Returns it in words, and the keys in it if it is to this reader."""
@@ -1005,6 +1204,7 @@ def check_grant(
             sound = parts and len(parts[-1]) == 40 and firsts == sorted({*firsts})
             expect(sound, f"{name}: the bundle for {kind} of {path} is not one of keys in the order of their steps")
             keys |= {(path, kind, first): part[8:] for first, part in zip(firsts, parts, strict=True)}
+    _covered(name, envelope, trust, findings)
     return f"{grant['id']}: {grantee['name']} may read {', '.join(branches)} until {grant['expires']}", keys
 
 
@@ -1135,8 +1335,16 @@ NEVER = (
     "that the record is true, and the gradients themselves: needs torch and the data: explorer replay",
     "that rows, weights and numbers fit tags and policy: needs the tag table (Parquet): explorer conform",
     "that nobody rolled the ledger back to this checkpoint: needs a later one, from somebody else",
-    "what the reports say: they are the files that were signed; their figures are not compared with the ledger here",
 )
+NOT_READ = {
+    "README.txt": "what it says: this program does not read it",
+    "report.html": "what it says and what it does: nothing here reads it, and a page can run its maker's programs in "
+    "your browser. Do not open it unless you believe who signed the pack; explorer report DIR makes it again",
+    "report.json": "what it says: its figures are not compared with the ledger; explorer report DIR makes it again",
+    "verify.py": "it is not the program that is running now",
+    "pack.json": "when the pack was made and which keys lay on its host: the word of its maker",
+}
+"""Files of which nothing here determines what they say."""
 
 
 def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
@@ -1160,7 +1368,9 @@ def read_manifest(files: dict[str, bytes]) -> dict[str, Any]:
     return value
 
 
-def check_signature(files: dict[str, bytes], manifest: dict[str, Any], trust: Trust, now: int) -> str:
+def check_signature(
+    files: dict[str, bytes], manifest: dict[str, Any], trust: Trust, now: int, findings: Findings
+) -> str:
     """Who signed the pack: the trainer of its ledger, with a key that held when it was made."""
     content, made = parse_json(_needed(files, "pack.dsse.json"), "pack.dsse.json"), seconds(manifest["made"], "made")
     envelope = open_envelope(content, "pack.dsse.json", "application/vnd.explorer.pack.v1+json")
@@ -1171,8 +1381,8 @@ def check_signature(files: dict[str, bytes], manifest: dict[str, Any], trust: Tr
     note = read_note(_needed(files, "ledger/checkpoint"), "ledger/checkpoint")
     owners = {key.owner for key, _ in note.signatures(trust) if key.role == TRAINER}
     expect(names & owners, f"signed by {', '.join(sorted(names))}, who did not sign the ledger in it")
-    names &= owners
-    return ", ".join(sorted(names))
+    _covered("pack.dsse.json", envelope, trust, findings)
+    return ", ".join(sorted(names & owners))
 
 
 def verify(
@@ -1185,7 +1395,8 @@ def verify(
         findings.unchecked.append("who vouches for any of it: no trust file was given, and so nobody is believed")
     else:
         with findings.looking_at("pack.dsse.json"):
-            findings.count(f"signature of the pack, by {check_signature(files, manifest, trust, now)}")
+            names = check_signature(files, manifest, trust, now, findings)
+            findings.count(f"signature of the pack, by {names}")
     note, run = check_ledger(files, trust, now, findings)
     with findings.looking_at("pack.json"):
         state = {"origin": note.origin, "size": note.size, "root": note.root.hex()}
@@ -1199,15 +1410,33 @@ def verify(
             check_origin(files, run, findings)
     for name in [name for name in files if name.startswith("proofs/")]:
         with findings.looking_at(""):
-            check_proof(name, files[name], note, run)
+            check_proof(name, files[name], files["ledger/checkpoint"], note, run)
             findings.count("proofs of single entries")
+            findings.bound.add(name)
+    check_recipe(files, run, findings)
     if trust is not None:
         sealed = check_documents(files, run, trust, findings)
         check_papers(files, note, run, trust, seconds(manifest["made"], "made"), findings)
         with findings.looking_at(""):
             keys = _keys(files, note, run, trust, now, reader, findings)
             Reader(files, run, keys, sealed, findings).read()
+    if files.get("verify.py") == Path(__file__).read_bytes():
+        findings.bound.add("verify.py")
+    _name_the_rest(files, findings)
     findings.unchecked += NEVER
+
+
+def _name_the_rest(files: dict[str, bytes], findings: Findings) -> None:
+    """Every file that nothing determines and that no line names yet."""
+    said = "\n".join([*findings.failed, *findings.unchecked])
+    for name in files:
+        if name in NOT_READ and name not in findings.bound:
+            findings.unchecked.append(f"{name}: {NOT_READ[name]}")
+    rest = [name for name in files if name not in findings.bound and name not in NOT_READ and name not in said]
+    for folder in sorted({name.rpartition("/")[0] for name in rest}):
+        mine = [name for name in rest if name.rpartition("/")[0] == folder]
+        words = ", ".join(mine[:5]) + (f" and {len(mine) - 5} more in {folder or 'the pack'}" if len(mine) > 5 else "")
+        findings.unchecked.append(f"{words}: nothing was found that determines what they say")
 
 
 def _keys(
@@ -1223,14 +1452,14 @@ def _keys(
     keys: Keys = {}
     for name in [name for name in files if name.startswith("grants/")]:
         with findings.looking_at(""):
-            words, found = check_grant(name, files[name], note, run, trust, now, reader)
+            words, found = check_grant(name, files[name], note, run, trust, now, reader, findings)
             findings.count(f"grant {words}")
             keys |= found
             id_ = words.partition(":")[0]
             findings.unchecked.append(f"that the grant {id_} was not revoked since: the project's ledger tells")
             if not found:
                 why = "no reader's key was given" if reader is None else "it is not to the key that was given"
-                findings.unchecked.append(f"what the grant {id_} opens: {why}")
+                findings.unchecked.append(f"{name}: what the grant {id_} opens: {why}")
     return keys
 
 
@@ -1259,8 +1488,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reader = None if asked.key is None else _read_key(asked.key)
         files = open_container(_read(asked.pack, MAX_PACK))
         manifest = read_manifest(files)
-        if files.get("verify.py") != Path(__file__).read_bytes():
-            findings.unchecked.append("the verify.py in the pack: it is not the program that is running now")
         verify(files, trust, now, reader, findings)
     hosts: list[str] = []
     if manifest is not None:

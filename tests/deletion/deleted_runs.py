@@ -57,7 +57,8 @@ def record_of(policy: RoutingPolicy, **without: Any) -> RunRecord:
     recipe = {"task": {"dataset": {"source": {}}, "model": models.BUILT}, "train": {}, "methods": methods}
     identity = {"recipe": recipe, "data": "a" * 64, "ssr": 1.0, "seed": 0}
     made = run_record(recipe="governed", full_steps=STEPS, methods=("routing", "recorder"))
-    return replace(made, identity=identity, run_id=f"{made.run_id[:-8]}{digest(identity)[:8]}")
+    follows = {"recipe_digest": digest({"recipe": recipe, "data": "a" * 64}), "dataset": "source", "model": "gpt-tiny"}
+    return replace(made, identity=identity, run_id=f"{made.run_id[:-8]}{digest(identity)[:8]}", **follows)
 
 
 def layers_of(policy: RoutingPolicy) -> tuple[str, ...]:

@@ -143,8 +143,10 @@ def test_the_tree_is_that_of_rfc_6962(size: int) -> None:
     from explorer import merkle
 
     leaves = [bytes([at]) * 32 for at in range(size)]
-    assert verifier.root(leaves) == merkle.root_of(leaves)
+    tree = verifier.Tree(leaves)
+    assert tree.root() == merkle.root_of(leaves)
+    assert [tree.root(part) for part in range(size)] == [merkle.root_of(leaves[:part]) for part in range(size)]
 
 
 def test_the_empty_tree() -> None:
-    assert verifier.root([]).hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert verifier.Tree([]).root().hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -142,9 +142,11 @@ def test_whether_a_document_is_believed() -> None:
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 700])
 def test_tiles_stand_where_they_stand(size: int) -> None:
     leaves = [merkle.leaf_hash(b"%d" % at) for at in range(size)]
-    made = verifier.tiles(leaves)
+    tree = verifier.Tree(leaves)
+    made = tree.tiles()
     assert sorted(made) == sorted(f"ledger/{tile.path}" for tile in tiles(size))
-    assert verifier.root(leaves) == merkle.root_of(leaves)
+    for part in {0, 1, size // 3, size - 1, size}:
+        assert tree.root(part) == merkle.root_of(leaves[:part])
     for number in (0, 5, 999, 1000, 1_234_067):
         for width in (1, 255, 256):
             assert verifier.spell("3", number, width) == f"ledger/{Tile(3, number, width).path}"
@@ -202,7 +204,7 @@ def test_the_order_of_entries() -> None:
         except LedgerError:
             own = False
         try:
-            verifier._in_order(entries, [])
+            verifier._in_order(entries, verifier.Tree([]))
             sound = True
         except verifier.Refused:
             sound = False
@@ -216,7 +218,7 @@ def test_a_state_after_steps_that_nobody_can_count() -> None:
     genesis = {"begins": 0, "classes": ["a"], "layers": ["b"], "kind": "genesis", "version": 1, "blobs": {}}
     strange = {"kind": "step", "version": 2, "blobs": {}}
     state = {"kind": "state", "version": 1, "blobs": {}, "step": 2**52}
-    assert verifier._in_order([genesis, strange, state], []).segments == []
+    assert verifier._in_order([genesis, strange, state], verifier.Tree([])).segments == []
 
 
 def history(draw: random.Random, clock: int) -> dict[str, Any]:

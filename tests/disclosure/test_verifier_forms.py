@@ -39,6 +39,8 @@ def form_of(schema: dict[str, Any]) -> str:
             return "flag"
         case {"type": "array", "items": dict(items)}:
             return f"[{form_of(items)}]{'+' * schema.get('minItems', 0)}"
+        case {"type": "object", "additionalProperties": dict(value), "propertyNames": {"enum": list(words)}}:
+            return f"{{{'|'.join(words)}:{form_of(value)}}}"
         case {"type": "object", "patternProperties": dict(inner), "propertyNames": {"maxLength": int(longest)}}:
             ((pattern, value),) = inner.items()
             key = form_of({"type": "string", "pattern": pattern, "maxLength": longest})
@@ -47,7 +49,7 @@ def form_of(schema: dict[str, Any]) -> str:
 
 
 def fields_of(schema: dict[str, Any], *, without: tuple[str, ...] = ()) -> str:
-    required = schema["required"]
+    required = schema.get("required", ())
     pairs = [(name, each) for name, each in schema["properties"].items() if name not in without]
     return " ".join(f"{name}:{form_of(each)}{'=' * (name not in required)}" for name, each in pairs)
 

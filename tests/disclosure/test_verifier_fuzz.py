@@ -53,8 +53,11 @@ def test_texts(files: Files) -> None:
     readers: list[tuple[Callable[[bytes], Any], bytes]] = [
         (lambda content: verifier.read_trust(content, "trust"), usual),
         (lambda content: verifier.judge(verifier.read_note(content, "note"), [], trust, NOW), note),
-        (lambda content: verifier.check_proof(proof, content, read, run), files[proof]),
-        (lambda content: verifier.check_grant(GRANT, content, read, run, trust, NOW, READER), files[GRANT]),
+        (lambda content: verifier.check_proof(proof, content, note, read, run), files[proof]),
+        (
+            lambda content: verifier.check_grant(GRANT, content, read, run, trust, NOW, READER, verifier.Findings()),
+            files[GRANT],
+        ),
         (lambda content: verifier.read_manifest({**files, MANIFEST: content}), files[MANIFEST]),
         (lambda content: verifier.seconds(content.decode(errors="replace"), "time"), b"2026-01-31T12:00:00Z"),
     ]
@@ -70,7 +73,7 @@ def test_entries_and_their_order(files: Files) -> None:
     def read(content: bytes) -> None:
         for at in range(2):  # as the genesis, and behind one
             entries = [verifier.read_entry(leaf, 0) for leaf in ([content] if at == 0 else [leaves[0], content])]
-            run = verifier._in_order(entries, [])
+            run = verifier._in_order(entries, verifier.Tree([]))
             verifier.Reader(files, run, {}, [], verifier.Findings()).read()
 
     assert survive(read, [*by_kind.values()], count=600) < 60

@@ -99,7 +99,7 @@ def test_grants_and_wrapped_keys(files: Files) -> None:
     run, value = verifier.read_run(files, note), json.loads(files[GRANT])
 
     def read(content: bytes) -> None:
-        verifier.check_grant(GRANT, content, note, run, trusted(), NOW, None)
+        verifier.check_grant(GRANT, content, note, run, trusted(), NOW, None, verifier.Findings())
 
     def signed(content: bytes) -> None:
         made = sign_envelope(content, "application/vnd.explorer.grant.v1+json", [private(GOVERNANCE)])
@@ -146,10 +146,10 @@ def test_entries(files: Files, kind: str) -> None:
         entries = [
             verifier.read_entry(leaf, at) for at, leaf in enumerate([*leaves[:index], content, *leaves[index + 1 :]])
         ]
-        run, found = verifier._in_order(entries, whole.leaves), verifier.Findings()
+        run, found = verifier._in_order(entries, whole.tree), verifier.Findings()
         verifier.check_blobs(files, run, found)
         verifier.check_documents(files, run, trusted(), found)
-        _, keys = verifier.check_grant(GRANT, files[GRANT], note, run, trusted(), NOW, READER)
+        _, keys = verifier.check_grant(GRANT, files[GRANT], note, run, trusted(), NOW, READER, found)
         verifier.Reader(files, run, keys, ["licensed"], found).read()
 
     survive(json.loads(leaves[index]), read)

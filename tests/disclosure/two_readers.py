@@ -59,6 +59,8 @@ def entries() -> list[dict[str, Any]]:
         **{"tags": {"train": {"root": digest, "attestation": digest}}, "start": state, "parents": parents},
         **{"classes": ["open", "licensed/news"], "layers": ["embed", "head"], "blobs": {"tensors": blob}},
         "shared": [{"layer": "head", "also": ["embed.weight"]}],
+        "methods": {"ema": {"averages": True}, "recorder": {"probes": False, "remembers": "classes"}},
+        "fitted": {"normalisation": "mean and deviation of the training images"},
     }
 
     def step(at: int) -> dict[str, Any]:
@@ -303,7 +305,7 @@ def _verify_py(signed: note.Note, leaves: list[bytes]) -> str:
         if any(len(leaf) > MAX_BYTES for leaf in leaves):  # no bundle holds it
             for leaf in leaves:
                 verifier.read_entry(leaf, 0)
-        tiles = verifier.tiles([verifier.leaf_hash(leaf) for leaf in leaves])
+        tiles = verifier.Tree([verifier.leaf_hash(leaf) for leaf in leaves]).tiles()
         verifier.read_run({**tiles, verifier.spell("entries", 0, len(leaves)): encode_bundle(leaves)}, read)
     except verifier.Refused as error:
         return str(error)
