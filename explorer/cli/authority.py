@@ -25,6 +25,7 @@ NEXT = {
     "auditor": "explorer ledger verify, explorer ledger cosign",
     "evaluator": "explorer observe",
 }
+COSIGNERS = (Role.DATA_GOVERNANCE, Role.MODEL_RISK, Role.AUDITOR)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as example.com/data-governance.")]
 
@@ -65,6 +66,7 @@ def new(
     `explorer authority quorum` asks for more. Both files are written or none; a crash in between leaves a key file that
     no trust file names.
     """
+    from explorer.ledger.memory import begin_memory, memory_of
     from explorer.provenance import authorities, keys
     from explorer.provenance.times import format_time, parse_time
     from explorer.provenance.trust import AuthorityKey, trust_content
@@ -86,6 +88,8 @@ def new(
             if not _holds(trust, content):  # the disk can also refuse after the trust file was replaced
                 key_file.unlink()
             raise
+        if role in COSIGNERS:
+            begin_memory(memory_of(key_file))
     if json:
         print_json({"key_file": str(key_file), "encrypted": not unencrypted, **_entry(changed, name, public)})
         return

@@ -33,6 +33,13 @@ Evidence = Annotated[
         "--evidence", metavar="DIR", help="Where to keep the evidence of a fork, as ledger-evidence-... Default: here."
     ),
 ]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="What this key has cosigned. Default: KEY.cosigned, beside the key."),
+]
+First = Annotated[
+    bool, typer.Option("--first", help="This key has cosigned nothing yet: there is no memory that could be lost.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -171,12 +178,8 @@ def cosign(
     trust: Trust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state", metavar="DIR", help="What this key has cosigned. Default: KEY.cosigned, beside the key."
-        ),
-    ] = None,
+    state: State = None,
+    first: First = False,
     evidence: Evidence = None,
     passphrase_file: PassphraseFile = None,
     json: Json = False,
@@ -189,12 +192,13 @@ def cosign(
     from explorer.cli.verification import print_verification, verification_json
     from explorer.ledger import cosign as cosigning
     from explorer.ledger.anchor import utc
+    from explorer.ledger.memory import memory_of
 
     anchor = _required(_anchor(trust, policy, vkey, origin_of=directory))
     now = clock()
-    signer = _cosigner(anchor, key, passphrase_file, now)
-    memory = state or key.with_name(f"{key.name}.cosigned")
-    done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now)
+    signer = cosigner(anchor, key, passphrase_file, now)
+    memory = state or memory_of(key)
+    done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now, first=first)
     if json:
         path = None if done.path is None else str(done.path)
         print_json({**verification_json(done.verification, directory), "note": path, "time": done.time})
@@ -236,7 +240,7 @@ def _required(anchor: "Anchor") -> "Anchor":
     return anchor
 
 
-def _cosigner(anchor: "Anchor", key: Path, passphrase_file: Path | None, now: int) -> "Signer":
+def cosigner(anchor: "Anchor", key: Path, passphrase_file: Path | None, now: int) -> "Signer":
     """The key under the name that the anchor has for it."""
     from explorer.note import Algorithm, Signer
 

@@ -20,6 +20,7 @@ from explorer.data.dataset import DataSource
 from explorer.document import read_document
 from explorer.governance.documents import ATTESTATION, POLICIES, SALTS, TABLE, TRAINER, TRUST
 from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
+from explorer.ledger.memory import begin_memory, memory_of
 from explorer.provenance.attestation import attest
 from explorer.provenance.authorities import new_trust, with_key
 from explorer.provenance.description import Days, Description
@@ -132,6 +133,8 @@ def _authorities(
     trust = _trust(keys, taxonomy, policies, now)
     for name, key in keys.items():
         write_key(directory / KEYS[name], key, None)
+        if name in COSIGNERS:
+            begin_memory(memory_of(directory / KEYS[name]))
     write_trust(directory / TRUST, trust)
     signed = sign_document(taxonomy, TAXONOMY, [keys[GOVERNANCE]], trust=trust, now=now, where=taxonomy.name)
     write_envelope(directory / TAXONOMY_FILE, signed)

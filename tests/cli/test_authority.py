@@ -64,7 +64,7 @@ def test_a_first_authority(here: Path) -> None:
     assert trust.quorum.documents == {Role.DATA_GOVERNANCE: 1} == trust.quorum.checkpoints
     assert key.public_key == public_text(read_key(here / "dg.pem", None))
     assert stat.S_IMODE((here / "dg.pem").stat().st_mode) == 0o600
-    assert sorted(path.name for path in here.iterdir()) == ["dg.pem", "trust.json"]
+    assert sorted(path.name for path in here.iterdir()) == ["dg.pem", "dg.pem.cosigned", "trust.json"]
     assert f"public key  {key.public_key}" in printed
     vkey = next(line.split()[-1] for line in printed.splitlines() if "in ledgers" in line)
     assert (Verifier.parse(vkey).name, Verifier.parse(vkey).public_key) == (GOVERNANCE, key.raw)
@@ -206,9 +206,9 @@ def test_a_passphrase_comes_through_a_pipe(here: Path) -> None:
 )
 def test_what_is_refused_changes_nothing(here: Path, arguments: tuple[str, ...], message: str) -> None:
     done(*new("--branch", "open", "--unencrypted"))
-    before = {path.name: path.read_bytes() for path in here.iterdir()}
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     assert message in refused(*arguments)
-    assert {path.name: path.read_bytes() for path in here.iterdir()} == before
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
 
 def test_a_damaged_trust_file_is_refused_and_kept(here: Path) -> None:

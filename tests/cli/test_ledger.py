@@ -12,6 +12,7 @@ import pytest
 from explorer.entries.envelope import write_entry
 from explorer.entries.kinds import encode
 from explorer.ledger.log import Log
+from explorer.ledger.memory import begin_memory, memory_of
 from explorer.provenance.keys import public_text, write_key
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Trust, write_trust
@@ -42,6 +43,7 @@ def lab(tmp_path: Path) -> Path:
     authorities = []
     for name, role, key in (("example.com/t", Role.TRAINER, LOG), ("dg.example", Role.DATA_GOVERNANCE, DG)):
         write_key(tmp_path / f"{role}.pem", key.private_key, None)
+        begin_memory(memory_of(tmp_path / f"{role}.pem"))
         known = AuthorityKey(
             public_key=public_text(key.private_key), not_before="2020-01-01T00:00:00Z", not_after="2090-01-01T00:00:00Z"
         )
@@ -154,7 +156,7 @@ def test_cosign_and_verify_by_policy(ledger: Path, lab: Path) -> None:
     policy = policy_file(lab / "lab.tlog-policy", "quorum dg")
     assert "the quorum is not met: it asks for dg" in refused("ledger", "verify", ledger, "--policy", policy)
     key = lab / "data-governance.pem"
-    done = explorer("ledger", "cosign", ledger, "--key", key, "--policy", policy)
+    done = explorer("ledger", "cosign", ledger, "--key", key, "--policy", policy, "--first")
     assert done.returncode == 0
     assert f"{ledger}/witness/dg.example+" in done.stdout and "cosigned size 5 of example.com/run at " in done.stdout
     assert (lab / "data-governance.pem.cosigned").is_dir()
@@ -216,6 +218,25 @@ def test_a_held_checkpoint_and_a_fork(ledger: Path, tmp_path: Path) -> None:
     another = make(tmp_path / "another", 7)  # a second fork does not take the place of the first
     refused("ledger", "verify", another, "--vkey", VKEY, "--held", held, "--evidence", elsewhere, cwd=tmp_path)
     assert len(list(elsewhere.iterdir())) == 2
+
+
+def test_a_key_without_its_memory_cosigns_nothing_until_told_that_it_is_new(ledger: Path, lab: Path) -> None:
+    cosign = ("--key", lab / "data-governance.pem", "--trust", lab / "trust.json")
+    assert explorer("ledger", "cosign", ledger, *cosign).returncode == 0
+    shutil.rmtree(lab / "data-governance.pem.cosigned")
+    said = refused("ledger", "cosign", ledger, *cosign)
+    assert said.startswith(f"explorer: {lab / 'data-governance.pem.cosigned'}: there is no memory of what 'dg.example'")
+    assert said.endswith("bring the memory back, or say --first if this key has cosigned nothing yet")
+    assert explorer("ledger", "cosign", ledger, *cosign, "--first").returncode == 0
+    assert explorer("ledger", "cosign", ledger, *cosign).returncode == 0
+
+
+def test_making_a_key_begins_its_memory(tmp_path: Path) -> None:
+    for role, remembers in (("model-risk", True), ("auditor", True), ("trainer", False)):
+        key = tmp_path / f"{role}.pem"
+        where = ("--key", key, "--trust", tmp_path / "trust.json", "--unencrypted")
+        assert explorer("authority", "new", f"example.com/{role}", "--role", role, *where).returncode == 0
+        assert memory_of(key).exists() is remembers
 
 
 def test_a_cosigner_refuses_a_fork_and_keeps_the_evidence(ledger: Path, lab: Path) -> None:

@@ -11,9 +11,11 @@ import pytest
 
 from explorer.errors import LedgerError, RunError
 from explorer.ledger import cosign as cosigning
+from explorer.ledger import memory as remembering
 from explorer.ledger.anchor import anchor_of
 from explorer.ledger.cosign import Cosigning, cosign
 from explorer.ledger.log import Log
+from explorer.ledger.memory import Memory, begin_memory
 from explorer.note import Algorithm, Note, Signer, parse, sign, verify
 from tests.ledger.ledgers import DG, LOG, MR, NOW, both, check, grow, make, messages, note_of, policy
 from tests.ledger.signers import ORIGIN, entry, signer
@@ -115,6 +117,45 @@ def test_another_history_is_never_cosigned(tmp_path: Path, size: int, said: str)
     assert not (other / "witness").exists()
     assert remembered(tmp_path / "state") == before
     assert attempt(other, tmp_path / "another state", now=NOW + 1).path, "only the memory tells"
+
+
+def test_a_key_whose_memory_is_lost_cosigns_nothing(tmp_path: Path) -> None:
+    """Neither the ledger it knew nor a fork of it; the control shows that the loss alone would let the fork pass."""
+    directory, fork, state = make(tmp_path / "ledger", 5), tmp_path / "fork", tmp_path / "state"
+
+    def asked(where: Path) -> Cosigning:
+        return cosign(where, signer=DG, state=state, anchor=both(), now=NOW, first=False)
+
+    begin_memory(state)
+    assert asked(directory).path
+    with Log.create(fork, origin=ORIGIN, signer=LOG) as log:
+        log.append(b"other %d" % number for number in range(9))
+    assert asked(fork).path is None
+    (state / "begun").unlink()
+    assert asked(directory).path, "what is remembered shows that the memory was begun"
+    shutil.rmtree(state)
+    for lost in (False, True):  # gone, and an empty directory where it was, such as a mount point
+        if lost:
+            state.mkdir()
+        for where in (directory, fork):
+            with pytest.raises(LedgerError, match=r"no memory of what 'dg\.example' has cosigned.*--first"):
+                asked(where)
+    assert not (fork / "witness").exists()
+    assert cosign(fork, signer=DG, state=state, anchor=both(), now=NOW, first=True).path, "the control"
+
+
+def test_a_crash_between_the_two_notes_of_the_memory_forgets_nothing(tmp_path: Path) -> None:
+    """latest.note is written first: it alone is enough to refuse another history."""
+    directory, state = make(tmp_path / "ledger", 5), tmp_path / "state"
+    attempt(directory, state)
+    for note in state.glob("*/*.note"):
+        if note.name != "latest.note":
+            note.unlink()
+    with Log.create(tmp_path / "fork", origin=ORIGIN, signer=LOG) as log:
+        log.append(b"other %d" % number for number in range(9))
+    assert attempt(tmp_path / "fork", state, now=NOW + 1).path is None
+    grow(directory, [b"more"])
+    assert attempt(directory, state, now=NOW + 1).path
 
 
 def test_a_smaller_tree_of_the_same_history_is_not_cosigned_either(tmp_path: Path) -> None:
@@ -234,15 +275,13 @@ def test_nothing_is_signed_between_looking_and_remembering(
         return found
 
     monkeypatch.setattr(cosigning, "verify", interrupted)
-    monkeypatch.setattr(cosigning, "PATIENCE", 0.05)
+    monkeypatch.setattr(remembering, "PATIENCE", 0.05)
     if locked:
         with pytest.raises(LedgerError, match=r"the memory of cosigner 'dg\.example' is in use by process"):
             attempt(directory, tmp_path / "state")
         assert not (other / "witness").exists()
     else:
-        monkeypatch.setattr(
-            cosigning, "_locked", lambda memory, signer: nullcontext(memory.mkdir(parents=True, exist_ok=True))
-        )
+        monkeypatch.setattr(Memory, "alone", lambda memory: nullcontext())
         assert attempt(directory, tmp_path / "state").path
         assert asked[1]
 
