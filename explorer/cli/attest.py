@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from explorer import rundir
 from explorer.cli.credentials import PassphraseFile, TrustFile, clock, load_key
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import Json
 from explorer.cli.trace import RunDirectory
+from explorer.errors import ProvenanceError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,6 +35,14 @@ def attest(
     ] = None,
     expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="Default: a year from now.")] = None,
     passphrase_file: PassphraseFile = None,
+    model_signing_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--model-signing-key",
+            metavar="FILE",
+            help="An ECDSA key in PEM: also write model/model.sig, which `model_signing verify` of the OpenSSF checks.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Sign for the model of a finished run: what trained it where, under which ledger, and what deleting would take.
@@ -45,18 +55,28 @@ def attest(
     from explorer.recorded.run_ledger import RunLedger
     from explorer.release.attest import attest as sign
     from explorer.release.attest import ship
+    from explorer.release.model_signing import SIGNATURE, read_signing_key, sign_directory
     from explorer.release.shipped import open_shipped
 
+    other = None if model_signing_key is None else read_signing_key(model_signing_key)
+    stale = run / rundir.MODEL / SIGNATURE
+    if other is None and stale.exists():
+        raise ProvenanceError(
+            f"{stale}: signs the files as they are now, and a new attestation changes them: expected"
+            " --model-signing-key again, or no such file"
+        )
     believed, now = read_trust(trust), clock()
     keys = _keys(run, key or [], passphrase_file, trust=believed, now=now)
     found = RunLedger(run)
     envelope = sign(found, keys=keys, trust=believed, now=now, expires=expires)
     path = ship(found, envelope, trust=believed, now=now)
+    signature = None if other is None else sign_directory(path.parent, other)
     shipped = open_shipped(path.parent, trust=believed, now=now)
     value = shipped.attested.value
     if json:
         digest = hashlib.sha256(envelope.payload).hexdigest()
-        print_json({"file": str(path), "digest": digest, "model": shipped.attested.model, **_summary(value)})
+        files = {"file": str(path), "signature": None if signature is None else str(signature)}
+        print_json({**files, "digest": digest, "model": shipped.attested.model, **_summary(value)})
         return
     print(f"{path}: signed by {', '.join(one.name for one in shipped.attested.authorities)}, until {value.expires}")
     print(f"model     {shipped.attested.model}")
@@ -66,6 +86,8 @@ def attest(
         [_row(claim, value) for claim in value.classes],
         right=("examples", "layers trained", "deepest"),
     )
+    if signature is not None:
+        print(f"{signature}: `model_signing verify key {path.parent} --signature {signature} --public_key PUBLIC.pem`")
     print(f"ship all of {path.parent}/; whoever gets it checks it with: explorer verify {path.parent} --gate GATE")
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from explorer.entries.project import Observation
 from explorer.project import read_project
 from explorer.provenance.keys import write_key
+from explorer.provenance.private import write_private
 from explorer.provenance.trust import write_trust
 from tests import tensors_for_tests
 from tests.audit.governed_run import LAYERS, NEWS, STEPS, TRAINER, write_governed_run
@@ -76,6 +79,19 @@ def test_from_the_run_to_the_gate(desk: Path) -> None:
     assert (run / "model" / "observations" / f"{entry.statement}.json").exists()
     verified = explorer("ledger", "verify", "runs/_audit", "--trust", "trust.json", cwd=desk)
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_model_is_signed_for_other_tools_too(desk: Path) -> None:
+    run, key = run_in(desk), ec.derive_private_key(7, ec.SECP256R1())
+    write_private(desk / "ec.pem", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    attest = ("attest", run, "--trust", "trust.json")
+    done = explorer(*attest, "--model-signing-key", "ec.pem", cwd=desk)
+    assert done.returncode == 0, done.stderr
+    assert "model_signing verify key" in done.stdout and (run / "model" / "model.sig").exists()
+    before = (run / "model" / "attestation.json").read_bytes()
+    assert "expected --model-signing-key again" in refused(*attest, cwd=desk)
+    assert (run / "model" / "attestation.json").read_bytes() == before  # nothing was written
+    assert "OpenSSF model signing takes ECDSA" in refused(*attest, "--model-signing-key", "trainer.pem", cwd=desk)
 
 
 def test_json(desk: Path) -> None:
