@@ -13,7 +13,6 @@ from explorer.cli.credentials import PassphraseFile, TrustFile, clock, load_key,
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.settings import Json
 from explorer.errors import ProvenanceError
-from explorer.provenance.times import parse_time
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -161,6 +160,7 @@ def _by(words: str) -> "By":
 
 def _period(words: str | None) -> "Period | None":
     """`2026-01-01..2026-04-01`, or moments; a day is its first moment. Raises `ProvenanceError` for anything else."""
+    from explorer.provenance.times import parse_time
     from explorer.provenance.usage import Period, check_period
 
     if words is None:
