@@ -6,7 +6,7 @@ Shapes: B examples.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -21,7 +21,7 @@ from explorer.data.dataset import Dataset, Modality, Split, TaskName
 from explorer.data.pace import Pace
 from explorer.engine.task import Task
 from explorer.errors import DataError, TrainingError
-from explorer.records import METRICS, Metric
+from explorer.records import FRACTION, METRICS, Metric
 
 LOOKED_AT = 2048  # examples whose labels are checked before training; the others as they are read
 
@@ -203,12 +203,29 @@ class OwnLoss(Task):
         found = self.own.metrics(model)
         if not isinstance(found, dict) or not found:
             raise TrainingError(f"metrics: found {type(found).__name__} {found!r:.80}, expected a value by name")
+        names = ", ".join(map(repr, found))
         if self.quality is not None and self.quality not in found:
-            names = ", ".join(map(repr, found))
             raise TrainingError(
                 f"metrics: found {names:.200} without {self.quality!r}, which is the quality of the run"
             )
-        return {str(name): _number(value, name) for name, value in found.items()}
+        numbers = {str(name): _number(value, name) for name, value in found.items()}
+        if self.quality is not None:
+            check_numbers(numbers, declared_metrics(self.own))
+        return numbers
+
+
+def check_numbers(numbers: Mapping[str, float], declared: Sequence[Metric]) -> None:
+    """Check that every declared metric is there and that each fraction is one. Raises `TrainingError`."""
+    known = {**METRICS, **{metric.name: metric for metric in declared}}
+    for metric in declared:
+        if metric.name not in numbers:
+            names = ", ".join(map(repr, numbers))
+            raise TrainingError(f"metrics: found {names:.200} without {metric.name!r}, which is declared")
+    for name, number in numbers.items():
+        if name in known and known[name].unit == FRACTION and (number < 0 or number > 1):
+            raise TrainingError(
+                f"metrics: {name!r}: found {number:g}, expected a number from 0 to 1: its unit is {FRACTION}"
+            )
 
 
 def _number(value: object, name: object) -> float:

@@ -39,7 +39,15 @@ from explorer.engine.clock import Clock
 from explorer.engine.fit import FitOptions, fit, model_digest
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Kind, Method
-from explorer.engine.own_task import OwnBatches, OwnLoss, OwnTask, declared_metrics, function_digests, modality_of
+from explorer.engine.own_task import (
+    OwnBatches,
+    OwnLoss,
+    OwnTask,
+    check_numbers,
+    declared_metrics,
+    function_digests,
+    modality_of,
+)
 from explorer.errors import RecipeError, unknown
 from explorer.recipes import machine
 from explorer.recipes.choice import check
@@ -174,6 +182,7 @@ def _train(
     declared = declared_metrics(task)
     if place is not None:
         _check_names(first, declared)
+    check_numbers(first, declared)
     setting = dataclasses.replace(setting, task=dataclasses.replace(setting.task, quality=next(iter(first))))
     record = dataclasses.replace(
         _record(setting, training, place, budget=amounts.budget, threads=amounts.threads),

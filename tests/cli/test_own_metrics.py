@@ -147,7 +147,32 @@ def test_an_undeclared_name_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"unknown metric 'my_f1'; did you mean 'my_f2'.*declared_metrics = \["):
         trained(tmp_path, task=undeclared)
     assert not list(tmp_path.iterdir())
-    assert trained_nowhere(undeclared)["my_f1"] > 0  # without a place nothing is compared
+    assert trained_nowhere(Words(declared_metrics=[]))["my_f1"] > 0  # without a place nothing is compared
+
+
+def test_a_declared_metric_that_is_not_reported_is_refused_before_training(tmp_path: Path) -> None:
+    silent = Words(declared_metrics=[*DECLARED, Metric(name="my_f2", higher_is_better=True)])
+    with pytest.raises(TrainingError, match="'nll' without 'my_f2', which is declared"):
+        trained(tmp_path, task=silent)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [93.0, -0.1])
+def test_a_fraction_that_is_none_is_refused(tmp_path: Path, wrong: float) -> None:
+    """Percentages, most often: shown a hundred times too large from then on."""
+
+    @dataclass
+    class Percent(Words):
+        after: int = 0  # evaluations that are right before the one that is not
+        asked: int = 0
+
+        def metrics(self, model: nn.Module) -> dict[str, float]:
+            self.asked += 1
+            return super().metrics(model) | ({"my_f1": wrong} if self.asked > self.after else {})
+
+    for after in (0, 1):  # before the training, and at its end
+        with pytest.raises(TrainingError, match=r"'my_f1': found .*, expected a number from 0 to 1"):
+            trained(tmp_path / str(after), task=Percent(after=after))
 
 
 def trained_nowhere(task: Any) -> dict[str, float]:
