@@ -13,6 +13,7 @@ names and contents:
     governance/...            trust.json (what the run believed: never an anchor), taxonomy, policy, tags
     grants/<id>.json          grants with their wrapped keys, those asked for and no other
     proofs/<n>.tlog-proof     of the first entry, of every state and of the end
+    erasures/<n>.tlog-proof   entries of the project's ledger that say what was erased of the run, with their proofs
     deletions/<run id>.json   certificates of deletions
     origin.json               of a run that a deletion made
     model/...                 the attestation of its model and the card beside it, not the model
@@ -40,6 +41,7 @@ from pydantic import Field
 
 from explorer import rundir
 from explorer.audit.vouched import ATTESTATION, POLICY, TABLE, TAXONOMY_FILE, TRUST
+from explorer.audit.withheld import read_withheld
 from explorer.canonical import canonical, digest
 from explorer.disclosure.host import HostKey, host_keys
 from explorer.disclosure.opening import believe
@@ -48,14 +50,14 @@ from explorer.disclosure.wrapped import WrappedKeys
 from explorer.disclosure.wrapping import ledger_state, naming, read_wrapped
 from explorer.entries.envelope import read_head
 from explorer.entries.fields import Digest, LedgerState, Line, Whole
-from explorer.entries.project import Access
+from explorer.entries.project import Access, Erasure
 from explorer.errors import LedgerError, ProvenanceError, unknown
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.ledger.tiles import bundles, encode_bundle, tiles
 from explorer.ledger.verify import verify
-from explorer.project import Recorded
+from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.grants import grant_digest
 from explorer.provenance.times import Time, format_time
@@ -71,7 +73,7 @@ from explorer.schema import record, to_json
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
 MANIFEST, SIGNATURE, VERIFIER, README = "pack.json", "pack.dsse.json", "verify.py", "README.txt"
-REPORT, FIGURES = "report.html", "report.json"
+REPORT, FIGURES, ERASURES = "report.html", "report.json", "erasures"
 CERTIFICATE, DELETIONS, MODEL_ATTESTATION, MODEL_CARD = (
     "certificate.json",
     "deletions",
@@ -139,9 +141,10 @@ def make_pack(
     """
     _check(run, trust, now)
     contents = {
-        **dict(_ledger(run.ledger)),
+        **dict(_ledger(run, trust, now)),
         **dict(_documents(run.run)),
         **dict(papers(run)),
+        **dict(_erasures(run)),
         **{f"{rundir.GRANTS}/{id_}.json": wrapped.content for id_, wrapped in grants.items()},
         **{f"proofs/{index}{SUFFIX}": make_proof(run.ledger, index).content for index in _proved(run)},
         **{name: made for name, made in ((REPORT, report), (FIGURES, figures)) if made is not None},
@@ -237,9 +240,10 @@ def _check(run: RunLedger, trust: Trust, now: int) -> None:
         )
 
 
-def _ledger(ledger: LedgerDirectory) -> Iterator[tuple[str, bytes]]:
-    """What belongs to the tree of its checkpoint, and the blobs that entries name and that are here."""
-    place, size = rundir.LEDGER, ledger.checkpoint().size
+def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes]]:
+    """What belongs to the tree of its checkpoint, and the blobs that entries name. Raises `LedgerError` for a blob that
+    is gone and was not erased on record: a pack without it would not verify."""
+    ledger, place, size = run.ledger, rundir.LEDGER, run.ledger.checkpoint().size
     yield f"{place}/{CHECKPOINT}", ledger.note().content
     for path, note in ledger.witness_notes().items():
         yield f"{place}/{path}", note.content
@@ -247,10 +251,25 @@ def _ledger(ledger: LedgerDirectory) -> Iterator[tuple[str, bytes]]:
         yield f"{place}/{bundle.path}", encode_bundle(ledger.bundle(bundle))
     for tile in tiles(size):
         yield f"{place}/{tile.path}", ledger.tile(tile)
-    digests = {blob.sha256 for leaf in ledger.entries() for blob in read_head(leaf).blobs.values()}
-    for path in sorted(map(blob_path, digests)):
-        if (ledger.path / path).exists():
-            yield f"{place}/{path}", ledger.blob(path.rpartition("/")[2])
+    blobs = [each for leaf in ledger.entries() for each in read_head(leaf).blobs.items()]
+    named = {(blob_path(blob.sha256), name) for name, blob in blobs}
+    gone = sorted((path, name) for path, name in named if not (ledger.path / path).exists())
+    withheld = read_withheld(run, trust=trust, now=now) if gone else None
+    for path, name in gone:
+        if withheld is not None and not withheld.entries(name):
+            raise LedgerError(f"{ledger.path / path}: {name}: {withheld.words(name)}")
+    for path in sorted({path for path, _ in named} - {path for path, _ in gone}):
+        yield f"{place}/{path}", ledger.blob(path.rpartition("/")[2])
+
+
+def _erasures(run: RunLedger) -> Iterator[tuple[str, bytes]]:
+    """The entries of the project's ledger that say what was erased of the run, each with its proof. Other entries stay
+    where they are: who may read which run is nobody's business here."""
+    runs = runs_of(run.run)
+    mine = ledger_state(run)
+    for each in read_project(runs):
+        if isinstance(each.entry, Erasure) and each.entry.ledger == mine:
+            yield f"{ERASURES}/{each.index}{SUFFIX}", make_proof(LedgerDirectory(runs / AUDIT), each.index).content
 
 
 def _documents(run: Path) -> Iterator[tuple[str, bytes]]:

@@ -296,7 +296,7 @@ NAMES = re.compile(
     r"README\.txt|pack\.json|pack\.dsse\.json|report\.(?:html|json)|(?:run|loop|environment)\.json|verify\.py"
     r"|origin\.json|model/(?:attestation|model)\.json|(?:grants|deletions)/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.json"
     r"|governance/(?:trust|taxonomy|policy|tags)\.json|governance/tags\.parquet"
-    r"|proofs/(?:0|[1-9][0-9]{0,15})\.tlog-proof|ledger/checkpoint|ledger/witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note"
+    r"|(?:proofs|erasures)/(?:0|[1-9][0-9]{0,15})\.tlog-proof|ledger/checkpoint|ledger/witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note"
     r"|ledger/tile/(?:entries|[0-9]{1,2})/(?:x[0-9]{3}/){0,6}[0-9]{3}(?:\.p/[1-9][0-9]{0,2})?"
     r"|ledger/blobs/sha256/[0-9a-f]{2}/[0-9a-f]{64}"
 )
@@ -692,6 +692,8 @@ KINDS = {
     "end": "step:whole outcome:finished|stopped state:training metrics:{name:float}",
 }
 """What version 1 of each kind of entry of a run holds, beside kind, version and blobs."""
+ERASURE = "ledger:ledger classes:[path] records:whole"
+"""The same of an erasure in the project's ledger."""
 
 
 def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
@@ -799,22 +801,66 @@ def blob_path(digest: str) -> str:
     return f"ledger/blobs/sha256/{digest[:2]}/{digest}"
 
 
-def check_blobs(files: dict[str, bytes], run: Run, findings: Findings) -> None:
-    """Every blob that is here is what its name says, and an entry names it with its size."""
-    blobs = [blob for entry in run.entries for blob in entry["blobs"].values()]
-    for blob in blobs:
-        content = files.get(blob_path(blob["sha256"]))
-        expect(content is None or len(content) == blob["size"], f"blob {blob['sha256']}: of another size than is said")
-    named = {blob_path(blob["sha256"]) for blob in blobs}
-    missing = len(named - files.keys())
+def check_blobs(files: dict[str, bytes], run: Run, erased: dict[str, list[int]], findings: Findings) -> None:
+    """Every blob that an entry names is here, and is what its name says; or the numbers of its class were erased, and
+    the project's ledger says so: otherwise the numbers that convict a run could be withheld and called erased."""
+    named: dict[str, set[str]] = {}  # by path, what entries call it
+    for entry in run.entries:
+        for name, blob in entry["blobs"].items():
+            path = blob_path(blob["sha256"])
+            named.setdefault(path, set()).add(name)
+            same = path not in files or len(files[path]) == blob["size"]
+            expect(same, f"blob {blob['sha256']}: of another size than is said")
     for path in [path for path in files if path.startswith("ledger/blobs/")]:
-        digest = path.rpartition("/")[2]
         expect(path in named, f"{path}: no entry names it")
+        digest = path.rpartition("/")[2]
         expect(sha256(files[path]).hex() == digest, f"{path}: the blob was altered: its name is its digest")
         findings.bound.add(path)
         findings.count("blobs, each what its name says and named by an entry")
-    if missing:
-        findings.unchecked.append(f"{missing} blobs that entries name: not in the pack: erased, left behind, or lost")
+    gone: dict[str, int] = {}
+    for path in sorted(named.keys() - files.keys()):
+        says = [_erased_by(name, erased) for name in sorted(named[path])]
+        which = ", ".join(map(str, sorted({index for entries in says for index in entries})))
+        said = f"erased: entry {which} of the project's ledger"
+        words = f"{min(named[path])}: {said if all(says) else WITHHELD}"
+        gone[words] = gone.get(words, 0) + 1
+    for words, number in gone.items():
+        (findings.failed if words.endswith(WITHHELD) else findings.unchecked).append(f"{number} blobs {words}")
+
+
+WITHHELD = "missing, and no entry of the project's ledger says that it was erased"
+
+
+def _erased_by(name: str, erased: dict[str, list[int]]) -> list[int]:
+    """The entries that say that a blob of this name was erased: of its class, or of any for numbers over several."""
+    what, _, path = name.partition("/")
+    if name == "joint":
+        return [index for entries in erased.values() for index in entries]
+    return erased.get(path, []) if what in ("numbers", "sketches", "evidence") else []
+
+
+def read_erasures(
+    files: dict[str, bytes], note: Note, trust: Trust, now: int, findings: Findings
+) -> dict[str, list[int]]:
+    """By class, the entries of the project's ledger that say that its numbers were erased from this very run; each with
+    the proof that it is in there, under a checkpoint that is believed as the run's is."""
+    state = {"origin": note.origin, "size": note.size, "root": note.root.hex()}
+    found: dict[str, list[int]] = {}
+    for name in [name for name in files if name.startswith("erasures/")]:
+        with findings.looking_at(name):
+            index, leaf, hashes, rest = read_proof(name, files[name])
+            project = read_note(rest, name)
+            judge(project, [], trust, now)
+            expect(leaf is not None, "does not hold its entry")
+            check_inclusion(hashes, index, project.size, leaf_hash(leaf or b""), project.root)
+            entry = read_entry(leaf or b"", index)
+            said = shape(entry, name, f"kind:erasure version:whole blobs:object {ERASURE}")
+            expect(said["version"] == 1 and said["ledger"] == state, "about another ledger, or another state of it")
+            for path in said["classes"]:
+                found.setdefault(path, []).append(index)
+            findings.count("erasures on the record of the project")
+            _covered(name, project, trust, findings)
+    return found
 
 
 MAX_WITNESSES = 100
@@ -829,7 +875,8 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
     findings.count("entries, in canonical form and in an order that can be", note.size)
     findings.count("tiles of the tree, rebuilt from the entries", len(run.tree.tiles()))
     with findings.looking_at(""):
-        check_blobs(files, run, findings)
+        erased = {} if trust is None else read_erasures(files, note, trust, now, findings)
+        check_blobs(files, run, erased, findings)
     if trust is not None:
         witnesses = read_witnesses(files, note, run, trust, findings)
         with findings.looking_at("ledger/checkpoint"):
@@ -908,21 +955,27 @@ def _covered(name: str, signed: "Note | Envelope", trust: Trust, findings: Findi
         findings.unchecked.append(f"{name}: {', '.join(loose)}: nothing determines these")
 
 
-def check_proof(name: str, content: bytes, checkpoint: bytes, note: Note, run: Run) -> None:
-    """C2SP tlog-proof: that one entry is in the tree, for one who has nothing else. Its checkpoint is the pack's."""
+def read_proof(name: str, content: bytes) -> tuple[int, bytes | None, list[bytes], bytes]:
+    """C2SP tlog-proof: that one entry is in a tree, for one who has nothing else. The entry's number, which is the name
+    of the file, the entry if it is in there, the hashes, and the checkpoint, a note."""
     head, _, rest = content.partition(b"\n\n")
     lines = head.decode("ascii", errors="replace").split("\n")
     extra = lines.pop(1).removeprefix("extra ") if len(lines) > 1 and lines[1].startswith("extra ") else None
-    index = int(name.removeprefix("proofs/").removesuffix(".tlog-proof"))
-    expect(lines[:2] == ["c2sp.org/tlog-proof@v1", f"index {index}"], f"{name}: not a proof of entry {index}")
-    expect(index < note.size and len(lines) <= 66, f"{name}: no proof of one of {note.size} entries")
+    index = int(name.rpartition("/")[2].removesuffix(".tlog-proof"))
+    sound = lines[:2] == ["c2sp.org/tlog-proof@v1", f"index {index}"] and len(lines) <= 66
+    expect(sound, f"{name}: not a proof of entry {index}")
+    leaf = None if extra is None else decode64(extra, name)
+    return index, leaf, [decode64(each, name, length=32) for each in lines[2:]], rest
+
+
+def check_proof(name: str, content: bytes, checkpoint: bytes, note: Note, run: Run) -> None:
+    """A proof of an entry of the run, under the checkpoint of the pack."""
+    index, leaf, hashes, rest = read_proof(name, content)
+    expect(index < note.size, f"{name}: no proof of one of {note.size} entries")
     expect(rest == checkpoint, f"{name}: of another checkpoint, or with other signatures than ledger/checkpoint")
-    if extra is not None:
-        expect(
-            leaf_hash(decode64(extra, name)) == run.tree.levels[0][index], f"{name}: holds another entry than it says"
-        )
-    hashes = [decode64(each, name, length=32) for each in lines[2:]]
-    check_inclusion(hashes, index, note.size, run.tree.levels[0][index], note.root)
+    mine = run.tree.levels[0][index]
+    expect(leaf is None or leaf_hash(leaf) == mine, f"{name}: holds another entry than it says")
+    check_inclusion(hashes, index, note.size, mine, note.root)
 
 
 # ------------------------------------------------------------------------------ the documents that governed the run

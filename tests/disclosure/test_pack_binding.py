@@ -16,11 +16,14 @@ import pytest
 
 from explorer import records, rundir
 from explorer.canonical import digest
+from explorer.deletion.erasing import erase, of_classes
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import MANIFEST, PAYLOAD_TYPE, SIGNATURE, make_pack
 from explorer.entries.run import Genesis
+from explorer.project import Project, runs_of
 from explorer.provenance.envelope import sign_envelope
 from explorer.recorded.run_ledger import RunLedger
+from explorer.records import LoopRecord
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.builders import run_record
@@ -55,6 +58,20 @@ def bound_run(root: Path) -> Path:
     return run
 
 
+def own_loop(root: Path) -> Path:
+    """A run of a loop of somebody's own, of which a class was erased."""
+    run = governed(root)
+    (run / rundir.RUN).unlink()
+    plan = LoopRecord(run_id=run.name, identity={"recipe": {"methods": []}, "steps": governed_run.STEPS, "seed": 1})
+    records.write(run / rundir.LOOP, plan)
+    named = digest(plan.identity)
+    governed_run.sign_again(run, lambda _, entry: replace(entry, recipe=named) if isinstance(entry, Genesis) else entry)
+    ledger = RunLedger(run)
+    with Project.open(runs_of(run), key=private(TRAINER), name=TRAINER) as project:
+        erase(ledger, of_classes(ledger, (governed_run.MIT,)), project=project)
+    return run
+
+
 @pytest.fixture(scope="module")
 def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
     """Packs that hold a file of every name there is, between them."""
@@ -68,7 +85,8 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
     released.release(shipped)
     trusting: Any = {"key": private(TRAINER), "trust": released.trust(), "now": NOW}
     model = opened(make_pack(RunLedger(shipped), grants={}, report=REPORT, **trusting).content)
-    return {"whole": figures, "deletion": opened(packed(deletion.new).content), "model": model}
+    own = opened(packed(own_loop(root / "own")).content)
+    return {"own": own, "whole": figures, "deletion": opened(packed(deletion.new).content), "model": model}
 
 
 def judged(which: str, files: Files) -> verifier.Findings:
@@ -157,7 +175,7 @@ def meaning(value: Any, ids: dict[str, str]) -> Any:
 def test_there_is_a_file_of_every_name(packs: dict[str, Files]) -> None:
     every = {name for files in packs.values() for name in files}
     missing = [part for part in names() if not any(re.fullmatch(part, name) for name in every)]
-    assert missing == []
+    assert missing == [] and {"loop.json", "run.json", "erasures/0.tlog-proof"} <= every
     for which, files in packs.items():
         found = judged(which, files)
         assert not found.failed, (which, found.failed)
@@ -170,7 +188,7 @@ def test_no_sound_file_is_called_loose(packs: dict[str, Files]) -> None:
     assert listed == {"README.txt", "report.html", "report.json", "pack.json", "run.json", "grants/2026-0007.json"}
 
 
-@pytest.mark.parametrize("which", ["whole", "deletion", "model"])
+@pytest.mark.parametrize("which", ["whole", "own", "deletion", "model"])
 def test_every_value_of_every_file_is_bound_or_named(packs: dict[str, Files], which: str) -> None:
     files, tried = packs[which], 0
     blobs = [name for name in files if name.startswith("ledger/blobs/")]

@@ -147,7 +147,7 @@ def test_entries(files: Files, kind: str) -> None:
             verifier.read_entry(leaf, at) for at, leaf in enumerate([*leaves[:index], content, *leaves[index + 1 :]])
         ]
         run, found = verifier._in_order(entries, whole.tree), verifier.Findings()
-        verifier.check_blobs(files, run, found)
+        verifier.check_blobs(files, run, {}, found)
         verifier.check_documents(files, run, trusted(), found)
         _, keys = verifier.check_grant(GRANT, files[GRANT], note, run, trusted(), NOW, READER, found)
         verifier.Reader(files, run, keys, ["licensed"], found).read()
