@@ -292,6 +292,12 @@ class Governed:
             _check_losses(found, share)
             self._call("after_forward")
             loss = found.float().sum() / state.batch_size
+            if not torch.isfinite(loss):
+                self._over = True  # passes of other classes may have written to buffers
+                raise TrainingError(
+                    f"training diverged: the losses of class {share.name} are {loss.item()} in step {state.step + 1}:"
+                    " the step was not made; a lower learning rate or a warm-up may help"
+                )
             self._call("before_backward")
             self._gradients.take(loss, admitted, state.gradients)
         self._call("after_backward")

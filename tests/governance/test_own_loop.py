@@ -181,6 +181,18 @@ def test_buffers_are_put_back_when_a_loss_fails() -> None:
     assert all(torch.equal(buffer, before[name]) for name, buffer in own.state.model.named_buffers())
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_ends_the_run(value: float) -> None:
+    own = governed()
+    own.step(np.arange(12), losses)
+    before = {name: parameter.clone() for name, parameter in own.state.model.named_parameters()}
+    with pytest.raises(TrainingError, match=r"training diverged: the losses of class .* are (nan|inf) in step 2"):
+        own.step(np.arange(12), lambda *given: losses(*given) * value)
+    assert all(torch.equal(parameter, before[name]) for name, parameter in own.state.model.named_parameters())
+    with pytest.raises(TrainingError, match="its ledger has no end"):
+        own.finish()
+
+
 def test_losses_that_lead_nowhere_are_refused() -> None:
     for function, message in (
         (lambda *given: losses(*given).detach(), "depend on no parameter that the class may train"),
