@@ -92,11 +92,11 @@ def conclude_and_print(
 def _lines(done: "Concluded", new: Path) -> list[str]:
     """What came out, what is to be destroyed, what was not reached."""
     from explorer.deletion.conclude import CERTIFICATE, DESTROY
-    from explorer.provenance.deletion_certificate import UNREACHED
+    from explorer.provenance.deletion_certificate import MEANS, UNREACHED
 
     value, files, here = done.certificate.value, done.destroy.files, from_here(new)
     lines = [
-        f"{new.name}: {value.level}, deleted. {value.means}",
+        f"{new.name}: {value.level}, deleted, by both ledgers. {MEANS[value.level]}",
         f"  {here}",
         f"  certificate: {here / CERTIFICATE}, entry {done.entry} of the project's ledger",
         f"  to be destroyed by you, of {done.destroy.run}: {len(files)} files, listed in {here / DESTROY}",

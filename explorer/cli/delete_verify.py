@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from explorer.recipes.counterfactual import Compared
 
 MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
-WITHOUT = (
-    "not trained. That each step was done as the ledgers say is the trainer's word; --counterfactual does them all"
-)
+WITHOUT = "not trained. That each step was done as the ledgers say is the trainer's word; --counterfactual trains them"
+LEDGERS, TRAINED = "by both ledgers", "the same as a run that never had it"
 SHOWN = 5  # tensors that differ
 
 
@@ -91,6 +90,7 @@ def _json(found: "Verified", compared: "Compared | None", *, holds: bool) -> dic
 
     return {
         "deleted": holds,
+        "means": _means(found, compared) if holds else None,
         "certificate": to_json(found.certificate),
         "sha256": found.digest,
         "model": found.model,
@@ -102,12 +102,22 @@ def _json(found: "Verified", compared: "Compared | None", *, holds: bool) -> dic
     }
 
 
+def _means(found: "Verified", compared: "Compared | None") -> str:
+    """What was computed, in the words that there are for it, whatever the certificate itself says."""
+    from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD
+
+    return MEANS[found.certificate.level] if compared is None else NEVER_HAD
+
+
 def _lines(found: "Verified", compared: "Compared | None", certificate: Path, *, holds: bool) -> list[str]:
+    from explorer.deletion.verify import SEES
+
     value = found.certificate
-    verdict = "deleted" if holds else "NOT shown to be deleted"
+    rests = LEDGERS if compared is None else TRAINED
+    verdict = f"deleted, {rests}" if holds else "NOT shown to be deleted"
     lines = [
         f"{certificate}: {value.target.words}: {verdict}",
-        f"  {'level' if holds else 'claims':<12} {value.level}. {value.means}",
+        f"  {'level' if holds else 'claims':<12} {value.level}. {_means(found, compared if holds else None)}",
         f"  old run      {value.old.run}",
         f"  new run      {value.new.run}, model {found.model}",
         f"  signed by    {', '.join(found.signed_by)}, {value.issued}; expires {value.expires}",
@@ -117,6 +127,8 @@ def _lines(found: "Verified", compared: "Compared | None", certificate: Path, *,
         lines.append(f"    {MARKS[check.outcome]:<13} {check.says}")
         lines += [f"{'':<18} {check.why}"] if check.why else []
     lines += _counterfactual(compared)
+    lines.append("  leaks that show:")
+    lines += [f"    by {where}: {what}" for where, what in SEES.items()]
     lines.append("  said by the signer, not checked:")
     lines += [f"    {line}" for line in found.said]
     if found.remaining:

@@ -4,7 +4,8 @@ It takes the certificate, a trust file, both ledgers and the new run's directory
 torch. Every claim is derived anew and looked at by itself. The word "deleted" is for a certificate of which every one
 of them held: one that failed, or that could not be looked at, is enough to keep it back.
 
-What the signer merely says is listed apart: nobody can find out from two ledgers what else there was.
+What the signer merely says is listed apart: nobody can find out from two ledgers what else there was. Which leaks the
+ledgers give away, which only the counterfactual, and which neither, is listed too (`SEES`).
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,17 @@ from explorer.recorded.run_ledger import RunLedger
 OLD = "the old ledger is whole, signed by whom you believe, ended, and the one that is certified"
 NEW = "the new ledger is whole, signed by whom you believe, ended, and the one that is certified"
 SHOWN = 3  # paths of a kind, in words
+
+SEES = {
+    "both ledgers": "a target that trained shared layers or decided something; a region that others live in; a tensor"
+    " that was added, left out or changed; a start after its first influence; other batches, settings or documents; a"
+    " layer that moved in a step that admitted nobody to it",
+    "the counterfactual": "one clip norm, mean, random stream, learning rate, average or statistics for all; a region"
+    " that others saw; rows that were read though they were denied; decay and momentum where there was no gradient;"
+    " weights that were changed by hand",
+    "neither": "what is listed as not reached; a leak that did not act in this run; two faults that cancel",
+}
+"""Which leaks show where: each is planted in the tests."""
 
 
 def unreached(case: Case) -> tuple[Unreached, ...]:

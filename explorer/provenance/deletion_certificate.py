@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.errors import ProvenanceError
 from explorer.provenance.claim import check_trainers, read_claim
-from explorer.provenance.deletion_claims import ALWAYS, Certificate
+from explorer.provenance.deletion_claims import ALWAYS, FORMER, Certificate
 from explorer.provenance.deletion_claims import FORMAT as FORMAT
 from explorer.provenance.deletion_claims import MEANS as MEANS
+from explorer.provenance.deletion_claims import NEVER_HAD as NEVER_HAD
 from explorer.provenance.deletion_claims import UNREACHED as UNREACHED
 from explorer.provenance.deletion_claims import NotReached as NotReached
 from explorer.provenance.deletion_claims import What as What
@@ -91,7 +92,7 @@ def open_certificate(content: bytes, *, trust: Trust, now: int, where: str) -> O
 
 def check(value: Certificate, *, where: str) -> None:
     """Check what a certificate says within itself. Raises `ProvenanceError` that begins with `where`."""
-    if value.means != MEANS[value.level]:
+    if value.means not in (MEANS[value.level], FORMER[value.level]):
         raise ProvenanceError(f"{where}: means: not what {value.level} means; expected {MEANS[value.level]!r}")
     parts = {"G2": value.structure, "G3": value.replay}
     if [name for name, part in parts.items() if part is not None] != [value.level]:

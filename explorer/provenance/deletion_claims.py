@@ -30,13 +30,26 @@ Unreached = Literal[
     "normalisation",
     "architecture",
 ]
+_SAME = "Same plan, the target's slots empty; how many there were remains known."
 MEANS: dict[Level, str] = {
+    "G2": "The old model without the regions that were the target's alone, compared tensor by tensor; that training "
+    f"kept these regions apart is the trainer's word. {_SAME}",
+    "G3": "Trained again without the target from a recorded state that it had not moved; that each step was done as "
+    f"the ledgers say is the trainer's word. {_SAME}",
+}
+"""What a certificate of each level says, in a sentence that is the same everywhere: what both ledgers show, no more."""
+
+NEVER_HAD = f"Bit for bit that of a run that never had the target, which was trained here from its first step. {_SAME}"
+"""What may be said beyond that where the counterfactual was trained and compared."""
+
+FORMER: dict[Level, str] = {
     "G2": "Same plan, the target's slots empty; how many there were remains known. The regions that belonged to the "
     "target alone are dropped; the rest is bit for bit what it would be had they never been trained.",
     "G3": "Same plan, the target's slots empty; how many there were remains known. Trained again without the target "
     "from a state that it had not moved; the result is bit for bit that of never having had it.",
 }
-"""What a certificate of each level says, in a sentence that nobody words anew."""
+"""What certificates of before say. They are read, and shown with the sentence of today: theirs is wider than what is
+computed."""
 
 UNREACHED: dict[Unreached, str] = {
     "number": "how many examples of the target there were, and in which slots",

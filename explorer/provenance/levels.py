@@ -5,10 +5,11 @@
     G2  exact by structure: a sealed region is dropped
     G3  exact by replay: training is repeated without the class
 
-The order is that of what may be said afterwards. G2 and G3 allow the same: what is left is bit for bit a run that never
-had the class, and only from there on is anything called deleted. So neither is above the other, and `at least G2` is
-met by both. What tells them apart is the cost, which has a limit of its own: the steps that are trained again. By
-structure that is none; by replay it is anything up to the whole training.
+The order is that of what may be said afterwards. G2 and G3 allow the same: what is left follows from a record in which
+the class moved nothing that stays, and a run that never had the class, trained to compare, comes out bit for bit alike.
+Only from there on is anything called deleted. So neither is above the other, and `at least G2` is met by both. What
+tells them apart is the cost, which has a limit of its own: the steps that are trained again. By structure that is none;
+by replay it is anything up to the whole training.
 
     at most 1% of training        at most 500 steps        at most 0 steps
 """

@@ -9,7 +9,7 @@ from explorer import rundir
 from explorer.deletion.conclude import CERTIFICATE
 from explorer.errors import ExplorerError, ProvenanceError
 from explorer.project import runs_of
-from explorer.provenance.deletion_certificate import UNREACHED, Opened, open_certificate
+from explorer.provenance.deletion_certificate import MEANS, UNREACHED, Opened, open_certificate
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import Trust
 from explorer.recorded.counterfactual import SWEEP
@@ -75,7 +75,7 @@ def _opened(opened: Opened) -> Certified:
         new=value.new.run,
         target=value.target.words,
         level=value.level,
-        means=value.means,
+        means=MEANS[value.level],
         signed_by=tuple(each.name for each in opened.authorities),
         issued=value.issued,
         expires=value.expires,

@@ -1,5 +1,6 @@
 """The section of a run's report about deletion: what the structure allows, what was done, what was said since."""
 
+from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD
 from explorer.report.page import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table
 from explorer.report.run_certificates import Certified
 from explorer.report.run_cite import Citations
@@ -19,10 +20,11 @@ def deletion(content: RunContent, cite: Citations) -> list[Block]:
         Heading(2, "Deletion", "deletion"),
         Paragraph(
             (
+                Span(f"G2 is exact by structure. {MEANS['G2']} G3 is exact by replay. {MEANS['G3']} With "),
+                Span("explorer delete verify --counterfactual", "code"),
                 Span(
-                    "G2 is exact by structure: what remains is what a run with the class's slots empty would have. G3 "
-                    "is exact by replay: training again without it. How many there were stays known either way, and "
-                    "what it takes here and now, in time and money too, "
+                    f" of either: {NEVER_HAD[0].lower()}{NEVER_HAD[1:]} What it takes here and now, in time and money"
+                    " too, "
                 ),
                 Span("explorer delete plan", "code"),
                 Span(" says."),

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from explorer.deletion.certificates import Found, certificates
 from explorer.deletion.checks import Outcome
+from explorer.provenance.deletion_certificate import MEANS
 from explorer.views import text
 from explorer.views.ledger_pane import coded, note, nothing, warning
 from explorer.views.ledger_runs import OpenRun
@@ -27,8 +28,10 @@ NONE = (
     "has shown nothing; the lineage names the runs that deletions made. `explorer delete run` ends in a certificate."
 )
 WORD = (
-    "Deleted is said only where every claim was derived again from both ledgers and held. When it was issued, what it "
-    "did not reach and what is to be destroyed are the signer's word. An entry of a ledger has no clock."
+    "Deleted is said only where every claim was derived again from both ledgers and held; the steps themselves are the "
+    "trainer's word, until `explorer delete verify --counterfactual` has trained the run that never had the target. "
+    "When it was issued, what it did not reach and what is to be destroyed are the signer's word. An entry of a ledger "
+    "has no clock."
 )
 
 
@@ -93,7 +96,7 @@ def _details(each: Found, here: Path) -> Markup:
     lines = [Markup("<p>SHA-256 of what was signed: <code>{}</code></p>").format(each.digest)]
     if each.claimed is not None and each.path is not None:
         value = each.claimed
-        lines.append(Markup("<p>{}</p>").format(value.means))
+        lines.append(Markup("<p>{}</p>").format(MEANS[value.level]))
         lines.append(Markup("<p>From <bdi>{}</bdi>, made <bdi>{}</bdi>.</p>").format(value.old.run, value.new.run))
         path = shlex.quote(Path(os.path.relpath(each.path, here)).as_posix())
         command = f"explorer delete verify {path} --old RUN --new RUN --trust TRUST.json"

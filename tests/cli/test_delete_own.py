@@ -70,7 +70,7 @@ def test_from_the_loop_to_the_gate(project: Project) -> None:
     assert "G2, exact by structure" in planned and "to drop: news; nothing is trained" in planned
     new = deleted(root)
     verified = run(root, "delete", "verify", new / "certificate.json", "--old", "runs/own/mine", "--new", new, *trust)
-    assert verified.stdout.splitlines()[0].startswith(f"{new / 'certificate.json'}: {NEWS}: deleted")
+    assert verified.stdout.splitlines()[0].startswith(f"{new / 'certificate.json'}: {NEWS}: deleted, by both ledgers")
     run(root, "conform", new, *trust)
     run(root, "attest", new, *trust)
     passed = run(root, "verify", new / "model", "--gate", "gate.yaml", *trust, "--ledger", new)

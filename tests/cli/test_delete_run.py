@@ -105,7 +105,7 @@ def test_a_class_that_came_late(project: Path) -> None:
     first, *_ = done.stdout.splitlines()
     assert first.endswith(f": {LATE}") and "G3, exact by replay: 2 steps, from step 2 on" in done.stdout
     new = new_run(project)
-    assert f"{new.name}: G3, deleted." in done.stdout and "never ship both models" in done.stdout
+    assert f"{new.name}: G3, deleted, by both ledgers." in done.stdout and "never ship both models" in done.stdout
     assert done.stdout.index("exact by replay") < done.stdout.index("deleted")
     found = verified(project, "--counterfactual")
     assert found.returncode == 0, found.stderr + found.stdout
@@ -166,7 +166,7 @@ def test_again_it_changes_nothing(project: Path) -> None:
     assert delete(project, LATE).returncode == 0
     before = {path: path.read_bytes() for path in new_run(project).rglob("*") if path.is_file()}
     again = explorer("delete", "run", run_of(project), LATE, cwd=project)
-    assert again.returncode == 0 and "G3, deleted." in again.stdout
+    assert again.returncode == 0 and "G3, deleted, by both ledgers." in again.stdout
     assert certify(project).returncode == 0
     assert {path: path.read_bytes() for path in before} == before
     assert len(list(read_project(project / "runs"))) == 1

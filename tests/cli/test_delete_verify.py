@@ -11,6 +11,8 @@ from explorer import rundir
 from explorer.cli import delete_verify
 from explorer.deletion.certificate import certify
 from explorer.deletion.records_list import FILE
+from explorer.provenance.deletion_claims import FORMER, MEANS, NEVER_HAD
+from explorer.provenance.levels import Level
 from explorer.provenance.trust import write_trust
 from explorer.recipes.counterfactual import Compared
 from explorer.recipes.deletion import delete
@@ -45,14 +47,74 @@ def test_what_holds_is_called_deleted(made: Deletion, tmp_path: Path) -> None:
     done = explorer(*written(tmp_path, made))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{tmp_path / 'certificate.json'}: {NEWS}: deleted"
-    assert "G2. Same plan, the target's slots empty; how many there were remains known." in lines[1]
+    assert lines[0] == f"{tmp_path / 'certificate.json'}: {NEWS}: deleted, by both ledgers"
+    assert lines[1].endswith(f"G2. {MEANS['G2']}") and "Same plan, the target's slots empty" in lines[1]
     checks, rest = done.stdout.split("  checked:\n")[1].split("  counterfactual: not trained")
     assert checks.count("    held ") == checks.count("\n") == 14
+    assert all(f"    by {where}: " in rest for where in ("both ledgers", "the counterfactual", "neither"))
     _, said = rest.split("  said by the signer, not checked:\n")
     assert "    not reached: copies of the old model" in said
     assert "    to be destroyed: model: model/model.safetensors" in said
     assert "of the files to be destroyed are still beside the old ledger" in said
+
+
+COMPARED = {
+    "not trained": None,
+    "equal": Compared(run="new", steps=4, tensors=9, differing=()),
+    "not equal": Compared(run="new", steps=4, tensors=9, differing=("x: found 1, expected 2",)),
+}
+
+
+@pytest.mark.parametrize("what", COMPARED)
+@pytest.mark.parametrize("level", ["G2", "G3"])
+def test_the_sentence_is_what_was_computed_and_no_wider(
+    level: Level, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With both ledgers alone the steps are the trainer's word; only a run that never had it, trained, says more."""
+    if level == "G2":
+        old = deleted_runs.write_old(tmp_path / "runs", deleted_runs.SEALED)
+        made = certified(old, deleted_runs.structural(old), expires=FAR)
+    else:
+        old = deleted_runs.write_old(tmp_path / "runs", USUAL)
+        made = certified(old, deleted_runs.replayed(old), expires=FAR)
+    trained = COMPARED[what]
+    monkeypatch.setattr("explorer.recipes.counterfactual.train_counterfactual", lambda *_, **__: trained)
+    arguments = [*written(tmp_path, made), *(["--counterfactual"] if trained else [])]
+    done = explorer(*arguments)
+    said = (done.stdout or done.stderr).splitlines()
+    whole, value = "\n".join(said), json.loads(explorer(*arguments, "--json").stdout)
+    if what == "equal":
+        assert NEVER_HAD in said[1] and "is the trainer's word" not in said[1]
+        assert said[0].endswith("deleted, the same as a run that never had it") and value["means"] == NEVER_HAD
+    else:
+        assert said[1].endswith(MEANS[level]) and MEANS[level].count("is the trainer's word") == 1
+        assert NEVER_HAD not in whole and "never had it" not in said[0]
+        assert value["means"] == (MEANS[level] if what == "not trained" else None)
+    assert ("NOT shown to be deleted" in said[0]) == (what == "not equal")
+
+
+def test_a_certificate_of_before_is_read_and_shown_in_todays_words(made: Deletion, tmp_path: Path) -> None:
+    def former(statement: Any) -> None:
+        statement["predicate"]["means"] = FORMER["G2"]
+
+    done = explorer(*written(tmp_path, made, signed_again(made.content, former)))
+    assert done.returncode == 0 and MEANS["G2"] in done.stdout and FORMER["G2"] not in done.stdout
+
+    def wider(statement: Any) -> None:
+        statement["predicate"]["means"] = NEVER_HAD
+
+    assert "means: not what G2 means" in refused(*written(tmp_path, made, signed_again(made.content, wider)))
+
+
+def test_documents_say_the_same() -> None:
+    """Where G2 and G3 are promised, so is on whose word."""
+    root = Path(__file__).parents[2]
+    for name in ("README.md", "SECURITY.md"):
+        rows = [row for row in (root / name).read_text().splitlines() if row.startswith("|") and "never had" in row]
+        assert rows and all("--counterfactual" in row for row in rows), name
+    readme = (root / "README.md").read_text()
+    for words in ("that training kept the region apart is the trainer's word", "is the trainer's word"):
+        assert words in readme
 
 
 def test_what_does_not_hold_is_not(made: Deletion, tmp_path: Path) -> None:

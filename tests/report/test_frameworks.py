@@ -16,6 +16,7 @@ from explorer.deletion.request import keep_request
 from explorer.entries.run import Genesis
 from explorer.errors import RunError
 from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.deletion_claims import MEANS
 from explorer.provenance.trust import write_trust
 from explorer.report.frameworks.answers import Answer, Answered
 from explorer.report.frameworks.mapping import FRAMEWORKS, mapped
@@ -270,7 +271,7 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
         references=(Reference(first=done.entry, last=done.entry, of="project"),),
         documents=(Document(what="certificate of a deletion", digest=done.certificate.digest),),
     )
-    assert said(content, "action and level").startswith("licensed/news: G3. Same plan")
+    assert said(content, "action and level").startswith(f"licensed/news: G3. {MEANS['G3']}")
     assert found["receipt"].status == "in part" and "person" not in said(content, "receipt")
     unnamed = found["derived descendants"].answer
     assert not isinstance(unnamed, Answer) and unnamed.where.endswith("which does not name it")
