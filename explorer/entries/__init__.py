@@ -25,7 +25,8 @@ The content stands in a blob `numbers/<class>`. Whoever may read one class can c
 secret and its blobs erases the numbers, and every proof still holds. An `erasure` says that this was done. Totals over
 classes are left out of entries for the same reason: with all classes but one they give the last one away.
 
-`schemas/<kind>.v<version>.json` are the published JSON Schemas, made from the records by
+`README.md` specifies all of it for writers in other frameworks. `schemas/<kind>.v<version>.json` are the published JSON
+Schemas, made from the records by
 
     python -m explorer.entries.publish
 """

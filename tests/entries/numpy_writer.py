@@ -1,6 +1,6 @@
 """A governed training run in numpy, recorded so that `explorer conform` accepts it: a second writer of the format.
 
-It is made from the published schemas and the page next to them (explorer/entries/schemas/README.md) and imports nothing
+It is made from the published schemas and the page next to them (explorer/entries/README.md) and imports nothing
 of Explorer. It trains a perceptron of two layers by descent with momentum, class by class, under the signed policy in
 the run's directory. Policies with conditions, sealed regions, confidential classes, or rules by example or layer name
 are refused. Shapes: C classes of the run, k of them with numbers in a step, L layers.

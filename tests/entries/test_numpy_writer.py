@@ -3,6 +3,7 @@ rule of the format does not."""
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from explorer.audit.conform import Conformance, conform
 from explorer.audit.participants import with_examples
 from explorer.audit.trace import trace
 from explorer.disclosure.pack import make_pack
-from explorer.entries.publish import DIRECTORY
+from explorer.entries.publish import DIRECTORY, PAGE, page
 from explorer.errors import LedgerError
 from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.verify import verify
@@ -36,7 +37,7 @@ from explorer.release.usage import survey
 from tests.audit.governed_run import TRAINER, trust
 from tests.disclosure.packs import findings
 from tests.entries import numpy_writer
-from tests.entries.numpy_writer import Writer
+from tests.entries.numpy_writer import Writer, expand, floats, leaf_hash, root_of, u64
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, YEAR_BEGINS, YEAR_ENDS, private
 from tests.provenance.tables import DESCRIPTION, commitment
@@ -129,6 +130,38 @@ def test_it_knows_nothing_of_explorer() -> None:
         *("base64", "collections", "cryptography", "hashlib", "hmac", "json", "numpy", "os", "pathlib", "pyarrow"),
         *("itertools", "typing"),
     }
+
+
+def test_the_page_says_what_the_code_says() -> None:
+    """After a change: `python -m explorer.entries.publish`."""
+    text = PAGE.read_text()
+    assert page(text) == text
+    assert page(text.replace("| 1 | run |", "| 2 | run |")) == text  # what is between the marks is made
+
+
+def test_the_known_answers_of_the_page_are_the_writers_own(run: Path) -> None:
+    """What the page gives as bytes, by the functions of the writer that was made from it."""
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)
+    said = iter(json.loads(block).values())
+    writer = Writer(run, np.zeros((6, 2)), np.zeros(6, int), private(TRAINER), **PLAN)
+    writer.classes, writer.secrets, writer.first, writer.seed = ["open/mit"], [bytes([1]) * 32] * 2, 8, 7
+    entry = {"kind": "end", "version": 1, "blobs": {}, "metrics": {"accuracy": (0.75).hex()}}
+    writer.ledger.append(**{key: value for key, value in entry.items() if key != "version"})
+    assert [writer.ledger.entries[-1].hex(), leaf_hash(writer.ledger.entries[-1]).hex()] == [next(said), next(said)]
+    assert root_of([]).hex() == next(said)
+    key = expand(bytes([1]) * 32, b"explorer/reading-key/v1", b"step", b"open/mit", u64(8))
+    assert [key.hex(), expand(key, b"explorer/salt/v1", u64(9)).hex()] == [next(said), next(said)]
+    content = floats(np.array([1, 0.5]), np.array([2, 4]))
+    assert [content.hex(), writer.commit("open/mit", 9, content)] == [next(said), next(said)]
+    assert floats(np.array([1, 2]), np.array([0, 0.25]), np.array([[-1, -2], [-3, -4]])).hex() == next(said)
+    rows = [leaf_hash(u64(r) + u64(1 << 32) + bytes([r]) * 32 + f"source {r}".encode()) for r in range(6)]
+    writer.leaves = rows
+    assert [rows[5].hex(), writer.slots(np.array([5, 3]))] == [next(said), next(said)]
+    assert np.array([2, 5, 3], "<u4").tobytes().hex() == next(said)
+    writer.tensors = {"w": np.array([1, 2], np.float32)}
+    state, tensors = writer.state(40)
+    assert [json.loads(tensors)["parameters"]["w"], state["random"]] == [next(said), next(said)]
+    assert next(said, None) is None
 
 
 def test_its_ledger_verifies_and_the_run_conforms(run: Path) -> None:
