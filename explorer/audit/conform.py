@@ -71,7 +71,7 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     first, second = Judgement(routable.NAME, routable.SAYS), Judgement(typed.NAME, typed.SAYS)
     third = Judgement(reconstructible.NAME, reconstructible.SAYS)
     rules, tags = _documents(run, trust, first, second)
-    withheld = read_withheld(run, trust=trust, now=now)
+    withheld = read_withheld(run.ledger, trust=trust, now=now)
     if rules is not None:
         withheld = replace(withheld, confidential=confidential(rules.routing, run.genesis.classes))
     judges = (

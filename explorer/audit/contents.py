@@ -1,17 +1,18 @@
-"""What the entries of a ledger come to: whether they may stand in this order, and whether what they name is there.
+"""What the entries of a ledger come to: what they are, whether they may stand in this order, and whether what they name
+is there.
 
-The ledger's own verification does not look into entries. This does, as far as it can without knowing every kind.
+The ledger's own verification does not look into entries. This does: entries of known kinds have to have their form, and
+every blob that an entry names has to be there, unless the project's ledger says that it was erased (withheld.py).
 """
 
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from explorer.entries.envelope import BlobReference, Head, read_head
+from explorer.audit.named_blobs import NONE, Blobs, BlobSearch, Erasures
+from explorer.entries.envelope import Head, read_head
+from explorer.entries.kinds import KINDS, decode
 from explorer.entries.sequence import Order, check_sequence
 from explorer.errors import LedgerError
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 
 
@@ -21,51 +22,42 @@ class Contents:
 
     order: Order | None  # None where they are not Explorer's, or stand in no order that is allowed
     fault: str | None  # the first entry that cannot be what it is where it is
-    missing: int  # blobs that entries name and that are not here: erased, left behind, or lost
+    blobs: Blobs
 
 
-def examine_contents(ledger: LedgerDirectory) -> Contents:
+def examine_contents(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Contents:
     """Read all entries, in memory that does not grow. Raises `LedgerError` if the ledger itself cannot be read.
 
     A log whose first entry is not one of Explorer's is somebody else's, and nothing is said about it.
     """
-    size = ledger.checkpoint().size
-    blobs = _Blobs(ledger.path)
+    size, reader = ledger.checkpoint().size, _Reader(BlobSearch(ledger.path, erasures))
     try:
-        order = check_sequence(blobs.watch(_heads(ledger.entries(0, size))))
+        order = check_sequence(reader.heads(ledger.entries(0, size)))
     except LedgerError as error:
-        return Contents(order=None, fault=None if blobs.entries == 0 and size else str(error), missing=blobs.missing)
-    return Contents(order=order, fault=None, missing=blobs.missing)
+        if reader.foreign:
+            return Contents(order=None, fault=None, blobs=Blobs())
+        return Contents(order=None, fault=str(error), blobs=reader.search.close())
+    return Contents(order=order, fault=None, blobs=reader.search.close())
 
 
-def _heads(leaves: Iterable[bytes]) -> Iterator[Head]:
-    for index, leaf in enumerate(leaves):
-        try:
-            yield read_head(leaf)
-        except LedgerError as error:
-            raise LedgerError(f"entry {index}: {str(error).removeprefix('entry: ')}") from error
+class _Reader:
+    """Reads entries as far as all kinds are alike, and checks the form of those that are known."""
 
+    def __init__(self, search: BlobSearch) -> None:
+        self.search = search
+        self.foreign = False  # the first entry is not Explorer's
 
-class _Blobs:
-    """Counts entries, and the blobs that they name and that are not there with the size they are said to have."""
-
-    def __init__(self, directory: Path) -> None:
-        self.entries = 0
-        self.missing = 0
-        self._directory = directory
-
-    def watch(self, heads: Iterable[Head]) -> Iterator[Head]:
-        for head in heads:
-            self.entries += 1
-            self.missing += sum(not self._is_there(blob) for blob in head.blobs.values())
+    def heads(self, leaves: Iterable[bytes]) -> Iterator[Head]:
+        for index, leaf in enumerate(leaves):
+            try:
+                head = read_head(leaf)
+            except LedgerError as error:
+                self.foreign = index == 0
+                raise LedgerError(f"entry {index}: {str(error).removeprefix('entry: ')}") from error
+            self.search.look(index, head)
+            if (head.kind, head.version) in KINDS:
+                try:
+                    decode(leaf)
+                except LedgerError as error:
+                    raise LedgerError(f"entry {index}: {error}") from error
             yield head
-
-    def _is_there(self, blob: BlobReference) -> bool:
-        """Whether its content is what its name says is for the ledger's verification."""
-        try:
-            found = (self._directory / blob_path(blob.sha256)).lstat()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise LedgerError(f"cannot look for blob {blob.sha256}: {error.strerror or error}") from error
-        return stat.S_ISREG(found.st_mode) and found.st_size == blob.size

@@ -10,18 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from explorer.audit.conditions import Cause, Judgement
+from explorer.audit.named_blobs import WITHOUT, NoErasures
 from explorer.audit.project_badge import project_badge
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Erasure
 from explorer.errors import ExplorerError
-from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.recorded.blobs import Missing, class_of
 from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import RunLedger
-
-WITHOUT = "no entry of the project's ledger says that it was erased"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +41,7 @@ class Withheld:
         """In words: "erased: entry 3 of the project's ledger", or why it does not count as erased."""
         found = self.entries(name)
         if not found:
-            return f"missing, and {self.without}"
+            return NoErasures(without=self.without).words(name)
         which = f"entry {found[0]}" if len(found) == 1 else f"entries {', '.join(map(str, found))}"
         return f"erased: {which} of the project's ledger"
 
@@ -60,13 +58,13 @@ class Withheld:
             judgement.untold(f"{name}: {self.words(name)}")
 
 
-def read_withheld(run: RunLedger, *, trust: Trust | None, now: int) -> Withheld:
-    """What the project's ledger says was erased of a run; none of it where that ledger is not believed. Without a trust
-    file nobody is, and its entries are taken as they stand, as those of the run are."""
-    runs, head = runs_of(run.run), run.ledger.checkpoint()
+def read_withheld(ledger: LedgerDirectory, *, trust: Trust | None, now: int) -> Withheld:
+    """What the project's ledger says was erased of a run with this ledger; nothing where it is not believed. Without a
+    trust file nobody is, and its entries are taken as they stand, as those of the run are."""
+    runs, head = runs_of(ledger.path.parent), ledger.checkpoint()
     mine = LedgerState(origin=head.origin, size=head.size, root=head.root.hex())
     if not (runs / AUDIT / CHECKPOINT).exists():
-        return Withheld(erased={}, without=f"{WITHOUT}: there is none beside the run")
+        return Withheld(erased={}, without=f"{WITHOUT}: there is none in {runs / AUDIT}")
     erased: dict[str, tuple[int, ...]] = {}
     try:
         for each in read_project(runs):

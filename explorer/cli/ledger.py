@@ -14,6 +14,7 @@ from explorer.errors import LedgerError
 
 if TYPE_CHECKING:
     from explorer.audit.contents import Contents
+    from explorer.audit.named_blobs import Blobs
     from explorer.ledger.anchor import Anchor
     from explorer.ledger.verify import Verification
     from explorer.note import Note, Signer
@@ -63,29 +64,39 @@ def verify(
     ] = None,
     contents: Annotated[
         bool,
-        typer.Option("--contents", help="Also read every entry: can they stand in this order, are their blobs there?"),
+        typer.Option("--contents", help="Also read every entry: is it what its kind says, can it stand in this order?"),
     ] = False,
     evidence: Evidence = None,
     json: Json = False,
 ) -> None:
     """Check a ledger: files, signatures, quorum.
 
-    The tree is rebuilt from the entries, and every file is compared with it. The exit status is 0 only if all of it
-    holds and those whom you trust have signed.
+    The tree is rebuilt from the entries, and every file is compared with it. Every blob that an entry names has to be
+    there, unless the project's ledger beside it says that it was erased. The exit status is 0 only if all of it holds
+    and those whom you trust have signed.
     """
-    from explorer.cli.verification import contents_json, print_contents, print_verification, verification_json
+    from explorer.cli.verification import (
+        blobs_json,
+        contents_json,
+        print_blobs,
+        print_contents,
+        print_verification,
+        verification_json,
+    )
     from explorer.ledger import verify as verifier
 
     anchor = _anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
     found = verifier.verify(directory, anchor=anchor, held=kept, now=clock())
-    read = _contents(directory) if contents and found.ok else None
-    ok = found.ok and not (read and read.fault)
+    read, blobs = _contents(directory, trust, deep=contents) if found.ok else (None, None)
+    ok = found.ok and not (read and read.fault) and not (blobs and blobs.missing)
     if json:
-        print_json({**verification_json(found, directory), "ok": ok, "contents": contents_json(read)})
+        more = {"ok": ok, "contents": contents_json(read), "named_blobs": blobs_json(blobs)}
+        print_json({**verification_json(found, directory), **more})
     else:
         print_verification(found, directory, anchored=bool(anchor.logs))
         print_contents(read)
+        print_blobs(blobs)
     _conclude(found, evidence)
     if not ok:
         raise typer.Exit(1)
@@ -280,11 +291,25 @@ def _entry_json(entry: bytes) -> dict[str, str | None]:
     return {"entry": text, "base64": base64.b64encode(entry).decode()}
 
 
-def _contents(directory: Path) -> "Contents":
-    from explorer.audit.contents import examine_contents
+def _contents(directory: Path, trust: Path | None, *, deep: bool) -> "tuple[Contents | None, Blobs]":
+    """What the entries come to, where that is asked for, and whether the blobs that they name are here. Whom to believe
+    about an erasure only a trust file says."""
+    from explorer.audit.named_blobs import WITHOUT, Erasures, NoErasures, look_for_blobs
     from explorer.ledger.read import LedgerDirectory
 
-    return examine_contents(LedgerDirectory(directory))
+    ledger = LedgerDirectory(directory)
+    erasures: Erasures = NoErasures(without=f"{WITHOUT}: whom to believe about that, --trust FILE says")
+    if trust is not None:
+        from explorer.audit.withheld import read_withheld
+        from explorer.provenance.trust import read_trust
+
+        erasures = read_withheld(ledger, trust=read_trust(trust), now=clock())
+    if not deep:
+        return None, look_for_blobs(ledger, erasures=erasures)
+    from explorer.audit.contents import examine_contents
+
+    found = examine_contents(ledger, erasures=erasures)
+    return found, found.blobs
 
 
 def _conclude(found: "Verification", evidence: Path | None) -> None:

@@ -18,6 +18,7 @@ from explorer.note import Verifier
 
 if TYPE_CHECKING:
     from explorer.audit.contents import Contents
+    from explorer.audit.named_blobs import Blobs
 
 ROLL_BACK = """\
 A ledger that was rolled back to an earlier checkpoint would look like this too: only who holds a later one can tell.
@@ -91,8 +92,29 @@ def print_contents(contents: "Contents | None") -> None:
         order = contents.order
         steps = "" if order.steps is None else f"{order.steps} step{'s' * (order.steps != 1)}, "
         print(f"entries: {order.entries} in an order that can be, {steps}{order.unknown} of kinds not known here")
-    if contents.missing:
-        print(f"blobs: {contents.missing} that entries name are not here: erased, left behind, or lost")
+
+
+def print_blobs(blobs: "Blobs | None") -> None:
+    """What became of the blobs that entries name, if they were looked for; on standard error where some are missing."""
+    if blobs is None:
+        return
+    if blobs.missing:
+        words = f"{blobs.missing} blobs that entries name are not here, and were not erased on record"
+        print(f"explorer: the files are sound, and not all are here: {words}", file=sys.stderr)
+        for each in blobs.first:
+            print(visible(f"  {each}"), file=sys.stderr)
+        if blobs.missing > len(blobs.first):
+            print(f"  and {blobs.missing - len(blobs.first)} more", file=sys.stderr)
+    if blobs.erased:
+        by = ", ".join(map(str, blobs.by))
+        print(f"erased: {blobs.erased} blobs, by entry {by} of the project's ledger; what was in them cannot be told")
+    if blobs.strange:
+        print(f"entries: {blobs.strange} are not Explorer's; whether the blobs that they name are here is not known")
+
+
+def blobs_json(blobs: "Blobs | None") -> dict[str, Any] | None:
+    """The same for programs."""
+    return None if blobs is None else asdict(blobs)
 
 
 def contents_json(contents: "Contents | None") -> dict[str, Any] | None:
@@ -100,7 +122,7 @@ def contents_json(contents: "Contents | None") -> dict[str, Any] | None:
     if contents is None:
         return None
     order = None if contents.order is None else asdict(contents.order)
-    return {"order": order, "fault": contents.fault, "missing_blobs": contents.missing}
+    return {"order": order, "fault": contents.fault}
 
 
 def proof_json(judgement: Judgement) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from explorer import rundir
 from explorer.audit.contents import examine_contents
 from explorer.audit.vouched import read_basis, read_rules
+from explorer.audit.withheld import read_withheld
 from explorer.entries.run import Genesis
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.anchor import Anchor
@@ -69,7 +70,7 @@ def claims(
         raise ProvenanceError(f"{run.run}: has no policy: which class trained what cannot be told")
     older = before(run, trust=trust, now=now)
     for each in (run, *older):
-        _check_entries(each)
+        _check_entries(each, trust=trust, now=now)
     policy = rules.routing.policy
     found = contributions(stretches(run, older), policy=policy)
     return ModelAttestation(
@@ -127,14 +128,17 @@ def layer_depths(names: tuple[str, ...]) -> tuple[LayerDepth, ...]:
     return tuple(LayerDepth(name=layer.name, depth=layer.depth) for layer in found)
 
 
-def _check_entries(run: RunLedger) -> None:
-    """Raise `LedgerError` for entries that cannot stand where they do, and for any whose meaning is not known here."""
-    found = examine_contents(run.ledger)
+def _check_entries(run: RunLedger, *, trust: Trust, now: int) -> None:
+    """Raise `LedgerError` for entries that cannot stand where they do, for any whose meaning is not known here, and for
+    blobs that are missing without an erasure on record."""
+    found = examine_contents(run.ledger, erasures=read_withheld(run.ledger, trust=trust, now=now))
     if found.order is None:
         raise LedgerError(f"{run.ledger.path}: {found.fault or 'its entries are not those of a run'}")
     if found.order.unknown:
         what = f"{found.order.unknown} entries of kinds or versions that are not known here"
         raise LedgerError(f"{run.ledger.path}: {what}: what they did cannot be told")
+    if found.blobs.missing:
+        raise LedgerError(f"{run.ledger.path}: {found.blobs.missing} blobs, the first {found.blobs.first[0]}")
 
 
 def _ledger(run: RunLedger) -> LedgerName:

@@ -1,5 +1,6 @@
 """What the entries of a ledger come to, and what is wrong with them although every hash is right."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from explorer.audit.contents import Contents, examine_contents
+from explorer.audit.named_blobs import NO_BLOBS, Blobs, look_for_blobs
+from explorer.audit.withheld import Withheld
+from explorer.entries.envelope import write_entry
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import encode
 from explorer.entries.run import End, Genesis, Step
@@ -21,6 +25,11 @@ RUN = {type(entry): replace(entry, blobs={}) for entry in EXAMPLES}
 GENESIS, STEP, END = encode(RUN[Genesis]), encode(RUN[Step]), encode(RUN[End])
 
 
+def without(leaf: bytes, field: str) -> bytes:
+    """The entry without a field that its kind has to have."""
+    return write_entry({name: value for name, value in json.loads(leaf).items() if name != field})
+
+
 def contents(directory: Path, leaves: Sequence[bytes]) -> Contents:
     with Log.create(directory, origin=ORIGIN, signer=signer()) as log:
         log.append(leaves)
@@ -29,7 +38,7 @@ def contents(directory: Path, leaves: Sequence[bytes]) -> Contents:
 
 def test_a_finished_run(tmp_path: Path) -> None:
     found = contents(tmp_path, [GENESIS, STEP, END])
-    assert found.order is not None and found.fault is None and found.missing == 0
+    assert found.order is not None and found.fault is None and found.blobs == Blobs()
     assert (found.order.steps, found.order.finished, found.order.unknown) == (1, True, 0)
 
 
@@ -46,6 +55,9 @@ def test_an_unfinished_run_and_an_empty_ledger(tmp_path: Path) -> None:
         ([GENESIS, END], "entry 1: end at 1 steps, and 0 were done; steps are missing"),
         ([GENESIS, b"{}"], "entry 1: kind is missing"),
         ([GENESIS, STEP.replace(b'{"', b'{ "', 1)], "entry 1: not in canonical form"),
+        ([without(GENESIS, "classes")], "entry 0: genesis entry: classes"),
+        ([GENESIS, without(STEP, "phase")], "entry 1: step entry: phase"),
+        ([GENESIS, STEP, without(END, "metrics")], "entry 2: end entry: metrics"),
     ],
 )
 def test_a_fault_is_named_with_its_entry(tmp_path: Path, leaves: list[bytes], fault: str) -> None:
@@ -54,7 +66,7 @@ def test_a_fault_is_named_with_its_entry(tmp_path: Path, leaves: list[bytes], fa
 
 
 def test_nothing_is_said_about_somebody_elses_log(tmp_path: Path) -> None:
-    assert contents(tmp_path, [b"not ours", b"{}"]) == Contents(order=None, fault=None, missing=0)
+    assert contents(tmp_path, [b"not ours", b"{}"]) == Contents(order=None, fault=None, blobs=Blobs())
 
 
 def test_unknown_kinds_are_counted_and_kept(tmp_path: Path) -> None:
@@ -63,20 +75,45 @@ def test_unknown_kinds_are_counted_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_blob_that_is_named_and_not_there_is_counted(tmp_path: Path) -> None:
-    """Erasing takes a blob away and is no fault; that one is gone has to be seen all the same."""
     with Log.create(tmp_path, origin=ORIGIN, signer=signer()) as log:
         digest = log.write_blob(b"numbers")
         named = {"numbers/open/mit": Blob(sha256=digest, size=7)}
         log.append([GENESIS, encode(replace(RUN[Step], blobs=named))])
     ledger = LedgerDirectory(tmp_path)
-    assert examine_contents(ledger).missing == 0
+    assert examine_contents(ledger).blobs == look_for_blobs(ledger) == Blobs()
     blob = tmp_path / blob_path(digest)
+    words = "entry 1: numbers/open/mit: missing, and no entry of the project's ledger says that it was erased"
+    missing = Blobs(missing=1, first=(words,))
     blob.write_bytes(b"number")
-    assert examine_contents(ledger).missing == 1
+    assert examine_contents(ledger).blobs == look_for_blobs(ledger) == missing
     blob.unlink()
-    assert examine_contents(ledger).missing == 1
+    assert examine_contents(ledger).blobs == look_for_blobs(ledger) == missing
     blob.symlink_to(tmp_path / "checkpoint")
-    assert examine_contents(ledger).missing == 1
+    assert examine_contents(ledger).blobs == look_for_blobs(ledger) == missing
+
+
+def test_an_erasure_on_record_covers_its_class_and_numbers_over_several(tmp_path: Path) -> None:
+    blob = Blob(sha256="a" * 64, size=7)
+    named = dict.fromkeys(("numbers/open/mit", "numbers/open", "joint", "slots"), blob)
+    with Log.create(tmp_path, origin=ORIGIN, signer=signer()) as log:
+        log.append([GENESIS, encode(replace(RUN[Step], blobs=named))])
+    withheld = Withheld(erased={"open/mit": (4,)}, without="nothing else was")
+    found = look_for_blobs(LedgerDirectory(tmp_path), erasures=withheld)
+    assert found == examine_contents(LedgerDirectory(tmp_path), erasures=withheld).blobs
+    assert (found.erased, found.by, found.missing) == (2, (4,), 2)
+    assert found.first == (
+        "entry 1: numbers/open: missing, and nothing else was",
+        "entry 1: slots: missing, and nothing else was",
+    )
+
+
+def test_entries_that_are_not_ours_do_not_hide_what_is_missing(tmp_path: Path) -> None:
+    named = {"slots": Blob(sha256="a" * 64, size=7)}
+    assert STEP.startswith(NO_BLOBS)  # most entries name none, and are not parsed
+    with Log.create(tmp_path, origin=ORIGIN, signer=signer()) as log:
+        log.append([GENESIS, b"garbage", STEP, encode(replace(RUN[End], blobs=named))])
+    found = look_for_blobs(LedgerDirectory(tmp_path))
+    assert (found.missing, found.strange) == (1, 1)
 
 
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:

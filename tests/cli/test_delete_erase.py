@@ -102,6 +102,8 @@ def test_a_class_is_erased_and_a_trace_says_what_is_not_here(project: Path) -> N
     assert "erasure v1" in audit and NEWS in audit
     traced = explorer("trace", run, "--class", NEWS, "--trust", trust, "--check")
     assert traced.returncode == 0 and f"numbers/{NEWS}" in traced.stdout and "ledger: verified" in traced.stdout
+    verified = explorer("ledger", "verify", run / "ledger", "--trust", trust, "--contents")
+    assert verified.returncode == 0 and "blobs, by entry 0 of the project's ledger" in verified.stdout
     conforming = explorer("conform", run, "--trust", trust)
     assert conforming.returncode == CANNOT_BE_TOLD, conforming.stderr
     assert "whether it conforms cannot be told" in conforming.stderr

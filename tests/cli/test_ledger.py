@@ -5,12 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from explorer.entries.envelope import write_entry
+from explorer.entries.fields import Blob
 from explorer.entries.kinds import encode
+from explorer.ledger.blobs import blob_path
 from explorer.ledger.log import Log
 from explorer.ledger.memory import begin_memory, memory_of
 from explorer.provenance.keys import public_text, write_key
@@ -22,7 +25,7 @@ from tests.ledger.ledgers import DG, LOG, MR, grow, make
 from tests.ledger.signers import ORIGIN, signer
 
 VKEY = LOG.verifier.vkey
-STEP = next(encode(each) for each in EXAMPLES if each.KIND == "step")
+STEP = next(encode(replace(each, blobs={})) for each in EXAMPLES if each.KIND == "step")
 FOREIGN = write_entry({"kind": "weather", "version": 3, "blobs": {}, "sky": "clear"})
 NEWER = write_entry({"kind": "step", "version": 2, "blobs": {}, "what": "from later"})
 END = write_entry({"kind": "end", "version": 1, "blobs": {}, "step": 1})
@@ -88,16 +91,16 @@ def test_a_ledger_without_end_is_unfinished(ledger: Path) -> None:
 
 def test_contents_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
     genesis, step, end = (
-        encode(next(each for each in EXAMPLES if kind == each.KIND)) for kind in ("genesis", "step", "end")
+        encode(replace(next(each for each in EXAMPLES if kind == each.KIND), blobs={}))
+        for kind in ("genesis", "step", "end")
     )
     at_zero = write_entry({**json.loads(step), "step": 0})
     done_once = write_entry({**json.loads(end), "step": 1})
     with Log.create(tmp_path, origin=ORIGIN, signer=LOG) as log:
         log.append([genesis, at_zero, done_once])
     done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     assert "entries: 3 in an order that can be, 1 step, 0 of kinds not known here\n" in done.stdout
-    assert "that entries name are not here" in done.stdout
     grow(tmp_path, [at_zero])
     assert explorer("ledger", "verify", tmp_path, "--vkey", VKEY).returncode == 0
     done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
@@ -110,6 +113,33 @@ def test_contents_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
     done = explorer("ledger", "verify", foreign, "--vkey", VKEY, "--contents")
     assert done.returncode == 0
     assert "entries: not Explorer's" in done.stdout
+
+
+@pytest.mark.parametrize("deep", [[], ["--contents"]], ids=["files", "contents"])
+def test_a_blob_that_an_entry_names_has_to_be_here(tmp_path: Path, deep: list[str]) -> None:
+    entries = {each.KIND: each for each in EXAMPLES}
+    with Log.create(tmp_path, origin=ORIGIN, signer=LOG) as log:
+        digest = log.write_blob(b"tensors")
+        named = {"tensors": Blob(sha256=digest, size=7)}
+        log.append([encode(replace(entries["genesis"], blobs=named))])
+    asked = ["ledger", "verify", tmp_path, "--vkey", VKEY, *deep]
+    assert explorer(*asked).returncode == 0
+    (tmp_path / blob_path(digest)).unlink()
+    done = explorer(*asked)
+    assert done.returncode == 1
+    assert "1 blobs that entries name are not here, and were not erased on record" in done.stderr
+    assert "entry 0: tensors: missing, and no entry of the project's ledger says that it was erased" in done.stderr
+    said = json.loads(explorer(*asked, "--json").stdout)
+    assert (said["ok"], said["named_blobs"]["missing"], said["named_blobs"]["erased"]) == (False, 1, 0)
+
+
+def test_entries_of_known_kinds_have_their_fields(tmp_path: Path) -> None:
+    genesis = json.loads(encode(replace(EXAMPLES[0], blobs={})))
+    with Log.create(tmp_path, origin=ORIGIN, signer=LOG) as log:
+        log.append([write_entry({name: value for name, value in genesis.items() if name != "classes"})])
+    assert explorer("ledger", "verify", tmp_path, "--vkey", VKEY).returncode == 0
+    done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
+    assert done.returncode == 1 and "entry 0: genesis entry: classes: " in done.stderr
 
 
 def test_without_an_anchor_nothing_is_said_to_hold(ledger: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_loop_of_ones_own_leaves_a_ledger(papers: Path, tmp_path: Path) -> Non
             loop.step(np.arange(step, step + 6), losses)
         loop.metrics["nll"] = 1.5
     found = examine_contents(LedgerDirectory(run / "ledger"))
-    assert found.fault is None and found.missing == 0
+    assert found.fault is None and found.blobs.missing == 0
     assert found.order is not None and found.order.steps == STEPS and found.order.finished
     assert LedgerDirectory(run / "ledger").checkpoint().origin == "example.com/trainer/mine"
     assert sorted(path.name for path in (run / "contributions").iterdir()) == [
@@ -127,7 +127,7 @@ def test_the_ledger_says_which_examples_are_in_quarantine(papers: Path, tmp_path
     assert isinstance(genesis, Genesis)
     content = read_blob(tmp_path / "mine" / "ledger", genesis.blobs["quarantine"].sha256)
     assert json.loads(content) == {"erased": [3]}
-    assert examine_contents(ledger).missing == 0
+    assert examine_contents(ledger).blobs.missing == 0
 
 
 @pytest.mark.parametrize("at", [0, 2], ids=["before the first step", "between steps"])

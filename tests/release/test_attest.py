@@ -8,9 +8,12 @@ import pytest
 
 from explorer import note, rundir
 from explorer.audit.shares import shares
+from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.ledger.blobs import blob_path
 from explorer.ledger.cosign import cosign
 from explorer.note import Algorithm, Signer
+from explorer.project import Project, runs_of
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
 from explorer.provenance.roles import Role
@@ -37,7 +40,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(honest: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(honest, tmp_path / honest.name))
+    return Path(shutil.copytree(honest, tmp_path / "runs" / "digits" / honest.name))
 
 
 def test_what_is_shipped(run: Path) -> None:
@@ -77,12 +80,18 @@ def test_shares_add_up(run: Path) -> None:
     assert np.allclose(list(total.values()), 1, atol=1e-5)
 
 
-def test_numbers_that_are_not_here_take_the_shares_with_them_and_nothing_else(run: Path) -> None:
+def test_numbers_that_are_gone_without_an_entry_are_attested_by_nobody(run: Path) -> None:
+    (state, *_) = (segment.state.entry for segment in RunLedger(run).segments())
+    (run / rundir.LEDGER / blob_path(state.blobs[f"numbers/{MIT}"].sha256)).unlink()
+    with pytest.raises(LedgerError, match=f"1 blobs, the first entry .*numbers/{MIT}: missing, and no entry of the"):
+        release(run)
+
+
+def test_numbers_that_were_erased_take_the_shares_with_them_and_nothing_else(run: Path) -> None:
     before = statement_of(release(run)).predicate
     ledger = RunLedger(run)
-    for segment in ledger.segments():
-        reference = segment.state.entry.blobs[f"numbers/{MIT}"].sha256
-        (run / rundir.LEDGER / "blobs" / "sha256" / reference[:2] / reference).unlink()
+    with Project.open(runs_of(run), key=private(TRAINER), name=TRAINER) as project:
+        erase(ledger, of_classes(ledger, (MIT,)), project=project)
     after = statement_of(release(run)).predicate
     shares_before, shares_after = (
         [each.pop("share") for claim in found["classes"] for each in claim["trained"]] for found in (before, after)
