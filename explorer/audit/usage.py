@@ -13,7 +13,7 @@ cannot be told is in the gaps of the run, and never left out of a sum without a 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,6 +25,7 @@ from explorer.audit.history import outcome
 from explorer.audit.participants import absent_rows, chosen_places, moved_in
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.vouched import TABLE, read_basis, read_tags
+from explorer.audit.withheld import Withheld, read_withheld
 from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
@@ -95,21 +96,30 @@ class Counted:
 
 
 def count_usage(
-    run: RunLedger, *, by: By, trust: Trust | None = None, entries: range | None = None, covered: int | None = None
+    run: RunLedger, *, by: By, trust: Trust | None, now: int, entries: range | None = None, covered: int | None = None
 ) -> Counted:
     """Count a run. `entries`: those of the period, all without one; `covered`: how many are cosigned, where a
     period is asked for. Raises `LedgerError` for a damaged ledger and for a run without provenance, and
     `ProvenanceError` for documents that are not believed."""
-    return _Counting(run.reading_with(NoKeys()), by, trust, entries, covered).done()
+    withheld = read_withheld(run.ledger, trust=trust, now=now)
+    return _Counting(run.reading_with(NoKeys()), by, trust, withheld, entries, covered).done()
 
 
 class _Counting:
     """One pass over a run, a segment at a time."""
 
-    def __init__(self, run: RunLedger, by: By, trust: Trust | None, entries: range | None, covered: int | None) -> None:
+    def __init__(
+        self,
+        run: RunLedger,
+        by: By,
+        trust: Trust | None,
+        withheld: Withheld,
+        entries: range | None,
+        covered: int | None,
+    ) -> None:
         if run.genesis.taxonomy is None:
             raise LedgerError(f"{run.run}: the run has no taxonomy, so its examples belong to no party")
-        self.run = run
+        self.run, self.withheld = run, withheld
         tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis, trust=trust))
         self.kinds, self.leaves = class_of_rows(run, tags), leaves_of(run, tags)
         self.absent = absent_rows(run, tags)
@@ -187,7 +197,7 @@ class _Counting:
             here = rows[(kinds == index) & ~absent]
             layers, denied = trained.layers(placed, index), here
             if layers and (why := self.missing.get((step.step, index))):
-                self.gaps["examples", _untold(why)] += 1
+                self.gaps["examples", self._why({f"evidence/{self.run.genesis.classes[index]}": why})] += 1
                 for name, count in self._owners(here):
                     self.parties[name].unclear += count
                 continue
@@ -221,8 +231,7 @@ class _Counting:
         if not measured:
             return {}
         if numbers.missing:
-            sealed = Missing.SEALED in numbers.missing.values()
-            self.gaps["share", Untold.SEALED if sealed else Untold.NOT_HERE] += len(measured)
+            self.gaps["share", self._why(numbers.missing)] += len(measured)
             return {}
         found: dict[int, dict[int, float]] = {}
         for placed, step in numbers.by_step():
@@ -281,6 +290,13 @@ class _Counting:
         if untold:
             self.gaps["superseded", Untold.SHARED] = len(again)
         return frozenset(untold)
+
+    def _why(self, missing: Mapping[str, Missing]) -> Untold:
+        """Why what is in these blobs cannot be told: that some are missing without a reason is said before all else."""
+        gone = [name for name, why in missing.items() if why is not Missing.SEALED]
+        if not all(self.withheld.entries(name) for name in gone):
+            return Untold.NOT_HERE
+        return Untold.ERASED if gone else Untold.SEALED
 
     def _owners(self, rows: NDArray[np.int64]) -> list[tuple[str, int]]:
         """Whose rows these are, and how many of each."""
@@ -358,7 +374,3 @@ def _tokens(run: RunLedger) -> int | None:
             context = parameters.get(CONTEXT) if isinstance(parameters, dict) else None
             return context if type(context) is int and context > 0 else None
     return None
-
-
-def _untold(why: Missing) -> Untold:
-    return Untold.SEALED if why is Missing.SEALED else Untold.NOT_HERE

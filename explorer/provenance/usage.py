@@ -76,7 +76,8 @@ class By(StrEnum):
 class Untold(StrEnum):
     """Why something cannot be told of some steps."""
 
-    NOT_HERE = "not here"  # the numbers or slots were erased, or left behind
+    ERASED = "erased"  # an entry of the project's ledger says so
+    NOT_HERE = "not here"  # the numbers or slots are missing, and no entry says that they were erased
     SEALED = "sealed"  # the policy calls the numbers of some class confidential
     NOT_MEASURED = "not measured"
     NOT_FINITE = "not finite"  # a gradient overflowed

@@ -103,7 +103,7 @@ def survey(runs: Sequence[RunLedger], *, by: By, period: Period | None, trust: T
             cosigned, span = _dated(run, period, trust=trust, now=now)
         elif trust is not None:
             _verified(run, trust=trust, now=now)
-        counted = _count(run, by=by, trust=trust, span=span)
+        counted = _count(run, by=by, trust=trust, span=span, now=now)
         each = _said(run, counted, cosigned=cosigned)
         name = run_digest(each)
         said.append(each)
@@ -187,7 +187,7 @@ def recount(checked: Checked, runs: Sequence[RunLedger], *, trust: Trust, now: i
             raise ProvenanceError(f"{run.run}: {size} entries or another ledger; stated are {said.ledger.size}")
         _verified(run, trust=trust, now=now)
         span = span_in(said, checked.usage, trust=trust, now=now)
-        counted = _count(run, by=checked.usage.by, trust=trust, span=span)
+        counted = _count(run, by=checked.usage.by, trust=trust, span=span, now=now)
         found = replace(_said(run, counted, cosigned=said.cosigned), checkpoint=said.checkpoint)
         _same(f"{said.run}", to_json(said), to_json(found))
         name = run_digest(said)
@@ -261,10 +261,10 @@ def _dated(run: RunLedger, period: Period, *, trust: Trust, now: int) -> tuple[t
     return cosigned, span_of([each for each in moments if each is not None], period)
 
 
-def _count(run: RunLedger, *, by: By, trust: Trust | None, span: Span | None) -> Counted:
+def _count(run: RunLedger, *, by: By, trust: Trust | None, span: Span | None, now: int) -> Counted:
     if span is None:
-        return count_usage(run, by=by, trust=trust)
-    return count_usage(run, by=by, trust=trust, entries=span.entries, covered=span.covered)
+        return count_usage(run, by=by, trust=trust, now=now)
+    return count_usage(run, by=by, trust=trust, now=now, entries=span.entries, covered=span.covered)
 
 
 def _named(run: RunLedger) -> LedgerName:

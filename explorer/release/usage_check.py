@@ -261,7 +261,8 @@ def gap_words(gap: Gap) -> str:
         "period": f"whether {gap.steps} steps are in the period",
     }[gap.what]
     why = {
-        "not here": "they were erased or left behind",
+        "erased": "their numbers were erased, as the project's ledger says",
+        "not here": "their numbers are missing, and no entry of the project's ledger says that they were erased",
         "sealed": "the numbers of several classes are sealed",
         "not measured": "nothing was measured",
         "not finite": "a gradient was not finite",

@@ -125,5 +125,7 @@ def test_what_cannot_be_told_is_in_the_table(place: Path, tmp_path: Path) -> Non
             (run / rundir.LEDGER / blob_path(segment.state.entry.blobs[name].sha256)).unlink()
     done = explorer("usage", run, "--by", "source", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "cannot be told: whose examples trained in 12 steps: they were erased or left behind" in done.stdout
-    assert "cannot be told: the share of the gradient in 12 steps: they were erased or left behind" in done.stdout
+    assert "cannot be told: whose examples trained in 12 steps: their numbers are missing, and no entry" in done.stdout
+    assert (
+        "cannot be told: the share of the gradient in 12 steps: their numbers are missing, and no entry" in done.stdout
+    )

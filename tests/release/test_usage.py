@@ -13,6 +13,7 @@ import pytest
 
 from explorer import records, rundir
 from explorer.canonical import digest
+from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.kinds import decode, encode
 from explorer.entries.run import Decision, Genesis, Step
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
@@ -21,6 +22,7 @@ from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
 from explorer.ledger.read import LedgerDirectory
 from explorer.note import Algorithm, Signer
+from explorer.project import Project
 from explorer.provenance.admission import Admissions
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.layers import depths_of
@@ -225,6 +227,19 @@ def test_numbers_that_were_erased_are_said_and_not_left_out_of_a_sum(run: Path) 
     assert total.unplaced > 0
     known = sum(use.examples + use.denied for line in found.lines for use in line.uses)
     assert known + total.unplaced + total.quarantined == total.slots
+
+
+def test_an_erasure_on_record_is_called_one(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    ledger = RunLedger(run)
+    with Project.open(tmp_path, key=private(TRAINER), name=TRAINER) as project:
+        erase(ledger, of_classes(ledger, (MIT,)), project=project)
+    found = surveyed(run)
+    assert [(gap.what, gap.steps, gap.why) for gap in found.runs[0].gaps] == [("share", STEPS, "erased")]
+    assert use_of(found, MIT).share is None and use_of(found, MIT).examples > 0
+    checked(signed(found))
+    shutil.rmtree(tmp_path / "_audit")  # the control: nothing says so any more
+    assert {gap.why for gap in surveyed(run, trust=None).runs[0].gaps} == {"not here"}
 
 
 def test_what_the_ledger_seals_no_statement_says(tmp_path: Path) -> None:
