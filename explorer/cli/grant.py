@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
     group.command()(key)
     group.command()(sign)
     group.command()(check)
+    group.command()(answer)
     group.command()(wrap)
     group.command()(revoke)
     group.command("list")(list_)
@@ -116,8 +117,51 @@ def check(
         print(visible(f"opens {', '.join(classes)} of {run}"))
 
 
+def answer(
+    run: RunDirectory,
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="A request, from `explorer read --request`.")],
+    trust: TrustFile,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the answer.")],
+    json: Json = False,
+) -> None:
+    """Answer a reader's request: check it and its grant, put it on record, and wrap the keys for just what it asks.
+
+    Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
+    where it is. A request is answered once, and the answer opens for this reader alone.
+    """
+    from explorer.disclosure.requests import MAX_REQUEST, parse_request
+    from explorer.disclosure.requests import answer as answer_request
+    from explorer.disclosure.wrapped import words
+    from explorer.project import Project, runs_of
+    from explorer.provenance.private import replace_private
+    from explorer.provenance.trust import read_trust
+    from explorer.recorded.run_ledger import RunLedger
+    from explorer.recorded.source import trainer_key
+    from explorer.rundir import read_bytes
+
+    where, believed, found = str(request), read_trust(trust), RunLedger(run)
+    signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
+    name, signing = trainer_key(run, trust=believed, now=clock())
+    with Project.open(runs_of(run), key=signing, name=name) as project:
+        made = answer_request(found, signed, trust=believed, now=clock(), project=project, where=where)
+    replace_private(out, made.content)
+    grant, query = made.grant.value, made.query
+    if json:
+        keys = [{"class": path, "kind": kind, "stretches": count} for (path, kind), count in made.keys.items()]
+        asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
+        print_json({"file": str(out), "grant": grant.id, "query": asked, "keys": keys, "entry": made.entry})
+        return
+    print(visible(f"{out}: for {grant.grantee.name}, by grant {grant.id} of {grant.owner}"))
+    for of, count in made.keys.items():
+        print(visible(f"  {words(*of)}: {count}"))
+    print(f"entry {made.entry} of the project's ledger, query {query.digest}")
+
+
 def wrap(run: RunDirectory, grant: File, trust: TrustFile, json: Json = False) -> None:
-    """Wrap the keys of a run that a grant covers, for its grantee alone: `RUN/grants/<id>.json`.
+    """Hand over ahead all the keys of a run that a grant covers, for its grantee alone: `RUN/grants/<id>.json`.
+
+    A pack takes such keys along. That they were handed over is one entry; what is read with them, then or after the
+    grant's end, is none. Where every question is to be an entry, leave this out: `explorer grant answer`.
 
     They open what the run has recorded so far; run it again for what it has recorded since. Takes the run's secrets and
     the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,8 @@ from explorer.cli.trace import RunDirectory, Steps, steps_of
 from explorer.errors import ProvenanceError, unknown
 
 if TYPE_CHECKING:
-    from explorer.disclosure.reading import Answer
+    from explorer.disclosure.reading import Answer, Query
+    from explorer.provenance.reader_keys import ReaderKey
     from explorer.provenance.trust import Trust
     from explorer.recorded.run_ledger import RunLedger
 
@@ -29,10 +31,18 @@ def register(app: typer.Typer) -> None:
 
 def read(
     run: RunDirectory,
-    grant: Annotated[
-        str, typer.Option("--grant", metavar="GRANT", help="Its id, or a file of keys that were wrapped for it.")
-    ],
     key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The reader's key file.")],
+    grant: Annotated[
+        Path | None,
+        typer.Option("--grant", metavar="GRANT", help="With --request: the signed grant, as its owner gave it."),
+    ] = None,
+    request: Annotated[
+        Path | None, typer.Option("--request", metavar="FILE", help="Write a request, for the owner to answer.")
+    ] = None,
+    answer: Annotated[
+        Path | None,
+        typer.Option("--answer", metavar="FILE", help="Read with the answer, or with keys that were wrapped ahead."),
+    ] = None,
     class_: Annotated[
         str | None, typer.Option("--class", metavar="C", help="Of this class; * is for numbers over several.")
     ] = None,
@@ -55,55 +65,107 @@ def read(
 ) -> None:
     """Read what a grant opens: numbers by step, layer and class, each held against its commitment in the ledger.
 
-    That they are read, and with which grant, is an entry in the project's ledger before any of them is shown; it takes
-    the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE. The exit status is 0 only if all that was asked for
-    could be read.
+    Twice: --request writes what is asked for, signed. The owner answers it with `explorer grant answer`, which is an
+    entry in the project's ledger before any key is handed over. --answer then shows the numbers. RUN is a copy of the
+    run, or an unpacked pack; both times the reader's key is enough, whose passphrase is in $EXPLORER_READER_PASSPHRASE.
+    The exit status is 0 only if all that was asked for could be read.
     """
-    from explorer.disclosure.opening import believe, open_keys
-    from explorer.disclosure.reading import ask
-    from explorer.disclosure.reading import read as open_numbers
-    from explorer.disclosure.wrapping import read_wrapped
-    from explorer.project import Project, runs_of
     from explorer.recorded.keys import NoKeys
     from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import trainer_key
 
     if out is not None and out.suffix.removeprefix(".") not in FORMATS:
         raise ProvenanceError(f"cannot write {out}: {unknown('format', out.suffix.removeprefix('.'), FORMATS)}")
-    found, file = RunLedger(run, keys=NoKeys()), _wrapped_file(run, grant)
-    believed = _trust(found, trust)
+    if (request is None) == (answer is None):
+        raise ProvenanceError(
+            "say --request FILE to ask, with --grant GRANT, or --answer FILE to read what the owner has answered"
+        )
+    found = RunLedger(run, keys=NoKeys())
+    reader, believed = load_reader_key(key, passphrase_file), _trust(found, trust)
+    if request is not None:
+        if grant is None or out is not None:
+            raise ProvenanceError("a request takes the signed grant, --grant GRANT, and gives no rows: no --out")
+        asked = {"kind": kind, "class_": class_, "steps": steps_of(found, steps)}
+        _ask(found, grant, reader, believed, request, asked=asked, json=json)
+        return
+    assert answer is not None
     verified = None if trust is None else _verified(found, believed)
-    wrapped = read_wrapped(file)
-    signed = believe(wrapped, found, trust=believed, now=clock(), where=str(file))
-    query = ask(found, signed.value, kind=kind, class_=class_, steps=steps_of(found, steps))
-    keys = open_keys(wrapped, signed.value, load_reader_key(key, passphrase_file).opens, where=str(file))
-    name, signing = trainer_key(run, trust=believed, now=clock())
-    project = Project.open(runs_of(run), key=signing, name=name)
-    answer = open_numbers(found, query, signed, keys, project=project)
+    named = {"kind": kind, "class_": class_, "steps": None if steps is None else steps_of(found, steps)}
+    asked = {name: value for name, value in named.items() if value is not None}
+    shown = _with_answer(found, answer, reader, believed, asked=asked)
     if out is not None:
-        _write(answer, out)
+        _write(shown.answer, out)
     if json:
-        print_json({**_json(answer, rows=out is None), "grant": signed.value.id, "verified": verified})
+        print_json({**_json(shown, rows=out is None), "verified": verified})
     else:
-        _print(answer, verified=verified, out=out)
-    if answer.unread or verified is False:
+        _print(shown, verified=verified, out=out)
+    if shown.answer.unread or verified is False:
         raise typer.Exit(1)
 
 
-def _wrapped_file(run: Path, grant: str) -> Path:
-    """The file that was named, or the one of this id in the run's directory."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shown:
+    answer: "Answer"
+    grant: str  # its id
+    access: int | None  # the entry that says that the keys were handed over for this; None: they were wrapped ahead
+    ledger: str | None  # that has the entry, and how far the receipt covers it
+
+
+def _ask(
+    run: "RunLedger",
+    grant: Path,
+    reader: "ReaderKey",
+    trust: "Trust",
+    out: Path,
+    *,
+    asked: dict[str, Any],
+    json: bool,
+) -> None:
     from explorer import rundir
-    from explorer.disclosure.standing import check_standing, named
-    from explorer.disclosure.wrapping import wrapped_path
+    from explorer.disclosure.reading import ask
+    from explorer.disclosure.requests import make_request, parse_request
+    from explorer.provenance.envelope import MAX_BYTES
+    from explorer.provenance.grants import open_grant
+
+    if out.exists():
+        raise ProvenanceError(f"{out}: there is a file already; every request is a new one")
+    content = rundir.read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
+    signed = open_grant(content, trust=trust, now=clock(), where=str(grant))
+    query = ask(run, signed.value, **asked)
+    made = make_request(run, signed, query, reader, now=clock())
+    expires = parse_request(made, where=str(out)).request.expires
+    rundir.write_bytes(out, made)
+    if json:
+        print_json({"file": str(out), "grant": signed.value.id, "query": _query_json(query), "expires": expires})
+        return
+    print(visible(f"{out}: {query.kind} entries of {', '.join(query.classes)}, {_span(query)}"))
+    print(visible(f"until {expires}; next, its owner: explorer grant answer RUN {out}"))
+
+
+def _with_answer(run: "RunLedger", path: Path, reader: "ReaderKey", trust: "Trust", *, asked: dict[str, Any]) -> _Shown:
+    from explorer import rundir
+    from explorer.disclosure.opening import believe, open_keys
+    from explorer.disclosure.reading import ask
+    from explorer.disclosure.reading import read as open_numbers
+    from explorer.disclosure.requests import is_answer, open_answer
+    from explorer.disclosure.standing import check_standing
+    from explorer.disclosure.wrapped import MAX_BYTES, parse_wrapped
+    from explorer.disclosure.wrapping import naming
     from explorer.project import read_project, runs_of
 
-    if grant in {path.stem for path in (run / rundir.GRANTS).glob("*.json")}:
-        return wrapped_path(run, grant)
-    if not Path(grant).is_file():
-        recorded = tuple(read_project(runs_of(run)))
-        check_standing(recorded, named(recorded, grant))
-        raise ProvenanceError(f"{run}: no keys of this run were wrapped for the grant {grant!r}")
-    return Path(grant)
+    content, where = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), str(path)
+    if is_answer(content):
+        if asked:
+            raise ProvenanceError(f"{where}: an answer is to what was asked; ask for something else with --request")
+        opened = open_answer(content, run, reader, trust=trust, now=clock(), where=where)
+        ledger = f"{opened.project.origin}, of {opened.project.size} entries"
+        answer = open_numbers(run, opened.query, opened.keys)
+        return _Shown(answer=answer, grant=opened.grant.id, access=opened.access, ledger=ledger)
+    file = parse_wrapped(content, where=where)
+    signed = believe(file, run, trust=trust, now=clock(), where=where)
+    check_standing(read_project(runs_of(run.run)), naming(signed))  # as far as the project's ledger is here
+    query = ask(run, signed.value, **asked)
+    keys = open_keys(file, signed.value, reader.opens, where=where)
+    return _Shown(answer=open_numbers(run, query, keys), grant=signed.value.id, access=None, ledger=None)
 
 
 def _trust(run: "RunLedger", path: Path | None) -> "Trust":
@@ -153,19 +215,28 @@ def _write(answer: "Answer", out: Path) -> None:
     replace_private(out, content.getvalue())
 
 
-def _json(answer: "Answer", *, rows: bool) -> dict[str, Any]:
-    query = answer.query
-    asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
-    shown = [[_finite(cell) for cell in row] for row in answer.rows] if rows else None
+def _json(shown: _Shown, *, rows: bool) -> dict[str, Any]:
+    answer = shown.answer
     return {
-        "run": query.run,
-        "query": {**asked, "digest": query.digest},
-        "access": answer.access,
+        "run": answer.query.run,
+        "grant": shown.grant,
+        "query": _query_json(answer.query),
+        "access": shown.access,
+        "ledger": shown.ledger,
         "checked": answer.checked,
         "unread": answer.unread,
         "columns": _columns(answer),
-        "rows": shown,
+        "rows": [[_finite(cell) for cell in row] for row in answer.rows] if rows else None,
     }
+
+
+def _query_json(query: "Query") -> dict[str, Any]:
+    asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
+    return {**asked, "digest": query.digest}
+
+
+def _span(query: "Query") -> str:
+    return f"steps {query.steps.start} to {query.steps.stop - 1}"
 
 
 def _finite(cell: object) -> object:
@@ -173,16 +244,18 @@ def _finite(cell: object) -> object:
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
-def _print(answer: "Answer", *, verified: bool | None, out: Path | None) -> None:
-    query = answer.query
-    span = f"steps {query.steps.start} to {query.steps.stop - 1}"
-    print(visible(f"{query.run}: {query.kind} entries, {span}\n"))
+def _print(shown: _Shown, *, verified: bool | None, out: Path | None) -> None:
+    answer = shown.answer
+    print(visible(f"{answer.query.run}: {answer.query.kind} entries, {_span(answer.query)}\n"))
     if out is None:
         _print_rows(answer)
     else:
-        print(f"{out}: {len(answer.rows)} rows")
+        print(f"{out}: {len(answer.rows)} rows, mode 0600")
     print(f"checked: {answer.checked} contents agree with their commitments")
-    print(f"recorded: entry {answer.access} of the project's ledger, query {query.digest}")
+    if shown.access is None:
+        print("recorded: that these keys were wrapped ahead; what is read with them is on no record")
+    else:
+        print(visible(f"recorded: entry {shown.access} of {shown.ledger}; query {answer.query.digest}"))
     if verified is None:
         print("ledger: not verified; --trust FILE does that")
     else:

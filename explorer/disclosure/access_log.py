@@ -1,8 +1,9 @@
 """Who read what of a run: what the project's ledger says about it, and what of that can be put into words here.
 
 An entry names the grant and the query by digest alone. Who may read what by that grant says the file of wrapped keys in
-the run's directory, for as long as it is there. What was asked for is found again by trying the queries that
-`explorer read` makes of the grant when it is told no steps; any other one only those know who have it in writing.
+the run's directory, for as long as it is there, and the reader's signed request, which the entry has as its blob. Where
+there is no request, because a pack took keys along, what was asked for is found again by trying the queries that
+`explorer read` makes of a grant when it is told no steps.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,12 +14,15 @@ from explorer import rundir
 from explorer.disclosure.coverage import covered_classes
 from explorer.disclosure.listing import wrapped_grants
 from explorer.disclosure.reading import Query
-from explorer.disclosure.wrapping import read_wrapped
+from explorer.disclosure.requests import BLOB, MAX_REQUEST, SignedRequest, parse_request
+from explorer.disclosure.standing import check_standing
+from explorer.disclosure.wrapping import naming, read_wrapped
 from explorer.entries.kinds import Unknown
 from explorer.entries.project import Access, GrantUse
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.project import Recorded, read_project, runs_of
-from explorer.provenance.grants import Grant, claimed_grant, grant_digest
+from explorer.ledger.blobs import blob_path, read_blob
+from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_of
+from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.trust import Trust
 from explorer.recorded.keys import JOINT
@@ -90,6 +94,9 @@ def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None
         else:
             continue
         grant = known.get(entry.grant)
+        request = _request(run, entry)
+        if grant is None and request is not None:
+            grant = _in_request(request, recorded, trust=trust, now=now)
         yield Logged(
             index=each.index,
             action=action,
@@ -97,7 +104,7 @@ def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None
             grant=entry.grant,
             known=grant,
             query=query,
-            asked=None if query is None or grant is None else _asked(run, grant.grant, query),
+            asked=request.request.asked if request else _asked(run, grant.grant, query) if grant and query else None,
             fits=fits,
         )
 
@@ -116,6 +123,35 @@ def _known(run: RunLedger, recorded: tuple[Recorded, ...], *, trust: Trust | Non
         fault = faults.get(path)
         found[grant_digest(envelope)] = Known(grant=grant, believed=path in faults and fault is None, why=fault)
     return found
+
+
+def _request(run: RunLedger, entry: ProjectEntry | Unknown) -> SignedRequest | None:
+    """The signed request behind an entry; None where it has none, or its blob is gone or is no request for this."""
+    blob = entry.blobs.get(BLOB) if isinstance(entry, Access) else None
+    directory = runs_of(run.run) / AUDIT
+    if blob is None or blob.size > MAX_REQUEST or not (directory / blob_path(blob.sha256)).exists():
+        return None
+    content = read_blob(directory, blob.sha256)
+    try:
+        signed = parse_request(content, where=f"the request {blob.sha256}")
+    except ProvenanceError:
+        return None
+    said = (signed.digest, grant_digest(signed.grant), signed.request.asked.digest)
+    return signed if isinstance(entry, Access) and said == (blob.sha256, entry.grant, entry.query) else None
+
+
+def _in_request(signed: SignedRequest, recorded: Iterable[Recorded], *, trust: Trust | None, now: int) -> Known:
+    """The grant that a request names, and whether it holds today."""
+    where = "grant"
+    try:
+        if trust is not None:
+            opened = open_grant(signed.grant.content, trust=trust, now=now, where=where)
+            check_standing(recorded, naming(opened))
+        why = None
+    except ProvenanceError as error:
+        why = str(error)
+    believed = trust is not None and why is None
+    return Known(grant=claimed_grant(signed.grant, where=where), believed=believed, why=why)
 
 
 def _asked(run: RunLedger, grant: Grant, digest: str) -> Query | None:

@@ -1,4 +1,7 @@
-"""Reading with a grant: the numbers that it opens, each held against its commitment; on record before they are read."""
+"""Reading with the keys that a grant gave: the numbers that they open, each held against its commitment.
+
+How a reader comes by keys, and what is put on record before, is said in `explorer.disclosure.requests`.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,15 +10,10 @@ from explorer.canonical import canonical
 from explorer.disclosure.contents import Cell, Contents
 from explorer.disclosure.coverage import covered_classes
 from explorer.disclosure.opening import GrantKeys
-from explorer.disclosure.standing import check_standing, check_wrapped
-from explorer.disclosure.wrapping import ledger_state, naming
 from explorer.entries import profiles
-from explorer.entries.project import Access
 from explorer.errors import ProvenanceError, unknown
-from explorer.project import Project
 from explorer.provenance.grants import Grant
 from explorer.provenance.reading_keys import KINDS
-from explorer.provenance.signed import Signed
 from explorer.recorded.keys import JOINT
 from explorer.recorded.run_ledger import RunLedger
 
@@ -51,7 +49,6 @@ class Answer:
     """The numbers; a row has a cell for each of `KEYS` and each of the `COLUMNS` of its kind."""
 
     query: Query
-    access: int  # the entry of the project's ledger that says that this was read
     rows: tuple[tuple[Cell, ...], ...]
     checked: int  # contents that were held against their commitments, and agree
     unread: tuple[str, ...]  # what was asked for and could not be read, and why
@@ -63,38 +60,44 @@ def ask(
     """What to read: all that the grant covers, unless told otherwise. Raises `ProvenanceError` for what it does not
     cover, and says what it does; `LedgerError` for steps that were not done."""
     covered, known = covered_classes(run.genesis, grant), (*run.genesis.classes, JOINT)
-    kind = next(each for each in KINDS if each in grant.entries) if kind is None else kind
-    if kind not in KINDS:
-        raise ProvenanceError(unknown("kind of entry with numbers", kind, KINDS))
-    if class_ is not None and class_ not in known:
-        raise ProvenanceError(unknown("class", class_, known))
-    if kind not in grant.entries:
-        raise ProvenanceError(f"entries of kind {kind} are outside of the grant: {grant.words}")
-    if class_ is not None and class_ not in covered:
-        what = "numbers over several classes" if class_ == JOINT else f"class {class_}"
-        raise ProvenanceError(f"{what}: outside of the grant: {grant.words}")
-    return Query(
+    query = Query(
         run=run.genesis.run,
-        kind=kind,
+        kind=next(each for each in KINDS if each in grant.entries) if kind is None else kind,
         classes=tuple(path for path in known if path in covered) if class_ is None else (class_,),
         steps=run.range_of(None, None) if steps is None else steps,
     )
+    check_query(run, grant, query)
+    return query
 
 
-def read(run: RunLedger, query: Query, signed: Signed[Grant], keys: GrantKeys, *, project: Project) -> Answer:
-    """Read, after the project's ledger has it on record that the holder of this grant reads this; others have that
-    ledger again while the numbers are read.
+def check_query(run: RunLedger, grant: Grant, query: Query) -> None:
+    """Check that a grant covers all that a query asks for. Raises `ProvenanceError` for what it does not cover, and
+    says what it does; `LedgerError` for steps that were not done."""
+    covered, known = covered_classes(run.genesis, grant), (*run.genesis.classes, JOINT)
+    if query.kind not in KINDS:
+        raise ProvenanceError(unknown("kind of entry with numbers", query.kind, KINDS))
+    for path in query.classes:
+        if path not in known:
+            raise ProvenanceError(unknown("class", path, known))
+    if query.kind not in grant.entries:
+        raise ProvenanceError(f"entries of kind {query.kind} are outside of the grant: {grant.words}")
+    for path in query.classes:
+        if path not in covered:
+            what = "numbers over several classes" if path == JOINT else f"class {path}"
+            raise ProvenanceError(f"{what}: outside of the grant: {grant.words}")
+    if query.classes != tuple(path for path in known if path in query.classes):
+        raise ProvenanceError(
+            f"classes {', '.join(query.classes)}: expected each once, in the order of the run's genesis"
+        )
+    run.range_of(query.steps.start, query.steps.stop)
 
-    Raises `ProvenanceError` for a grant that was revoked or replaced, or that was never wrapped here; `LedgerError`
-    where the read cannot be recorded, and for content that is damaged or not what was committed to.
+
+def read(run: RunLedger, query: Query, keys: GrantKeys) -> Answer:
+    """Read with these keys and no others.
+
+    Raises `LedgerError` for content that is damaged or not what was committed to.
     """
-    name, ledger = naming(signed), ledger_state(run)
-    with project:
-        recorded = project.entries()
-        check_standing(recorded, name)
-        check_wrapped(recorded, name, origin=ledger.origin)
-        index = project.append(Access(ledger=ledger, grant=name.digest, query=query.digest, blobs={}))
     contents = Contents(run=run.reading_with(keys), classes=query.classes)
     of_kind = {"step": contents.steps, "profile": contents.profiles, "decision": contents.decisions}[query.kind]
     rows = tuple(of_kind(query.steps))
-    return Answer(query=query, access=index, rows=rows, checked=contents.checked, unread=tuple(contents.unread))
+    return Answer(query=query, rows=rows, checked=contents.checked, unread=tuple(contents.unread))

@@ -20,7 +20,7 @@ import base64
 import binascii
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -45,7 +45,9 @@ Bundle = Mapping[int, bytes]
 
 
 @record
-class _Key:
+class WrappedBundle:
+    """A bundle as it stands in a file."""
+
     class_: Annotated[ClassPath | Literal["*"], Field(alias="class")]
     kind: EntryKind
     wrapped: Annotated[str, Field(max_length=MAX_BYTES)]
@@ -57,7 +59,7 @@ class _File:
     grant: dict[str, Any]
     run: Line
     ledger: LedgerState
-    keys: Annotated[tuple[_Key, ...], Field(min_length=1, max_length=10_000)]
+    keys: Annotated[tuple[WrappedBundle, ...], Field(min_length=1, max_length=10_000)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,10 +79,7 @@ class WrappedKeys:
             "grant": json.loads(self.grant.content),
             "run": self.run,
             "ledger": to_json(self.ledger),
-            "keys": [
-                {"class": path, "kind": kind, "wrapped": base64.b64encode(wrapped).decode()}
-                for (path, kind), wrapped in self.keys.items()
-            ],
+            "keys": wrapped_bundles(self.keys),
         }
         return canonical(value) + b"\n"
 
@@ -102,11 +101,25 @@ def parse_wrapped(content: bytes, *, where: str) -> WrappedKeys:
     """Read such a file. Raises `ProvenanceError` for what is not one."""
     value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
     file = from_json(_File, value, where=where, error=ProvenanceError)
-    keys = {(each.class_, each.kind): _decoded(each, where) for each in file.keys}
-    if len(keys) != len(file.keys):
-        raise ProvenanceError(f"{where}: keys: a class and kind stand twice")
+    keys = bundles_of(file.keys, where=where)
     grant = parse_envelope(canonical(file.grant), where=f"{where}: grant")
     return WrappedKeys(grant=grant, run=file.run, ledger=file.ledger, keys=keys)
+
+
+def wrapped_bundles(keys: Mapping[tuple[str, str], bytes]) -> list[dict[str, str]]:
+    """Bundles as they stand in a file, in their order."""
+    return [
+        {"class": path, "kind": kind, "wrapped": base64.b64encode(wrapped).decode()}
+        for (path, kind), wrapped in keys.items()
+    ]
+
+
+def bundles_of(keys: Sequence[WrappedBundle], *, where: str) -> dict[tuple[str, str], bytes]:
+    """Bundles by class path, or *, and kind of entry. Raises `ProvenanceError` for two of one."""
+    found = {(each.class_, each.kind): _decoded(each, where) for each in keys}
+    if len(found) != len(keys):
+        raise ProvenanceError(f"{where}: keys: a class and kind stand twice")
+    return found
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
@@ -130,7 +143,7 @@ def words(path: str, kind: str) -> str:
     return f"{kind} keys of {'the numbers over several classes' if path == JOINT else path}"
 
 
-def _decoded(key: _Key, where: str) -> bytes:
+def _decoded(key: WrappedBundle, where: str) -> bytes:
     try:
         return base64.b64decode(key.wrapped, validate=True)
     except (binascii.Error, ValueError) as error:

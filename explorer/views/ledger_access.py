@@ -25,15 +25,15 @@ COLUMNS = (
 ACTIONS = {"wrapped": "keys wrapped", "read": "read", "revoked": "grant revoked"}
 NO_LEDGER = (
     "There is no project's ledger in %s: that keys were wrapped for anybody, or read with, is on no record here. "
-    "Where a policy seals numbers, `explorer grant` and `explorer read` put into it who may read which classes of "
-    "which run, each read with its grant and a digest of what was asked for, and each revocation."
+    "Where a policy seals numbers, `explorer grant` puts into it whose keys of which run were handed over, each "
+    "answered request with its grant and what was asked for, and each revocation."
 )
 NOTHING = "None of its entries is about this run: that keys of it were wrapped, or read with, is on no record here."
 CAPTION = (
     "In the order in which they were recorded; an entry has no clock. It names grant and query by digest: who that is "
-    "and what it covers, the file of wrapped keys beside the run says; what was asked for is in words where it is a "
-    "query that `explorer read` makes without --steps. A read that did not go through us is in no log, and whoever has "
-    "the secrets of the run reads without a grant."
+    "and what was asked for, the reader's signed request says, or the file of wrapped keys beside the run. An entry "
+    "says that keys were handed over, not how often they were used; and whoever has the secrets of the run reads "
+    "without a grant."
 )
 
 

@@ -3,18 +3,21 @@
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from explorer.canonical import canonical
 from explorer.disclosure.opening import GrantKeys, believe, open_keys
 from explorer.disclosure.reading import Answer, ask, read
+from explorer.disclosure.requests import Answered, answer, make_request, open_answer, parse_request
 from explorer.disclosure.wrapping import Wrapping, read_wrapped, wrap_keys
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant
 from explorer.provenance.keys import write_key
-from explorer.provenance.reader_keys import reader_public_text
+from explorer.provenance.reader_keys import ReaderKey, reader_key, reader_public_text
 from explorer.provenance.signed import Signed
 from explorer.recorded.keys import NoKeys
 from explorer.recorded.run_ledger import RunLedger
@@ -26,7 +29,11 @@ TRUST = trust()
 CONFIDENTIAL = (NEWS, MIT)
 EVERYTHING = (NEWS, OPEN)  # `open/mit` lies below `open`
 KINDS = ("step", "profile", "decision")
-READER, OTHER = (X25519PrivateKey.from_private_bytes(hashlib.sha256(seed).digest()) for seed in (b"reader", b"other"))
+READER_SEED, OTHER_SEED = (
+    Ed25519PrivateKey.from_private_bytes(hashlib.sha256(seed).digest()) for seed in (b"reader", b"other")
+)
+READING, OTHERS = reader_key(READER_SEED), reader_key(OTHER_SEED)
+READER, OTHER = READING.opens, OTHERS.opens
 
 
 def write_project(directory: Path, *, confidential: tuple[str, ...] = CONFIDENTIAL) -> Path:
@@ -78,18 +85,38 @@ def opened(run: Path, path: Path, key: X25519PrivateKey = READER, *, now: int = 
     return believed, open_keys(file, believed.value, key, where="keys.json")
 
 
-def answered(
+def requested(
     run: Path,
-    path: Path,
+    envelope: Envelope,
     *,
-    key: X25519PrivateKey = READER,
-    kind: str = "step",
+    key: ReaderKey = READING,
+    kind: str | None = "step",
     class_: str | None = None,
     steps: range | None = None,
     now: int = NOW,
-) -> Answer:
-    """Read with a file of wrapped keys."""
-    believed, keys = opened(run, path, key, now=now)
+) -> bytes:
+    """What a reader sends, who has a copy of the run."""
     ledger = RunLedger(run, keys=NoKeys())
+    believed = open_grant(envelope.content, trust=TRUST, now=now, where="grant.json")
     query = ask(ledger, believed.value, kind=kind, class_=class_, steps=steps)
-    return read(ledger, query, believed, keys, project=project_of(run))
+    return make_request(ledger, believed, query, key, now=now)
+
+
+def answer_to(run: Path, request: bytes, *, now: int = NOW) -> Answered:
+    """What the owner makes of it, on the host with the secrets."""
+    signed_request = parse_request(request, where="request.json")
+    with project_of(run) as project:
+        return answer(RunLedger(run), signed_request, trust=TRUST, now=now, project=project, where="request.json")
+
+
+def shown(run: Path, content: bytes, *, key: ReaderKey = READING, now: int = NOW) -> Answer:
+    """What the reader sees."""
+    ledger = RunLedger(run, keys=NoKeys())
+    opened_answer = open_answer(content, ledger, key, trust=TRUST, now=now, where="answer.json")
+    return read(ledger, opened_answer.query, opened_answer.keys)
+
+
+def answered(run: Path, path: Path, **asked: Any) -> Answer:
+    """Ask, be answered and read, by the grant in a file of wrapped keys."""
+    now = asked.get("now", NOW)
+    return shown(run, answer_to(run, requested(run, read_wrapped(path).grant, **asked), now=now).content, now=now)

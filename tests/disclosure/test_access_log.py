@@ -10,12 +10,23 @@ from explorer.disclosure.standing import named
 from explorer.disclosure.wrapping import ledger_state, revoke, wrapped_path
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Access
+from explorer.ledger.blobs import blob_path
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.recorded.run_ledger import RunLedger
 from tests.audit.governed_run import MIT, NEWS, STEPS
 from tests.disclosure import grantees
-from tests.disclosure.grantees import TRUST, answered, grant_of, project_of, wrapped, write_project
+from tests.disclosure.grantees import (
+    TRUST,
+    answer_to,
+    answered,
+    envelope_of,
+    grant_of,
+    project_of,
+    requested,
+    wrapped,
+    write_project,
+)
 from tests.provenance.people import NOW
 
 ELSEWHERE = LedgerState(origin="example.com/another", size=3, root="a" * 64)
@@ -42,13 +53,38 @@ def test_a_read_stands_in_it_with_whom_and_what(run: Path) -> None:
     part = answered(run, path, class_=NEWS, steps=range(5, 7))
     given, first, second = log(run).logged
     assert [each.action for each in (given, first, second)] == ["wrapped", "read", "read"]
-    assert (first.index, second.index) == (whole.access, part.access)
     assert first.known is not None and first.known.believed and first.id == "2026-0007"
     assert first.known.grant.grantee.name == "example.com/auditor"
     assert first.asked is not None and first.asked.steps == range(STEPS)
     assert first.asked.classes == (NEWS, MIT) and first.asked == whole.query
-    assert second.asked is None and second.query == part.query.digest  # a stretch of steps is in no usual query
+    assert second.asked == part.query  # its request says it, whatever steps it asks for
     assert given.fits and first.fits
+
+
+def test_whoever_was_answered_by_request_is_named_without_a_file_of_keys(run: Path) -> None:
+    answer_to(run, requested(run, envelope_of(grant_of(run))))
+    given, read = log(run).logged
+    assert read.known is not None and read.known.believed and read.known.grant.grantee.name == "example.com/auditor"
+    assert [each.action for each in (given, read)] == ["wrapped", "read"] and read.asked is not None
+    with project_of(run) as project:
+        revoke(named(tuple(project.entries()), "2026-0007"), runs=runs_of(run), project=project)
+    known = log(run).logged[1].known
+    assert known is not None and not known.believed and "was revoked" in (known.why or "")
+
+
+def test_a_request_that_was_erased_or_exchanged_says_nothing(run: Path) -> None:
+    answer_to(run, requested(run, envelope_of(grant_of(run))))
+    (entry,) = (each.entry for each in read_project(runs_of(run)) if isinstance(each.entry, Access))
+    blob = runs_of(run) / AUDIT / blob_path(entry.blobs["request"].sha256)
+    blob.unlink()
+    assert log(run).logged[1].asked is None
+    other = envelope_of(replace(grant_of(run), id="another"))
+    with project_of(run) as project:
+        stored = project.write_blob(requested(run, other))
+        project.append(replace(entry, blobs={"request": stored}))
+        garbage = project.write_blob(b"{}")
+        project.append(replace(entry, blobs={"request": garbage}))
+    assert [each.asked for each in log(run).logged[1:]] == [None, None, None]
 
 
 def test_a_read_of_another_run_is_not_in_it(run: Path) -> None:
