@@ -252,6 +252,13 @@ def with_signatures(note: Note, added: Sequence[Signature]) -> Note:
     return Note(text=note.text, signatures=tuple(dict.fromkeys((*note.signatures, *added))))
 
 
+def of_keys(note: Note, verifiers: Iterable[Verifier]) -> Note:
+    """The note with the lines of these keys alone, so many that one more can be added."""
+    keys = {(verifier.name, verifier.key_id) for verifier in verifiers}
+    known = dict.fromkeys(line for line in note.signatures if (line.name, line.key_id) in keys)
+    return Note(text=note.text, signatures=tuple(known)[: MAX_SIGNATURES - 1])
+
+
 def sign(text: str, *signers: Signer) -> Note:
     """Sign a text with plain keys."""
     return Note(text=text, signatures=tuple(signer.sign(text) for signer in signers))

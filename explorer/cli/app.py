@@ -18,6 +18,7 @@ from explorer.cli import (
     delete,
     grant,
     ledger,
+    ledger_web,
     notebooks,
     observe,
     pack,
@@ -81,7 +82,7 @@ results.register(app)
 report.register(app)
 ask.register(app)
 confirm.register(app)
-ledger.register(app)
+ledger.register(app, ledger_web.register)
 trace.register(app)
 conform.register(app)
 pack.register(app)

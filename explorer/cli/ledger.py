@@ -2,6 +2,7 @@
 
 import base64
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,13 +44,15 @@ First = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, *more: Callable[[typer.Typer], None]) -> None:
     group = typer.Typer(help="The tamper-evident log of a run: integrity, entries, proofs.", no_args_is_help=True)
     group.command()(verify)
     group.command()(show)
     group.command()(prove)
     group.command()(check)
     group.command()(cosign)
+    for register_more in more:
+        register_more(group)
     app.add_typer(group, name="ledger")
 
 
@@ -85,7 +88,7 @@ def verify(
     )
     from explorer.ledger import verify as verifier
 
-    anchor = _anchor(trust, policy, vkey, origin_of=directory)
+    anchor = named_anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
     found = verifier.verify(directory, anchor=anchor, held=kept, now=clock())
     read, blobs = _contents(directory, trust, deep=contents) if found.ok else (None, None)
@@ -168,7 +171,7 @@ def check(
 
     found = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
     origin = parse_checkpoint(found.checkpoint.text).origin
-    anchor = _required(_anchor(trust, policy, vkey, origin=origin))
+    anchor = required(named_anchor(trust, policy, vkey, origin=origin))
     given = None if entry is None else _content(entry, MAX_ENTRY)
     judgement = check_proof(found, given, anchor=anchor, now=clock())
     meant = found.extra if given is None else given
@@ -205,7 +208,7 @@ def cosign(
     from explorer.ledger.anchor import utc
     from explorer.ledger.memory import memory_of
 
-    anchor = _required(_anchor(trust, policy, vkey, origin_of=directory))
+    anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     now = clock()
     signer = cosigner(anchor, key, passphrase_file, now)
     memory = state or memory_of(key)
@@ -223,7 +226,7 @@ def cosign(
     _conclude(done.verification, evidence)
 
 
-def _anchor(
+def named_anchor(
     trust: Path | None, policy: Path | None, vkeys: list[str] | None, *, origin: str = "", origin_of: Path | None = None
 ) -> "Anchor":
     """Whom the caller believes; nobody where nothing was said."""
@@ -245,7 +248,7 @@ def _anchor(
     return anchor_of(vkeys) if vkeys else Anchor()
 
 
-def _required(anchor: "Anchor") -> "Anchor":
+def required(anchor: "Anchor") -> "Anchor":
     if not anchor.logs:
         raise LedgerError("say whom to believe: --trust FILE, --policy FILE or --vkey KEY")
     return anchor

@@ -46,10 +46,11 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
         if not found.ok:
             return Cosigning(verification=found, path=None, time=None)
         if held is None or held.text != found.note.text:
-            held = memory.cosign(found.note, now)
+            held = memory.cosign(note.of_keys(found.note, anchor.verifiers), now)
+        known = note.of_keys(found.note, anchor.verifiers)
         path = directory / WITNESS / note_name(signer.verifier)
         try:
-            write_bytes(path, note.with_signatures(found.note, [memory.own(held)]).content)
+            write_bytes(path, note.with_signatures(known, [memory.own(held)]).content)
         except RunError as error:
             raise LedgerError(str(error)) from error
         return Cosigning(verification=found, path=path, time=memory.time(held))

@@ -88,6 +88,10 @@ class Memory:
             return found
         return latest if found is None or _checkpoint(found).size < _checkpoint(latest).size else found
 
+    def named(self, name: str) -> Note | None:
+        """The last checkpoint of the log whose `checkpoint_name` this is."""
+        return self._read(f"{name}.note")
+
     def check_clock(self, now: int) -> None:
         """Raise `LedgerError` if the clock stands before the time of the key's last cosignature."""
         latest = self._read(LATEST)
@@ -98,7 +102,10 @@ class Memory:
             )
 
     def cosign(self, found: Note, now: int) -> Note:
-        """Cosign a checkpoint that was found to extend what is remembered, and remember it; the note with the line."""
+        """Cosign a checkpoint that was found to extend what is remembered, and remember it; the note with the line.
+
+        It has to leave room for that line (`note.of_keys`): what is remembered has to be read again.
+        """
         cosigned = note.with_signatures(found, [self.signer.sign(found.text, time=now)])
         _write(self._place / LATEST, cosigned.content)
         _write(self._place / f"{checkpoint_name(_checkpoint(found).origin)}.note", cosigned.content)

@@ -113,10 +113,14 @@ class LedgerDirectory:
     def _widest(self, file: Tile | Bundle, max_bytes: int) -> tuple[str, bytes, int]:
         """The file, or else a wider one that begins with it: path, content and width."""
         for other in self._candidates(file):
-            content = read_file(self.path, other.path, max_bytes=max_bytes)
+            content = self._content(other.path, max_bytes)
             if content is not None:
                 return other.path, content, other.width
         raise LedgerError(f"{self.path / file.path}: missing")
+
+    def _content(self, relative: str, max_bytes: int) -> bytes | None:
+        """A file of the ledger, or None if there is no such file."""
+        return read_file(self.path, relative, max_bytes=max_bytes)
 
     def _candidates(self, file: Tile | Bundle) -> Iterator[Tile | Bundle]:
         """Narrow ones first: the widest may be in the making, but not while no other is there.
@@ -135,7 +139,7 @@ class LedgerDirectory:
         return [file._replace(width=width) for width in range(file.width + 1, TILE) if str(width) in names]
 
     def _read_note(self, relative: str) -> Note:
-        content = read_file(self.path, relative, max_bytes=MAX_NOTE)
+        content = self._content(relative, MAX_NOTE)
         if content is None:
             raise LedgerError(f"{self.path / relative}: missing; no ledger is kept here without it")
         try:

@@ -1,0 +1,257 @@
+"""`explorer ledger`, over the network: have a ledger cosigned, witness those of others, serve one, watch one."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.credentials import KeyFile, PassphraseFile, clock
+from explorer.cli.ledger import (
+    Directory,
+    Evidence,
+    First,
+    Policy,
+    State,
+    Trust,
+    Vkeys,
+    cosigner,
+    named_anchor,
+    required,
+)
+from explorer.cli.output import print_json, visible
+from explorer.cli.settings import Json
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
+
+    from explorer.audit.monitor import Look
+    from explorer.ledger.read import LedgerDirectory
+
+FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1
+
+Plain = Annotated[bool, typer.Option("--http", help="Take http for other machines too. Default: only https.")]
+Port = Annotated[
+    int,
+    typer.Option("--port", metavar="N", min=0, max=65_535, help="On 127.0.0.1. Default: a free one, which is printed."),
+]
+
+
+def register(group: typer.Typer) -> None:
+    group.command()(submit)
+    group.command()(witness)
+    group.command()(export)
+    group.command()(serve)
+    group.command()(monitor)
+
+
+def submit(
+    directory: Directory,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="The submission prefix of a witness.")],
+    trust: Trust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    plain: Plain = False,
+    json: Json = False,
+) -> None:
+    """Have a ledger cosigned by a witness, over HTTP.
+
+    The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put beside
+    the ledger, where verify and prove find it. A witness that cannot be reached is tried again for half a minute.
+    """
+    from explorer.ledger.anchor import utc
+    from explorer.ledger.submit import submit as send
+    from explorer.ledger.web import Client
+
+    anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
+    with closing(Client(url, plain=plain)) as client:
+        done = send(directory, client, anchor=anchor)
+    if json:
+        said = [
+            {"name": each.verified.verifier.name, "time": each.verified.time, "note": str(each.path)} for each in done
+        ]
+        print_json({"origin": done[0].checkpoint.origin, "size": done[0].checkpoint.size, "cosigned_by": said})
+        return
+    for each in done:
+        what = f"size {each.checkpoint.size} of {each.checkpoint.origin} at {utc(each.verified.time or 0)}"
+        print(visible(f"{each.path}: {each.verified.verifier.name} cosigned {what}"))
+
+
+def witness(
+    key: KeyFile,
+    trust: Trust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    port: Port = 0,
+    state: State = None,
+    first: First = False,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Cosign the checkpoints of logs that you know, over HTTP.
+
+    A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-witness). It remembers what it has
+    cosigned, as `explorer ledger cosign` does, and shares that memory with it. The trust file or policy names the logs,
+    and the key's own name.
+    """
+    from explorer.ledger.anchor import Anchor
+    from explorer.ledger.memory import Memory, begin_memory, memory_of
+    from explorer.ledger.witness import ADD, Witness, start
+    from explorer.note import is_name
+
+    now = clock()
+    signer = cosigner(named_anchor(trust, policy, vkey, origin="any"), key, passphrase_file, now)
+    place = state or memory_of(key)
+    memory = Memory(place, signer)
+    if first:
+        begin_memory(place)
+    memory.check_begun()
+
+    def known(origin: str) -> Anchor:
+        if trust is not None and not is_name(origin):
+            return Anchor()  # trainers sign ledgers that bear names of keys
+        return named_anchor(trust, policy, vkey, origin=origin)
+
+    server = start(Witness(memory, known, clock), port)
+    _run(server, f"witness {signer.verifier.vkey}", f"/{ADD}")
+
+
+def export(
+    directory: Directory,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new directory, or an earlier export.")],
+    json: Json = False,
+) -> None:
+    """Write a ledger as static files for others to fetch.
+
+    The files are those of c2sp.org/tlog-tiles: checkpoint with cosignatures, tiles, entries. Any web server serves
+    them. Blobs and secrets are left out. Exporting again adds what is new.
+    """
+    from explorer.ledger.export import export as write
+    from explorer.ledger.verify import read_checkpoint
+
+    written = write(directory, out)
+    checkpoint = read_checkpoint(out)[1]
+    if json:
+        print_json({"directory": str(out), "origin": checkpoint.origin, "size": checkpoint.size, "written": written})
+    else:
+        print(visible(f"{out}: {checkpoint.size} entries of {checkpoint.origin}, {written} files new"))
+
+
+def serve(directory: Directory, port: Port = 0) -> None:
+    """Serve a ledger to others, as it grows.
+
+    A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-tiles).
+    """
+    from explorer.ledger.export import serve as start
+
+    _run(start(directory, port), f"serving {directory}", "/checkpoint")
+
+
+def monitor(
+    log: Annotated[str, typer.Argument(metavar="DIR|URL", help="A ledger's directory, or where somebody serves one.")],
+    memory: Annotated[
+        Path, typer.Option("--memory", metavar="FILE", help="What was seen last; made by the first look.")
+    ],
+    trust: Trust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    silent: Annotated[
+        float | None,
+        typer.Option("--silent-after", metavar="HOURS", min=0, help="Longer without a new checkpoint is a finding."),
+    ] = None,
+    plain: Plain = False,
+    evidence: Evidence = None,
+    json: Json = False,
+) -> None:
+    """Look what is new in a log, and whether it is still the same.
+
+    Each look starts from the remembered checkpoint, reads the entries that are new, and has to come out at the new one.
+    Exit status 0: nothing is wrong. 1: the log cannot be read, or is not believed. 4: it was forked or rolled back, and
+    both checkpoints are kept as evidence. 5: it is silent. 6: it has new entries of unknown kinds. A log that was found
+    wrong (1 or 4) is not remembered: the next look starts from the last good one.
+    """
+    from explorer.audit.monitor import look, read_memory, write_memory
+
+    with _log(log, plain) as ledger:
+        anchor = required(named_anchor(trust, policy, vkey, origin=ledger.checkpoint().origin))
+        held = read_memory(memory, anchor=anchor)
+        patience = None if silent is None else round(silent * 3600)
+        found = look(ledger, held, anchor=anchor, now=clock(), patience=patience)
+    if found.evidence is not None:
+        directory = (evidence or Path()) / found.evidence.name
+        found.evidence.keep(directory)
+        print(visible(f"explorer: {found.evidence.statement}\n  they are kept in {directory}/"), file=sys.stderr)
+    elif held is None or found.memory != held:
+        write_memory(memory, found.memory)
+    status = _status(found)
+    if json:
+        print_json(_look_json(found, status))
+    else:
+        _print_look(found)
+    if status:
+        raise typer.Exit(status)
+
+
+def _status(found: "Look") -> int:
+    if found.evidence is not None:
+        return FORKED
+    if found.silent is not None:
+        return SILENT
+    return UNKNOWN if found.unknown else 0
+
+
+def _print_look(found: "Look") -> None:
+    from explorer.ledger.anchor import utc
+
+    checkpoint = found.judgement.checkpoint
+    before = "first look" if found.before is None else f"{found.before.size} at the last look"
+    print(visible(f"{checkpoint.origin}: {checkpoint.size} entries, {before}"))
+    for kind, count in sorted(found.new.items()):
+        unknown = "  of a kind not known here" if kind in found.unknown else ""
+        print(visible(f"  new  {kind:<14} {count}{unknown}"))
+    if found.silent is not None:
+        hours = found.silent / 3600
+        print(
+            f"explorer: silent: no new checkpoint for {hours:.1f} hours, since {utc(found.memory.seen)}",
+            file=sys.stderr,
+        )
+
+
+def _look_json(found: "Look", status: int) -> dict[str, object]:
+    checkpoint = found.judgement.checkpoint
+    return {
+        "status": status,
+        "origin": checkpoint.origin,
+        "size": checkpoint.size,
+        "root": checkpoint.root.hex(),
+        "before": None if found.before is None else found.before.size,
+        "new": dict(sorted(found.new.items())),
+        "unknown": dict(sorted(found.unknown.items())),
+        "kinds": dict(sorted(found.memory.kinds.items())),
+        "seen": found.memory.seen,
+        "silent_seconds": found.silent,
+        "fork": None if found.evidence is None else found.evidence.statement,
+    }
+
+
+@contextmanager
+def _log(log: str, plain: bool) -> Iterator["LedgerDirectory"]:
+    from explorer.ledger.export import RemoteLedger
+    from explorer.ledger.read import LedgerDirectory
+    from explorer.ledger.web import Client
+
+    if "://" not in log:
+        yield LedgerDirectory(Path(log))
+        return
+    with closing(Client(log, plain=plain)) as client:
+        yield RemoteLedger(client)
+
+
+def _run(server: "ThreadingHTTPServer", what: str, path: str) -> None:
+    host, port = server.server_address[:2]
+    print(visible(f"{what}\n  http://{host!s}:{port}{path}  (this machine only; Ctrl-C ends it)"), flush=True)
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()

@@ -1,0 +1,163 @@
+"""A ledger as other people's clients fetch it (c2sp.org/tlog-tiles): written as static files, served, and read so.
+
+What is handed out is derived from the entries, which have to lead to the signed root: a damaged ledger is not exported.
+The checkpoint carries the cosignatures that `witness/` holds for it. Blobs, notes of witnesses and everything else that
+tlog-tiles does not know stay where they are.
+"""
+
+import gzip
+import os
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from explorer import merkle
+from explorer.errors import LedgerError, RunError
+from explorer.ledger import web
+from explorer.ledger.edge import Edge
+from explorer.ledger.files import list_names, read_file
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, bundles, encode_bundle, parse_path
+from explorer.ledger.verify import read_checkpoint
+from explorer.ledger.web import BYTES, Answer, Client
+from explorer.merkle import HASH_BYTES
+from explorer.note import Note
+from explorer.rundir import write_bytes
+
+FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+BRIEFLY = {"Cache-Control": "no-cache"}
+
+
+def export(directory: Path, target: Path) -> int:
+    """Write what tlog-tiles asks for to `target`, the checkpoint last; return how many files were new.
+
+    A directory that holds an earlier state of the same log is brought up to date: full tiles are never written again,
+    partial ones stay until the full one is there. Raises `LedgerError` for a ledger whose entries do not lead to its
+    checkpoint, and for a target that holds anything else, or a later state.
+    """
+    ledger = LedgerDirectory(directory)
+    checkpoint = ledger.checkpoint()
+    size = checkpoint.size
+    before = _before(target, ledger)
+    written = 0
+    edge = Edge()
+    for bundle in bundles(size):
+        entries = ledger.bundle(bundle)
+        made: list[tuple[Tile | Bundle, bytes]] = [(bundle, encode_bundle(entries))]
+        made += edge.add(merkle.leaf_hashes(entries))
+        if bundle.width < TILE:
+            made += [(file, encode_bundle(entries[: file.width])) for file in _narrower(ledger, bundle)]
+        written += sum(_write_new(target, file, content) for file, content in made)
+    for tile, content in edge.partial():
+        made = [(tile, content)]
+        made += [(file, content[: file.width * HASH_BYTES]) for file in _narrower(ledger, tile)]
+        written += sum(_write_new(target, file, content) for file, content in made)
+    if (root := edge.root()) != checkpoint.root:
+        raise LedgerError(f"{directory}: its entries lead to root {root.hex()}, signed is {checkpoint.root.hex()}")
+    try:
+        write_bytes(target / CHECKPOINT, ledger.note().content)
+    except RunError as error:
+        raise LedgerError(str(error)) from error
+    for path in list(_needless(target, before)):
+        path.unlink()
+    return written
+
+
+class Site:
+    """A ledger's directory as it is asked for over HTTP; a writer may go on meanwhile."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        read_checkpoint(directory)  # there is one
+
+    def respond(self, method: str, path: str, body: bytes) -> Answer:
+        """The answer to any request."""
+        if method != "GET":
+            return Answer(status=405, body=b"GET\n", headers={"Allow": "GET, HEAD"})
+        ledger = LedgerDirectory(self._directory)
+        if path == f"/{CHECKPOINT}":
+            return Answer(status=200, body=ledger.note().content, headers=BRIEFLY)
+        file = parse_path(path.removeprefix("/"))
+        if file is None or not belongs(file, read_checkpoint(self._directory)[1].size):
+            return Answer(status=404, body=b"no such file of this log\n")
+        if isinstance(file, Tile):
+            return Answer(status=200, body=ledger.tile(file), content_type=BYTES, headers=FOR_EVER)
+        content = gzip.compress(encode_bundle(ledger.bundle(file)), mtime=0)
+        headers = {**FOR_EVER, "Content-Encoding": "gzip"}  # "Logs MAY use gzip with no negotiation"
+        return Answer(status=200, body=content, content_type=BYTES, headers=headers)
+
+
+def serve(directory: Path, port: int) -> ThreadingHTTPServer:
+    """The ledger as a server on 127.0.0.1. Raises `LedgerError` if there is no ledger, or the port cannot be had."""
+    return web.serve(port, Site(directory).respond)
+
+
+class RemoteLedger(LedgerDirectory):
+    """A log that somebody serves as tlog-tiles asks. Blobs and notes of witnesses are not there to be read."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(Path(client.url))
+        self._client = client
+
+    def _content(self, relative: str, max_bytes: int) -> bytes | None:
+        answer = self._client.ask("GET", relative, max_bytes=max_bytes)
+        if answer.status in (404, 410):
+            return None
+        if answer.status != 200:
+            raise LedgerError(f"{self._client.url}/{relative}: status {answer.status}")
+        return answer.body
+
+    def witness_notes(self) -> dict[str, Note]:
+        """None: what witnesses said stands in the checkpoint."""
+        return {}
+
+    def _wider(self, file: Tile | Bundle) -> list[Tile | Bundle]:
+        return []
+
+
+def _before(target: Path, ledger: LedgerDirectory) -> int:
+    """The size of what was exported there before; an earlier state of this log, or nothing."""
+    checkpoint = ledger.checkpoint()
+    content = read_file(target, CHECKPOINT, max_bytes=2**20) if target.exists() else None
+    if content is None:
+        if target.exists() and any(target.iterdir()):
+            raise LedgerError(f"{target}: not empty, and no log was exported there; say another directory")
+        return 0
+    _, found = read_checkpoint(target)
+    if found.origin != checkpoint.origin:
+        raise LedgerError(f"{target}: holds another log, {found.origin!r}; this one is {checkpoint.origin!r}")
+    if found.size > checkpoint.size or merkle.root(found.size, ledger.read_hashes) != found.root:
+        raise LedgerError(
+            f"{target}: what was exported there, {found.size} entries with root {found.root.hex()}, is no earlier "
+            f"state of this ledger of {checkpoint.size}: one of them was rolled back or rewritten"
+        )
+    return found.size
+
+
+def _narrower(ledger: LedgerDirectory, file: Tile | Bundle) -> list[Tile | Bundle]:
+    """The partials of earlier checkpoints that the ledger still has of a file at its edge."""
+    found = list_names(ledger.path, file.path.rpartition("/")[0])
+    widths = [width for width in range(1, file.width) if str(width) in found]
+    return [file._replace(width=width) for width in widths]
+
+
+def _write_new(target: Path, file: Tile | Bundle, content: bytes) -> bool:
+    path = target / file.path
+    try:
+        if path.exists():
+            if path.read_bytes() != content:
+                raise LedgerError(f"{path}: there is another file already; it is not what the entries give")
+            return False
+        write_bytes(path, content)
+    except (RunError, OSError) as error:
+        raise LedgerError(f"cannot write {path}: {error}") from error
+    return True
+
+
+def _needless(target: Path, size: int) -> Iterator[Path]:
+    """Partials whose full file was there at this size, which was published before."""
+    for parent, _, names in os.walk(target / "tile"):
+        for path in (Path(parent) / name for name in names):
+            file = parse_path(path.relative_to(target).as_posix())
+            if file is not None and file.width < TILE and belongs(file._replace(width=TILE), size):
+                yield path

@@ -1,0 +1,233 @@
+"""HTTP as ledgers need it, from the standard library: a client that is bounded, and a server for loopback.
+
+The client takes https, with certificates verified, and http for this machine alone unless told otherwise. It follows
+no redirect, reads no more than it is told, and gives up when its time is over, however slowly the other side answers.
+
+The server listens on 127.0.0.1 only: a reverse proxy in front of it does TLS, and limits who may ask how often. It
+reads bodies of a known and bounded length, answers every request, and shows no traceback to anybody.
+"""
+
+import http.client
+import ipaddress
+import re
+import ssl
+import sys
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from explorer.errors import ExplorerError, LedgerError
+
+TIMEOUT = 30.0  # seconds for one request, from connecting to the last byte
+IDLE = 30.0  # seconds that the server waits for the next bytes of a connection
+CHUNK = 2**16
+LOOPBACK = "127.0.0.1"
+_DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+TEXT = "text/plain; charset=utf-8"
+BYTES = "application/octet-stream"
+
+
+class UnreachableError(LedgerError):
+    """Nothing that could be used came back; another attempt may do better."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What came back, or goes back: status, headers in lower case, body."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Client:
+    """A place below one URL, with one connection that is kept open between requests.
+
+    Raises `LedgerError` on construction for a URL that cannot be used.
+    """
+
+    def __init__(self, url: str, *, plain: bool = False, timeout: float = TIMEOUT) -> None:
+        """`plain`: take http for other machines too."""
+        self.url = url.rstrip("/")
+        self._parts = _split(self.url, plain)
+        self._timeout = timeout
+        self._connection: http.client.HTTPConnection | None = None
+
+    def ask(self, method: str, path: str, body: bytes = b"", *, max_bytes: int) -> Answer:
+        """One request. Raises `UnreachableError` where no whole answer came, `LedgerError` for one that is too long."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            return self._ask(method, path, body, max_bytes, deadline)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            why = str(error) or type(error).__name__
+            raise UnreachableError(f"{self.url}/{path}: no answer: {why}") from error
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, method: str, path: str, body: bytes, max_bytes: int, deadline: float) -> Answer:
+        if self._connection is None:
+            self._connection = _connect(self._parts, self._timeout)
+        headers = {"Accept-Encoding": "gzip, identity"}
+        self._connection.request(method, f"{self._parts.path}/{path}", body or None, headers)
+        response = self._connection.getresponse()
+        read = bytearray()
+        while chunk := response.read1(CHUNK):
+            read += chunk
+            if len(read) > max_bytes + len(read) // 100 + 100:  # content that does not compress grows a little
+                self.close()
+                raise self._too_long(path, max_bytes)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not finished after {self._timeout:.0f} seconds")
+        if response.length:
+            raise http.client.IncompleteRead(bytes(read), response.length)
+        response.close()
+        if response.will_close:
+            self.close()
+        content = _unpacked(bytes(read), response.headers.get("Content-Encoding", "identity"), max_bytes)
+        if len(content) > max_bytes:
+            raise self._too_long(path, max_bytes)
+        content_type = response.headers.get("Content-Type", "")
+        return Answer(status=response.status, body=content, content_type=content_type)
+
+    def _too_long(self, path: str, max_bytes: int) -> LedgerError:
+        return LedgerError(f"{self.url}/{path}: more than {max_bytes} bytes came back; no more are read")
+
+
+def serve(port: int, respond: Callable[[str, str, bytes], Answer], *, max_body: int = 0) -> ThreadingHTTPServer:
+    """A server on 127.0.0.1 that answers each request with `respond(method, path, body)`; port 0 takes a free one.
+
+    Call its `serve_forever`. Requests are answered side by side, each in a thread of its own. Raises `LedgerError` if
+    the port cannot be had.
+    """
+
+    class Handler(_Handler):
+        limit = max_body
+
+        def respond(self, method: str, path: str, body: bytes) -> Answer:
+            return respond(method, path, body)
+
+    try:
+        return _Server((LOOPBACK, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise LedgerError(f"cannot listen on {LOOPBACK}:{port}: {error}") from error
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away in the middle is no news; anything else is a fault of ours, and told."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Reads one request, bounded; what is answered is `respond`'s."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "explorer", ""
+    timeout = IDLE
+    limit = 0
+
+    def respond(self, method: str, path: str, body: bytes) -> Answer:
+        raise NotImplementedError
+
+    def do_GET(self) -> None:
+        self._send(self._answer("GET", b""))
+
+    def do_HEAD(self) -> None:
+        self._send(self._answer("GET", b""), body=False)
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get("Transfer-Encoding") is not None or not _DIGITS.fullmatch(length):
+            self.close_connection = True
+            self._send(Answer(status=411, body=b"a body of a stated length is needed\n"))
+        elif int(length) > self.limit:
+            self.close_connection = True
+            self._send(Answer(status=413, body=f"at most {self.limit} bytes are read\n".encode()))
+        else:
+            body = self.rfile.read(int(length))
+            if len(body) < int(length):
+                self.close_connection = True
+                return  # the client went away
+            self._send(self._answer("POST", body))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the proxy in front keeps the log of requests."""
+
+    def _answer(self, method: str, body: bytes) -> Answer:
+        try:
+            return self.respond(method, self.path.partition("?")[0], body)
+        except (ExplorerError, OSError) as error:
+            return Answer(status=500, body=f"{error}\n".encode(errors="backslashreplace"))
+
+    def _send(self, answer: Answer, *, body: bool = True) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if body:
+            self.wfile.write(answer.body)
+
+
+def _unpacked(content: bytes, encoding: str, max_bytes: int) -> bytes:
+    """At most one byte more than that. Raises `OSError` for what cannot be unpacked."""
+    if encoding.lower() not in ("identity", "gzip"):
+        raise OSError(f"an answer in the encoding {encoding[:40]!r}; expected gzip or none")
+    if encoding.lower() == "identity":
+        return content
+    unpacking = zlib.decompressobj(wbits=31)
+    try:
+        found = unpacking.decompress(content, max_bytes + 1)
+    except zlib.error as error:
+        raise OSError(f"an answer that is not gzip: {error}") from error
+    if not unpacking.eof and len(found) <= max_bytes:
+        raise OSError("an answer in gzip that ends too early")
+    return found
+
+
+def _split(url: str, plain: bool) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise LedgerError(f"not a URL: {url[:200]!r} ({error})") from error
+    odd = parts.query or parts.fragment or parts.username is not None or not url.isascii() or not url.isprintable()
+    if parts.scheme not in ("http", "https") or not parts.hostname or odd or " " in url:
+        raise LedgerError(f"not a URL: {url[:200]!r}; expected https://host[:port][/path]")
+    if parts.scheme == "http" and not plain and not _is_loopback(parts.hostname):
+        raise LedgerError(f"{url}: http, and not of this machine; expected https (--http takes it all the same)")
+    return parts
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _connect(parts: SplitResult, timeout: float) -> http.client.HTTPConnection:
+    assert parts.hostname is not None
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout, context=context)
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
