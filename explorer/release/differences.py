@@ -61,7 +61,7 @@ def _differences(where: str, signed: Any, computed: Any) -> Iterator[str]:
     elif where.endswith(".share") and isinstance(signed, float) and isinstance(computed, float):
         if not abs(signed - computed) < 2 * 10.0**-DIGITS:
             yield f"{where}: signed {signed}, computed {computed}"
-    elif where.endswith(".share") and computed is None:
+    elif where.endswith(".share") and isinstance(signed, float) and computed is None:
         yield f"{where}: signed {signed}, and cannot be told from the ledger: numbers are sealed, or were erased since"
     elif signed != computed:
         yield f"{where}: signed {signed!r:.200}, computed {computed!r:.200}"

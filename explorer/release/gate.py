@@ -13,7 +13,7 @@
       - {deletable: {branch: personal, at_least: G2, at_most: 1% of training}}
       - {deleted: {branch: personal/customer, at_least: G2}}
       - {evaluated: {by: example.com/evaluator, metric: accuracy, at_least: 0.9}}
-      - {conforms: true}
+      - {conforms: true}          # or, where numbers were erased: {conforms_but_for: {erased: [personal/customer]}}
 
 `ledger: full` verifies the whole ledger and computes every claim of the attestation again; `checkpoint` takes them on
 the word of those who signed, and looks at the signed checkpoint and its quorum alone.
@@ -27,7 +27,11 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
     deleted    something of the branch, or all that an authority vouches for, was deleted exactly, and no class of the
                branch trains what is left
     evaluated  a metric of the admitted observations, the mean of several observers' by their weights
-    conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`)
+    conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`). Where that cannot be
+               told the rule fails
+    conforms_but_for
+               the same, and where it cannot be told the rule holds if all that could not be looked at is of branches
+               that it names: under `erased` what was erased on record, under `sealed` what is confidential
 
 What trained what follows from what the ledger says of every step; that this agrees with the numbers, the policy and the
 tags is what `conforms` asks. A branch is its class and what lies below; examples that are tagged with a class above it,
@@ -102,6 +106,17 @@ class Evaluated:
     at_most: float | None = None
 
 
+Branches = Annotated[tuple[Branch, ...], Field(max_length=200)]
+
+
+@record
+class ButFor:
+    """Conforms, or cannot be told for nothing but numbers of these branches."""
+
+    erased: Branches = ()  # and the project's ledger says so
+    sealed: Branches = ()  # confidential, and whoever judges has no key
+
+
 @record
 class Rule:
     """Exactly one of them."""
@@ -112,6 +127,7 @@ class Rule:
     deleted: Deleted | None = None
     evaluated: Evaluated | None = None
     conforms: Literal[True] | None = None
+    conforms_but_for: ButFor | None = None
 
 
 @record
@@ -149,7 +165,8 @@ def kind_of(rule: Rule) -> str:
     return next(name for name in KINDS if getattr(rule, name) is not None)
 
 
-KINDS = ("deny", "absent", "deletable", "deleted", "evaluated", "conforms")
+CONFORMS = ("conforms", "conforms_but_for")
+KINDS = ("deny", "absent", "deletable", "deleted", "evaluated", *CONFORMS)
 
 
 def _check(gate: Gate, where: str) -> None:
@@ -177,8 +194,10 @@ def _check_rule(rule: Rule, gate: Gate, where: str) -> None:
         read_cost(rule.deletable.at_most, where=f"{where}.deletable.at_most")
     if rule.deleted is not None and (rule.deleted.branch is None) == (rule.deleted.authority is None):
         raise SpecError(f"{where}.deleted: expected a branch or an authority, one of the two")
-    if rule.conforms is not None and gate.ledger != "full":
-        raise SpecError(f"{where}.conforms: conformance is found out from a whole ledger: expected ledger: full")
+    if given[0] in CONFORMS and gate.ledger != "full":
+        raise SpecError(f"{where}.{given[0]}: conformance is found out from a whole ledger: expected ledger: full")
+    if (but := rule.conforms_but_for) is not None and not (but.erased or but.sealed):
+        raise SpecError(f"{where}.conforms_but_for: expected branches under erased or sealed, found none")
     if rule.evaluated is not None:
         evaluated = rule.evaluated
         if (evaluated.at_least is None) == (evaluated.at_most is None):

@@ -3,9 +3,11 @@
 A rule is judged for the model and for every model that it goes on from, with the words of the first that fails.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from explorer.audit.conditions import Cause, Outcome, Untold
 from explorer.audit.conform import Conformance
 from explorer.errors import ExplorerError, ProvenanceError, unknown
 from explorer.provenance.branches import covers
@@ -15,7 +17,7 @@ from explorer.provenance.levels import reaches, read_cost, replay_words
 from explorer.provenance.model_attestation import Attested, ClassClaim, LayerDepth
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
-from explorer.release.gate import Absent, Deletable, Deleted, Deny, Evaluated, Gate, Rule, kind_of
+from explorer.release.gate import Absent, ButFor, Deletable, Deleted, Deny, Evaluated, Gate, Rule, kind_of
 from explorer.release.observations import Weighed, metric
 
 
@@ -74,6 +76,9 @@ def words_of(rule: Rule) -> str:
         case Rule(evaluated=Evaluated() as asked):
             bound = f"at least {asked.at_least:g}" if asked.at_least is not None else f"at most {asked.at_most:g}"
             return f"{asked.metric} is {bound}, by {asked.by or 'the observers'}"
+        case Rule(conforms_but_for=ButFor(erased=erased, sealed=sealed)):
+            but = [f"{what} numbers of {', '.join(of)}" for what, of in (("erased", erased), ("sealed", sealed)) if of]
+            return f"the ledger keeps the three conditions of a governed pipeline, but for {' and '.join(but)}"
         case _:
             return "the ledger keeps the three conditions of a governed pipeline"
 
@@ -158,12 +163,30 @@ def _evaluated(asked: Evaluated, evidence: Evidence) -> str:
     return f"{asked.metric} is {value:g}, by {by}"
 
 
-def _conforms(asked: bool, evidence: Evidence) -> str:
+def _conforms(asked: Literal[True] | ButFor, evidence: Evidence) -> str:
+    named = {Cause.ERASED: asked.erased, Cause.SEALED: asked.sealed} if isinstance(asked, ButFor) else {}
+    known = [each.path for each in evidence.taxonomy.classes]
+    for branch in (branch for branches in named.values() for branch in branches):
+        if branch not in known:
+            raise ProvenanceError(unknown("branch", branch, known))
     found = evidence.conformance()
     if not found.conforms:
         which = [condition.name for condition in found.conditions if condition.outcome is found.outcome]
-        raise ProvenanceError(f"{found.outcome}: {', '.join(which) or 'the ledger itself'}")
+        words = f"{found.outcome}: {', '.join(which) or 'the ledger itself'}"
+        if found.outcome is not Outcome.UNTOLD:
+            raise ProvenanceError(words)
+        untold = [each for condition in found.conditions for each in condition.untold]
+        refused = [each.message for each in untold if not _is_named(each, named)]
+        if refused or any(condition.more_untold for condition in found.conditions):
+            raise ProvenanceError(f"{words}; {refused[0] if refused else 'more than can be looked through'}")
+        return f"{words}; the rule names all that could not be looked at"
     return f"{', '.join(condition.name for condition in found.conditions)} hold"
+
+
+def _is_named(untold: Untold, named: Mapping[Cause, Sequence[str]]) -> bool:
+    """Whether a rule names every class that something could not be looked at for."""
+    branches = named.get(untold.cause, ())
+    return bool(untold.classes) and all(any(covers(each, path) for each in branches) for path in untold.classes)
 
 
 _JUDGES: dict[str, Callable[..., str]] = {
@@ -173,6 +196,7 @@ _JUDGES: dict[str, Callable[..., str]] = {
     "deleted": _deleted,
     "evaluated": _evaluated,
     "conforms": _conforms,
+    "conforms_but_for": _conforms,
 }
 
 

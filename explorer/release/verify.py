@@ -22,7 +22,7 @@ from explorer.recorded.run_ledger import RunLedger
 from explorer.release.attest import check_card, check_certificate, check_tensors
 from explorer.release.claims import claims, deletable_at_best
 from explorer.release.differences import differences
-from explorer.release.gate import Gate, kind_of
+from explorer.release.gate import CONFORMS, Gate, kind_of
 from explorer.release.observations import Weighed, weigh
 from explorer.release.rules import Evidence, Ruling, judge_rules, words_of
 from explorer.release.shipped import Shipped, open_shipped
@@ -195,7 +195,7 @@ def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None, run: RunLedger | 
     if gate.ledger == "checkpoint":
         beside = "" if ledger is None else f", though --ledger {ledger} was given: the gate asks for the checkpoint"
         yield f"the ledger's entries{beside}: what trained what is the word of {by}"
-    elif not any(rule.conforms for rule in gate.rules):
+    elif not any(kind_of(rule) in CONFORMS for rule in gate.rules):
         yield "whether what the ledger says of a step agrees with its numbers: the rule {conforms: true} asks for that"
     if run is None or recorded_plan(run) is None:
         yield f"whether {CARD} builds the model that was trained: the run's recipe, which would tell, is not here"

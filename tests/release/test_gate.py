@@ -53,6 +53,12 @@ def test_the_example_has_every_kind_of_rule() -> None:
         ("{evaluated: {metric: accuracy, at_least: .nan}}", r"evaluated.at_least"),
         ("{evaluated: {by: example.com/nobody, metric: a, at_least: 1}}", r"by: 'example.com/nobody' is none of the"),
         ("{conforms: false}", r"conforms: .*True"),
+        ("{conforms_but_for: {}}", r"conforms_but_for: expected branches under erased or sealed, found none"),
+        ("{conforms_but_for: {erased: []}}", r"expected branches under erased or sealed, found none"),
+        ("{conforms_but_for: {erazed: [open]}}", r"conforms_but_for.erazed: unknown key; did you mean 'erased'"),
+        ("{conforms_but_for: {erased: [Open]}}", r"conforms_but_for.erased\[0\]: .*pattern"),
+        ("{conforms_but_for: {sealed: open}}", r"conforms_but_for.sealed"),
+        ("{conforms_but_for: true}", r"conforms_but_for"),
         ("deny", r"rules\[0\]"),
     ],
 )
@@ -94,6 +100,8 @@ def test_another_format(tmp_path: Path) -> None:
 def test_conformance_takes_the_whole_ledger() -> None:
     with pytest.raises(SpecError, match=r"rules\[0\].conforms: .* expected ledger: full"):
         read("{conforms: true}", head=HEAD.replace("full", "checkpoint"))
+    with pytest.raises(SpecError, match=r"rules\[0\].conforms_but_for: .* expected ledger: full"):
+        read("{conforms_but_for: {erased: [open]}}", head=HEAD.replace("full", "checkpoint"))
 
 
 def test_an_observer_without_weight_is_not_asked() -> None:
