@@ -1,5 +1,8 @@
 """`explorer pack`: one file that an auditor opens offline, with the program that verifies it."""
 
+import hashlib
+import importlib.metadata
+import os
 import shutil
 import tempfile
 from contextlib import ExitStack
@@ -49,6 +52,7 @@ def pack(
     from explorer.cli.credentials import clock, provide_passphrase
     from explorer.disclosure.pack import accesses, check_place, make_pack, read_grants, write_pack
     from explorer.project import Project, runs_of
+    from explorer.provenance.private import PASSPHRASE
     from explorer.provenance.trust import read_trust
     from explorer.recorded.run_ledger import RunLedger
     from explorer.recorded.source import TRAINER, source_of, trainer_key
@@ -65,7 +69,8 @@ def pack(
         project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
         recorded = project.entries() if project else ()
         granted = read_grants(found, grant or (), trust=believed, now=now, project=recorded)
-        made = make_pack(found, grants=granted, report=report, figures=figures, key=key, trust=believed, now=now)
+        signing: dict[str, Any] = {"key": key, "passphrase": os.environ.get(PASSPHRASE), "trust": believed, "now": now}
+        made = make_pack(found, grants=granted, report=report, figures=figures, **signing)
         for access in accesses(found, made, granted):
             assert project is not None
             project.append(access)
@@ -97,7 +102,14 @@ def _json(made: "Pack", out: Path) -> dict[str, Any]:
     from explorer.schema import to_json
 
     value = to_json(made.manifest)
-    return {"file": str(out), "size": len(made.content), **value, "files": len(made.manifest.files)}
+    program = {"sha256": _digest(), "version": _version()}
+    return {
+        "file": str(out),
+        "size": len(made.content),
+        **value,
+        "files": len(made.manifest.files),
+        "verifier": program,
+    }
 
 
 def _print(made: "Pack", out: Path, believed: "Trust") -> None:
@@ -107,8 +119,25 @@ def _print(made: "Pack", out: Path, believed: "Trust") -> None:
     print(visible(f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"))
     print(visible(f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"))
     print(visible(f"  grants       {', '.join(manifest.grants) or 'none: integrity alone'}"))
+    roles: dict[str, None] = {}
     for each in manifest.host.keys:
         owner = None if each.public_key is None else believed.owner(parse_public(each.public_key))
         whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
+        roles |= {owner[0].role: None} if owner else {}
         print(visible(f"  on this host {each.file}: the private key{whose}, {each.state}"))
-    print("To verify it, anywhere: take verify.py out of it, then: python -I verify.py PACK --trust TRUST.json")
+    if len(roles) > 1:
+        print(f"  on this host keys of {len(roles)} roles ({', '.join(roles)}), which makes them one party")
+    print(f"  verify.py    SHA-256 {_digest()}, explorer/disclosure/verifier.py of explorer {_version()}")
+    print("To verify it, anywhere: python -I verify.py PACK --trust TRUST.json")
+    print("An auditor takes verify.py from the published package, not from here: explorer/disclosure/README.md")
+
+
+def _digest() -> str:
+    """Of the program that goes into packs."""
+    from explorer.disclosure.pack import verifier_program
+
+    return hashlib.sha256(verifier_program()).hexdigest()
+
+
+def _version() -> str:
+    return importlib.metadata.version("explorer")

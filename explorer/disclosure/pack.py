@@ -130,16 +130,19 @@ def make_pack(
     report: bytes | None,
     figures: bytes | None = None,
     key: Ed25519PrivateKey,
+    passphrase: str | None = None,
     trust: Trust,
     now: int,
 ) -> Pack:
     """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more, as
     a page, `figures` as JSON; None: there is nothing to report.
 
-    `key` is the trainer's, `now` in seconds since 1970. Raises `LedgerError` for a ledger that the trust file does not
-    believe, since nobody signs for that, and for a run too large for a pack.
+    `key` is the trainer's, `passphrase` that of its file; `now` in seconds since 1970.
+    Raises `LedgerError` for a ledger that the trust file does not believe, since nobody signs for that, for one with
+    blobs that are gone without an erasure on record, and for a run too large for a pack.
     """
     _check(run, trust, now)
+    private = Path(source_of(run.run).private)
     contents = {
         **dict(_ledger(run, trust, now)),
         **dict(_documents(run.run)),
@@ -148,7 +151,7 @@ def make_pack(
         **{f"{rundir.GRANTS}/{id_}.json": wrapped.content for id_, wrapped in grants.items()},
         **{f"proofs/{index}{SUFFIX}": make_proof(run.ledger, index).content for index in _proved(run)},
         **{name: made for name, made in ((REPORT, report), (FIGURES, figures)) if made is not None},
-        VERIFIER: files("explorer.disclosure").joinpath("verifier.py").read_bytes(),
+        VERIFIER: verifier_program(),
         README: _readme(run.genesis.run, tuple(grants)).encode(),
     }
     manifest = Manifest(
@@ -160,11 +163,16 @@ def make_pack(
             for path, content in sorted(contents.items())
         ),
         grants=tuple(sorted(grants)),
-        host=Host(keys=host_keys(Path(source_of(run.run).private))),
+        host=Host(keys=host_keys(private, runs_of(run.run), signer=key, passphrase=passphrase)),
     )
     payload = canonical(to_json(manifest))
     contents[MANIFEST], contents[SIGNATURE] = payload, sign_envelope(payload, PAYLOAD_TYPE, [key]).content
     return Pack(manifest=manifest, content=container(contents))
+
+
+def verifier_program() -> bytes:
+    """The verifier of this version, which goes into every pack as verify.py."""
+    return files("explorer.disclosure").joinpath("verifier.py").read_bytes()
 
 
 def read_grants(
@@ -254,7 +262,7 @@ def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes
     blobs = [each for leaf in ledger.entries() for each in read_head(leaf).blobs.items()]
     named = {(blob_path(blob.sha256), name) for name, blob in blobs}
     gone = sorted((path, name) for path, name in named if not (ledger.path / path).exists())
-    withheld = read_withheld(run, trust=trust, now=now) if gone else None
+    withheld = read_withheld(ledger, trust=trust, now=now) if gone else None
     for path, name in gone:
         if withheld is not None and not withheld.entries(name):
             raise LedgerError(f"{ledger.path / path}: {name}: {withheld.words(name)}")
@@ -342,8 +350,10 @@ the trust file from somebody whom you believe. The one in this pack is what the 
     python -I verify.py PACK --trust TRUST.json
     python -I verify.py PACK --trust TRUST.json --key READER.pem      to read what was granted to your X25519 key too
 
-Take verify.py out of the pack first (any zip tool does), or better, from a copy of the software that you have from
-elsewhere: explorer/disclosure/verifier.py. Whoever would forge a pack would put a forged program into it as well.
+Take verify.py from the published package of the software, where it is explorer/disclosure/verifier.py, and compare its
+SHA-256 with the one in the repository, in explorer/disclosure/verifier.sha256: a forged pack would bring a forged
+program. explorer/disclosure/README.md is a guide of ten minutes. Do not open report.html before you believe who signed
+the pack: a page can run programs.
 
 -I keeps Python from taking what lies beside the program for its library.
 

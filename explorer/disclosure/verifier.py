@@ -1115,7 +1115,13 @@ def check_recipe(files: dict[str, bytes], run: Run, findings: Findings) -> None:
             expect(digest == genesis["environment"], "not the environment that the genesis names")
             findings.count("environment of the run, which its genesis names")
             bound.add("environment.json")
-    for name in [name for name in ("run.json", "loop.json") if name in files]:
+    else:
+        findings.unchecked.append("environment.json: not in the pack: the genesis names it by digest alone")
+    plans = [name for name in ("run.json", "loop.json") if name in files]
+    expect(len(plans) < 2, "run.json and loop.json: a run has one of them")
+    if not plans:
+        findings.unchecked.append("run.json, loop.json: not in the pack: the genesis names the recipe by digest alone")
+    for name in plans:
         with findings.looking_at(name):
             value = parse_json(files[name], name)
             identity = shape(value, name, "run_id:text identity:object ...")["identity"]
@@ -1466,7 +1472,8 @@ def verify(
             check_proof(name, files[name], files["ledger/checkpoint"], note, run)
             findings.count("proofs of single entries")
             findings.bound.add(name)
-    check_recipe(files, run, findings)
+    with findings.looking_at(""):
+        check_recipe(files, run, findings)
     if trust is not None:
         sealed = check_documents(files, run, trust, findings)
         check_papers(files, note, run, trust, seconds(manifest["made"], "made"), findings)
@@ -1518,12 +1525,17 @@ def _keys(
 
 def host_lines(manifest: dict[str, Any], trust: Trust | None) -> Iterator[str]:
     """Which private keys lay where the pack was made. Whoever can write there can sign as these."""
-    owners = {key.public: f"{key.owner} ({key.role})" for key in trust.keys} if trust else {}
+    owners = {key.public: key for key in trust.keys} if trust else {}
+    roles: set[str] = set()
     for each in shape(manifest["host"], "pack.json: host", "keys:list")["keys"]:
         one = shape(each, "pack.json: host", "file:text public_key:text? state:text")
         public = None if one["public_key"] is None else decode64(one["public_key"], "pack.json: host")
-        owner = "whose, is not known" if public is None else owners.get(public, "of nobody in the trust file")
-        yield f"{one['file']}: {one['state']}: {owner}"
+        owner = owners.get(public or b"")
+        whose = "whose, is not known" if public is None else "of nobody in the trust file"
+        yield f"{one['file']}: {one['state']}: {f'{owner.owner} ({owner.role})' if owner else whose}"
+        roles |= {owner.role} if owner else set()
+    if len(roles) > 1:
+        yield f"keys of {len(roles)} roles lay on one host, which makes them one party: {', '.join(sorted(roles))}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -145,7 +145,10 @@ def test_the_trainers_passphrase_is_asked_for(run: Path, tmp_path: Path, monkeyp
         assert "its passphrase is needed: set EXPLORER_PASSPHRASE" in refused("pack", run, "-o", tmp_path / "run.pack")
         monkeypatch.setenv("EXPLORER_PASSPHRASE", "correct horse")
         done = explorer("pack", run, "-o", tmp_path / "run.pack")
-        assert done.returncode == 0 and "trainer.pem: the private key, encrypted, not looked into" in done.stdout
+        assert (
+            done.returncode == 0
+            and "trainer.pem: the private key of example.com/trainer (trainer), opens with" in done.stdout
+        )
     finally:
         key.unlink()
         write_key(key, private(TRAINER), None)

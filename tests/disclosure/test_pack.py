@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
+from explorer.disclosure import host
 from explorer.disclosure.host import host_keys
 from explorer.disclosure.pack import accesses, read_grants, write_pack
 from explorer.disclosure.standing import Named
@@ -22,7 +23,7 @@ from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.disclosure.granted import READER, confidential_run, granted
 from tests.disclosure.packs import REPORT, faults, findings, governed, opened, packed
-from tests.provenance.people import EXPIRES, GOVERNANCE, NOW, private
+from tests.provenance.people import EXPIRES, GOVERNANCE, NOW, RISK, private
 
 
 @pytest.fixture
@@ -155,21 +156,77 @@ def test_a_pack_replaces_a_pack_and_nothing_else(run: Path, tmp_path: Path) -> N
         write_pack(tmp_path, pack)
 
 
-def test_the_keys_on_the_host_are_listed_and_encrypted_ones_not_looked_into(tmp_path: Path) -> None:
-    write_key(tmp_path / "a.pem", private(GOVERNANCE), None)
-    write_key(tmp_path / "b.pem", private(TRAINER), "correct horse")
-    write_key(tmp_path / "c.key", READER, None)  # pyright: ignore[reportArgumentType]
-    (tmp_path / "d.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-    (tmp_path / "salts").write_bytes(bytes(99))
-    (tmp_path / "a.pem").chmod(0o644)  # others can read it: all the more a key that lies here
-    found = {each.file: each for each in host_keys(tmp_path)}
-    assert {name: each.state for name, each in found.items()} == {
+def listed(directory: Path, runs: Path, *, passphrase: str | None = None) -> dict[str, tuple[str | None, str]]:
+    found = host_keys(directory, runs, signer=private(TRAINER), passphrase=passphrase)
+    return {each.file: (each.public_key, each.state) for each in found}
+
+
+def test_the_keys_on_the_host_are_listed_and_strange_ones_not_opened(tmp_path: Path) -> None:
+    keys = tmp_path / "here" / "keys"
+    keys.mkdir(parents=True)
+    write_key(keys / "a.pem", private(GOVERNANCE), None)
+    write_key(keys / "b.pem", private(TRAINER), "correct horse")
+    write_key(keys / "c.key", READER, None)  # pyright: ignore[reportArgumentType]
+    (keys / "d.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    (keys / "salts").write_bytes(bytes(99))
+    (keys / "a.pem").chmod(0o644)  # others can read it: all the more a key that lies here
+    found = listed(keys, tmp_path / "elsewhere" / "runs")
+    assert {name: state for name, (_, state) in found.items() if not name.endswith("/")} == {
         "a.pem": "readable",
-        "b.pem": "encrypted, not looked into",
+        "b.pem": "encrypted, not opened",
         "c.key": "readable",
         "d.pem": "damaged, or of another kind",
     }
-    assert found["a.pem"].public_key == public_text(private(GOVERNANCE)) and found["b.pem"].public_key is None
+    assert found["a.pem"][0] == public_text(private(GOVERNANCE)) and found["b.pem"][0] is None
+
+
+def test_the_keys_of_the_readme_lie_on_one_host(tmp_path: Path) -> None:
+    """Three roles, one passphrase, one directory up; a copy of the trainer's key beside the documents."""
+    governed_ = tmp_path / "governed"
+    governed_.mkdir()
+    for name, seed in (("dg.pem", GOVERNANCE), ("mr.pem", RISK), ("trainer.pem", TRAINER)):
+        write_key(tmp_path / name, private(seed), "correct horse")
+    shutil.copy2(tmp_path / "trainer.pem", governed_)
+    opens = "opens with the passphrase of the trainer's key"
+    found = listed(governed_, tmp_path / "runs", passphrase="correct horse")
+    assert found == {
+        "trainer.pem": (public_text(private(TRAINER)), opens),
+        "../dg.pem": (public_text(private(GOVERNANCE)), opens),
+        "../mr.pem": (public_text(private(RISK)), opens),
+        "../trainer.pem": (public_text(private(TRAINER)), opens),
+        "runs/": (None, "cannot be read by this process"),
+    }
+    locked = listed(governed_, tmp_path, passphrase="another")
+    assert locked["../dg.pem"] == (None, "encrypted, not opened")
+    assert locked["trainer.pem"] == (public_text(private(TRAINER)), "signed this pack")
+
+
+def test_keys_beside_the_runs_are_found_and_no_more_than_that(tmp_path: Path) -> None:
+    private_, runs = tmp_path / "a" / "b" / "private", tmp_path / "work" / "runs"
+    for place in (private_, runs / "sweep"):
+        place.mkdir(parents=True)
+    write_key(tmp_path / "work" / "dg.pem", private(GOVERNANCE), None)
+    write_key(runs / "mr.pem", private(RISK), None)
+    write_key(tmp_path / "a" / "far.pem", private(RISK), None)
+    write_key(runs / "sweep" / "deep.pem", private(RISK), None)
+    (private_ / "trainer.pem").write_text("ssh-agent:SHA256:abc\n")
+    found = listed(private_, runs)
+    assert found == {
+        "trainer.pem": (public_text(private(TRAINER)), "signed this pack"),
+        "runs/mr.pem": (public_text(private(RISK)), "readable"),
+        "runs/../dg.pem": (public_text(private(GOVERNANCE)), "readable"),
+    }
+
+
+def test_a_directory_with_more_names_than_are_looked_at_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "MAX_LISTED", 3)
+    for at in range(5):
+        (tmp_path / f"{at}.txt").write_text("x")
+    write_key(tmp_path / "z.pem", private(RISK), None)
+    found = listed(tmp_path, tmp_path)
+    assert found["./"] == (None, "more names than are looked at") and "z.pem" not in found
 
 
 def test_the_host_in_the_manifest_is_where_the_trainers_key_is(run: Path) -> None:

