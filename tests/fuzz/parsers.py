@@ -1,5 +1,6 @@
 """Every parser of the package that reads what others wrote, with good input to start from."""
 
+import base64
 import io
 import json
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from explorer.data.pictures import decode
 from explorer.entries import chosen, fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
 from explorer.ledger import checkpoint, proof, tiles, tlog_policy
+from explorer.ledger import witness as witness_http
 from explorer.ledger.proof import Proof
 from explorer.note import Algorithm
 from explorer.provenance import (
@@ -127,6 +129,11 @@ def _plain() -> dict[str, Parser]:
             read=lambda raw: proof.parse_proof(raw, where="p"),
             seeds=(proof_.content,),
             reads=("ledger.proof.parse_proof",),
+        ),
+        "witness request": Parser(
+            read=witness_http.parse_request,
+            seeds=(b"old 0\n\n" + note_.content, b"old 3\n" + base64.b64encode(bytes(32)) + b"\n\n" + note_.content),
+            reads=("ledger.witness.parse_request",),
         ),
         "entry bundle": Parser(
             read=lambda raw: tiles.decode_bundle(raw, width=3, where="b"),

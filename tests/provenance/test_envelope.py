@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securesystemslib import dsse
@@ -98,6 +100,23 @@ def test_a_bad_signature_beside_a_good_one_takes_nothing_away() -> None:
     bad = EnvelopeSignature(keyid=key_id(public_bytes(BOB)), sig=bytes(64))
     both = Envelope(payload=SIGNED.payload, payload_type=TYPE, signatures=(bad, *SIGNED.signatures))
     assert signers(both, BOTH) == {public_bytes(ANN)}
+
+
+def test_nobody_has_signed_with_a_key_that_anybody_can_sign_with() -> None:
+    """R the neutral point and S = 0 fits every message under a key of small order; the control is the library alone."""
+    forged = (EnvelopeSignature(keyid="", sig=b"\x01" + bytes(63)),)
+    for point in ("01" + "00" * 31, "01" + "00" * 30 + "80", "ee" + "ff" * 30 + "7f"):
+        weak = bytes.fromhex(point)
+        matching = 0
+        for number in range(64):
+            envelope = Envelope(payload=b"%d" % number, payload_type=TYPE, signatures=forged)
+            assert not signers(envelope, [weak])
+            try:
+                Ed25519PublicKey.from_public_bytes(weak).verify(forged[0].sig, envelope.signed)
+                matching += 1
+            except InvalidSignature:
+                continue
+        assert matching == 64 or weak[0] != 1 or weak[-1]
 
 
 def test_names_that_dsse_does_not_know_are_passed_over() -> None:

@@ -119,5 +119,17 @@ def test_a_point_of_small_order_is_no_reader(point: int) -> None:
     assert is_weak_reader(base64.b64encode(point.to_bytes(32, "little")).decode())
 
 
+@pytest.mark.parametrize("point", SMALL_ORDER)
+def test_nothing_is_wrapped_to_a_point_of_small_order(point: int) -> None:
+    with pytest.raises(ProvenanceError, match="is weak: everybody could open"):
+        wrap(SECRET, base64.b64encode(point.to_bytes(32, "little")).decode(), info=b"")
+
+
+@pytest.mark.parametrize("number", [2**255 - 19 + 9, 2**255 - 1, 2**255 + 9])
+def test_a_second_name_of_a_point_is_no_reader(number: int) -> None:
+    """RFC 7748 decodes these too: 9 + p, and a set top bit. One key then had several names."""
+    assert is_weak_reader(base64.b64encode(number.to_bytes(32, "little")).decode())
+
+
 def test_other_points_are() -> None:
     assert not is_weak_reader(PUBLIC)
