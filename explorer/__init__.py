@@ -9,7 +9,8 @@ never torch, so results open on any laptop in a second. Import what you need fro
 (`from explorer.methods.mixup import mix`); importing the package alone loads nothing heavy. `explorer.train` trains a
 model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
 with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` says what a policy for a model can name;
-`explorer.load_model` gives back a model that a recorded run has left, once its attestation is believed.
+`explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` gives back a model
+that a recorded run has left, once its attestation is believed.
 """
 
 from importlib import import_module
@@ -23,6 +24,7 @@ _LAZY = {
     "layers": "explorer.recipes.model_layers",
     "Metric": "explorer.records",
     "Place": "explorer.recipes.own",
+    "replay": "explorer.recipes.own_replay",
     "Split": "explorer.data.dataset",
     "tag": "explorer.recipes.tagging",
     "train": "explorer.recipes.own",

@@ -8,7 +8,7 @@ import typer
 
 from explorer.cli.credentials import TrustFile, clock
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import Data, Json
+from explorer.cli.settings import Data, Json, OwnLoop
 
 if TYPE_CHECKING:
     from explorer.deletion.verify import Verified
@@ -42,6 +42,7 @@ def verify(
     governance: Annotated[
         Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
     ] = None,
+    loop: OwnLoop = None,
     json: Json = False,
 ) -> None:
     """Check a certificate of deletion: every claim in it is derived again from both ledgers and the new run.
@@ -58,7 +59,7 @@ def verify(
     found = check(
         content, old=old, new=new, trust=read_trust(trust), now=clock(), records=records, where=str(certificate)
     )
-    compared = _train(found, new, data=data, private=governance, quiet=json) if counterfactual else None
+    compared = _train(found, new, data=data, private=governance, loop=loop, quiet=json) if counterfactual else None
     holds = found.deleted and (compared is None or compared.equal)
     if json:
         print_json(_json(found, compared, holds=holds))
@@ -69,9 +70,12 @@ def verify(
         raise typer.Exit(1)
 
 
-def _train(found: "Verified", new: Path, *, data: Path | None, private: Path | None, quiet: bool) -> "Compared":
+def _train(
+    found: "Verified", new: Path, *, data: Path | None, private: Path | None, loop: str | None, quiet: bool
+) -> "Compared":
     from explorer.cli.replay import print_elsewhere
     from explorer.recipes.counterfactual import train_counterfactual
+    from explorer.recipes.own_replay import load_loop
 
     structure = found.certificate.structure
     return train_counterfactual(
@@ -79,6 +83,7 @@ def _train(found: "Verified", new: Path, *, data: Path | None, private: Path | N
         dropped=() if structure is None else structure.dropped,
         data=data,
         private=private,
+        loop=None if loop is None else load_loop(loop),
         on_environment=lambda differing: None if quiet else print_elsewhere(differing),
     )
 

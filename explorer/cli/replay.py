@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import Data, Json
+from explorer.cli.settings import Data, Json, OwnLoop
 from explorer.errors import RunError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def replay(
     governance: Annotated[
         Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
     ] = None,
+    loop: OwnLoop = None,
     json: Json = False,
 ) -> None:
     """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
@@ -36,15 +37,22 @@ def replay(
     """
     from dataclasses import asdict
 
-    from explorer.recipes.replay import replay as execute
+    def on_environment(differing: "tuple[Elsewhere, ...]") -> None:
+        if not json:
+            print_elsewhere(differing)
 
-    found = execute(
-        run,
-        steps=None if steps is None else parse_steps(steps),
-        data=data,
-        private=governance,
-        on_environment=lambda differing: None if json else print_elsewhere(differing),
-    )
+    if loop is not None:
+        from explorer.recipes.own_replay import load_loop
+        from explorer.recipes.own_replay import replay as execute_own
+
+        if steps is not None:
+            raise RunError("--steps: a loop of one's own is executed from its first step to its end")
+        found = execute_own(run, load_loop(loop), private=governance, on_environment=on_environment)
+    else:
+        from explorer.recipes.replay import replay as execute
+
+        wanted = None if steps is None else parse_steps(steps)
+        found = execute(run, steps=wanted, data=data, private=governance, on_environment=on_environment)
     if json:
         print_json({**asdict(found), "equal": found.equal})
     else:

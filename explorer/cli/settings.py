@@ -13,6 +13,14 @@ Data = Annotated[
     typer.Option("--data", envvar="EXPLORER_DATA", metavar="DIR", help="Directory of datasets that are not embedded."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OwnLoop = Annotated[
+    str | None,
+    typer.Option(
+        "--loop",
+        metavar="MODULE:FUNCTION",
+        help="Of a loop of your own: the function that trains by the `govern` it is handed. Its module is executed.",
+    ),
+]
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A sweep specification (YAML).")]
 RUNS = Path("runs")
 

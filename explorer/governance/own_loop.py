@@ -243,6 +243,8 @@ class Governed:
             for path in session.codes
             if not any(covers(region.branch, path) for region in sealed) and session.codes[path] in readable
         ]
+        if session.gone is not None:
+            numbers = numbers[~session.gone[numbers]]
         found = numbers[np.isin(self._codes[numbers], shared)]
         if not len(found):
             found = numbers[np.isin(self._codes[numbers], readable)]

@@ -21,10 +21,11 @@ from explorer.entries.run import State, TrainingState
 from explorer.errors import RunError
 from explorer.governance.digests import training_state
 from explorer.governance.documents import keep, read_copies
+from explorer.recipes.own_replay import OwnLoop, train_without
 from explorer.recipes.replay import elsewhere
 from explorer.recipes.run import build_loop, execute
 from explorer.recipes.start import keep_start, kept_in, start_in
-from explorer.recipes.without_region import drop, is_dropped
+from explorer.recipes.without_region import drop, is_whole
 from explorer.recorded.counterfactual import counterfactual
 from explorer.recorded.forecast import Route, kept
 from explorer.recorded.obstacles import NO_CODE, stopped_early
@@ -33,7 +34,7 @@ from explorer.recorded.papers import quarantine_content
 from explorer.recorded.presence import read_record
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-from explorer.records import RunRecord, read_plan
+from explorer.records import LoopRecord, Plan, RunRecord, read_plan
 
 IMMATERIAL = ("platform",)  # an update of the operating system changes no bit
 
@@ -47,9 +48,11 @@ def delete(
     data: Path | None = None,
     private: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    loop: OwnLoop | None = None,
 ) -> Path:
     """Make the run without the target in a directory of its own below `to`, and return that; what was begun there is
-    gone on with. `private` is where the salts and the trainer's key are now, if not where the run had them.
+    gone on with. `private` is where the salts and the trainer's key are now, if not where the run had them. `loop`
+    trains a loop of one's own (own_replay.py).
 
     Raises `RunError` for a run that did not end, and where data, documents, machine, versions or code are others;
     `ProvenanceError` for documents that are not to be believed; KeyboardInterrupt as `execute` does.
@@ -76,15 +79,22 @@ def delete(
     )
     if route.level == "G2":
         with rundir.locked(directory, what=f"run {new.run_id}"):
-            if not _begun(directory, origin) or not is_dropped(directory, new):
+            if not _begun(directory, origin) or not is_whole(directory, new):
                 drop(ledger, directory, new, origin, documents, dropped=route.dropped)
         return directory
-    if not isinstance(record, RunRecord) or not isinstance(new, RunRecord):
-        raise RunError(f"run {record.run_id}: {NO_CODE}")
+    if not isinstance(new, RunRecord) or not isinstance(record, RunRecord):
+        assert isinstance(new, LoopRecord)
+        if loop is None:
+            raise RunError(f"run {record.run_id}: {NO_CODE}")
+        with rundir.locked(directory, what=f"run {new.run_id}"):
+            if not _begun(directory, origin) or not is_whole(directory, new):
+                refuse_elsewhere(old, record)
+                train_without(directory, new, loop, documents, origin)
+        return directory
     if not _begun(directory, origin):
         refuse_elsewhere(old, record)
-        loop = build_loop(new, data=data, documents=documents)
-        state = _state_at(ledger, loop, run_id=record.run_id, step=route.start)
+        built = build_loop(new, data=data, documents=documents)
+        state = _state_at(ledger, built, run_id=record.run_id, step=route.start)
         with rundir.locked(directory, what=f"run {new.run_id}"):
             if not _begun(directory, origin):  # by somebody else, while the data was read
                 start = start_in(new)
@@ -98,7 +108,7 @@ def delete(
     return directory
 
 
-def refuse_elsewhere(old: Path, record: RunRecord) -> None:
+def refuse_elsewhere(old: Path, record: Plan) -> None:
     """Raise `RunError` with all that is otherwise here than where the run was trained and may decide its bits."""
     differing = [each for each in elsewhere(old, record) if each.what not in IMMATERIAL]
     if differing:

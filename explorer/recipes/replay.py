@@ -40,7 +40,7 @@ from explorer.provenance.routing import confidential
 from explorer.recipes import machine
 from explorer.recipes.comparison import NOTHING, Comparison, Difference, Differs, commitments, flat
 from explorer.recipes.run import build_loop, documents_in
-from explorer.records import RunRecord
+from explorer.records import Plan, RunRecord
 
 INITIAL = "the initial state"
 
@@ -98,8 +98,8 @@ def replay(
     ledger = run / rundir.LEDGER
     if ledger.exists() and not (run / rundir.RUN).exists():
         raise RunError(
-            f"{run}: the ledger of a loop of one's own: no file says how its steps are executed, which its owner's code"
-            " does"
+            f"{run}: the run of a loop of one's own: only its owner's code executes its steps. Give a function that"
+            " trains by the `govern` it is handed: explorer.replay(directory, train) in Python, or --loop MODULE:train"
         )
     record = records.read(RunRecord, run / rundir.RUN)
     genesis = _genesis(ledger, record)
@@ -144,14 +144,16 @@ def replay(
     )
 
 
-def elsewhere(run: Path, record: RunRecord) -> tuple[Elsewhere, ...]:
+def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
     """What is otherwise here than where the run was recorded: hardware, packages, Python, our own code."""
     then = rundir.read_json(run / rundir.ENVIRONMENT)
     if not isinstance(then, dict):
         raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
-    recorded = flat(then) | flat({"hardware": dataclasses.asdict(record.hardware)})
-    hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
-    here = flat(machine.environment()) | flat({"hardware": hardware})
+    recorded, here = flat(then), flat(machine.environment())
+    if isinstance(record, RunRecord):  # how many threads a loop of one's own had is on no record
+        recorded |= flat({"hardware": dataclasses.asdict(record.hardware)})
+        hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
+        here |= flat({"hardware": hardware})
     return tuple(
         Elsewhere(what=name, recorded=recorded.get(name, NOTHING), here=here.get(name, NOTHING))
         for name in sorted(recorded.keys() | here.keys())

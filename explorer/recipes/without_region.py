@@ -67,8 +67,8 @@ def drop(
         records.write(to / rundir.RESULT, _result(to, record, end))
 
 
-def is_dropped(to: Path, record: Plan) -> bool:
-    """Whether all of that was written."""
+def is_whole(to: Path, record: Plan) -> bool:
+    """Whether all of a run that a deletion makes was written."""
     if isinstance(record, RunRecord):
         return (to / rundir.RESULT).exists()
     return (to / rundir.LEDGER / CHECKPOINT).exists() and History(to / rundir.LEDGER).ended()

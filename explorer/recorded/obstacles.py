@@ -23,8 +23,9 @@ from explorer.records import LoopRecord
 
 SALTS = "salts"
 NO_CODE = (
-    "the run is of a training loop whose code is its owner's, and no file says how to run it again: only a class that"
-    " has a sealed region for itself alone can be deleted from it here (G2)"
+    "the run is of a training loop whose code is its owner's, and no file says how to run it again. A class that has a"
+    " sealed region for itself alone needs no training (G2); for anything else give a function that trains by the"
+    " `govern` it is handed: --loop MODULE:FUNCTION"
 )
 
 
@@ -39,7 +40,7 @@ def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, .
         found += _all(presence, reached)
         if level == "G3" and isinstance(record, LoopRecord):
             found.append(NO_CODE)
-        elif level == "G3":
+        if level == "G3":
             found += _erased(presence, reached, read_salts(private / SALTS))
         elif not (model := run.run / rundir.MODEL / MODEL).exists():
             found.append(f"{model}: missing: there is no model to drop a region from")

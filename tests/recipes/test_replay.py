@@ -214,5 +214,5 @@ def test_what_has_no_ledger_of_its_own_is_refused(run: Path, tmp_path: Path) -> 
     with pytest.raises(LedgerError, match="not the ledger of run"):
         replay(plain)
     (plain / rundir.RUN).unlink()
-    with pytest.raises(RunError, match="only what a recipe describes is executed again"):
+    with pytest.raises(RunError, match="only its owner's code executes its steps"):
         replay(plain)
