@@ -241,7 +241,13 @@ def _json(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Seque
             for each in runs
         ],
         "lines": [
-            {"party": line.party, "uses": [{**use, "run": names[use["run"]]} for use in _plain(line)["uses"]]}
+            {
+                "party": line.party,
+                "examples": line.examples,
+                "tokens": line.tokens,
+                "steps": line.steps,
+                "uses": [{**use, "run": names[use["run"]]} for use in _plain(line)["uses"]],
+            }
             for line in lines
         ],
     }
@@ -257,30 +263,29 @@ def _print(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Sequ
     print(visible(f"use by {by}, {len(runs)} run{'s' * (len(runs) != 1)}{when}{marked}\n"))
     several = len(runs) > 1
     columns = (by, *(("run",) if several else ()), "examples", "tokens", "steps", "share", "layers")
-    rows = [
-        (
-            line.party or "(no source)",
-            *((said[use.run].run,) if several else ()),
-            *(use.examples, use.tokens, use.steps),
-            _share(use.share, estimated=bool(use.apportioned)),
-            _layers(use.layers),
-        )
-        for line in lines
-        for use in line.uses
-    ]
+    used = lines if len(lines) == 1 else [line for line in lines if not line.idle]
+    rows: list[tuple[object, ...]] = []
+    for line in sorted(used, key=lambda line: -line.examples):
+        party = line.party or "(no source)"
+        if several:
+            rows.append((party, "all", line.examples, line.tokens, line.steps, None, None))
+        for use in line.uses:
+            name = (said[use.run].run,) if several else ()
+            share = _share(use.share, estimated=bool(use.apportioned))
+            rows.append((party, *name, use.examples, use.tokens, use.steps, share, _layers(use.layers)))
     print_table(columns, rows, right=("examples", "tokens", "steps", "share"))
+    if len(used) < len(lines):
+        print(f"{len(lines) - len(used)} more: no batch that is counted had an example of theirs")
     for each in runs:
         print(visible(f"{each.run}: {_words(each)}"))
         for gap in each.gaps:
             print(visible(f"{each.run}: {gap_words(gap)}"))
-    for line in lines:
+    for line in used:
         for use in line.uses:
             name = f"{line.party or '(no source)'}, {said[use.run].run}"
             if use.unclear:
                 print(visible(f"{name}: cannot be told whether {use.unclear} more examples trained"))
-            if use.superseded is None:
-                print(visible(f"{name}: cannot be told what steps used that were executed again"))
-            elif use.superseded.steps:
+            if use.superseded is not None and use.superseded.steps:
                 again = use.superseded
                 print(visible(f"{name}: apart: {again.examples} examples in {again.steps} steps executed again"))
     if any(use.apportioned for line in lines for use in line.uses):

@@ -162,6 +162,28 @@ class Line:
     party: Party
     uses: Annotated[tuple[Use, ...], Field(min_length=1, max_length=MAX_RUNS)]
 
+    @property
+    def examples(self) -> int:
+        """That trained, over all runs."""
+        return sum(use.examples for use in self.uses)
+
+    @property
+    def tokens(self) -> int | None:
+        """Of these; None: a run with examples of the party does not say how many."""
+        counted = [use.tokens for use in self.uses if use.examples or use.tokens is not None]
+        return None if not counted or None in counted else sum(each or 0 for each in counted)
+
+    @property
+    def steps(self) -> int:
+        """In which an example trained, over all runs."""
+        return sum(use.steps for use in self.uses)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no batch had an example of the party, as far as that is on record."""
+        again = (use.superseded.steps for use in self.uses if use.superseded is not None)
+        return not any((*(use.examples + use.denied + use.unclear for use in self.uses), *again))
+
 
 @record
 class RunTotal:

@@ -54,7 +54,7 @@ from explorer.recorded.run_ledger import RunLedger
 from explorer.release.usage_check import Checked, Span, moment_of, span_in, span_of
 from explorer.schema import parse_json, to_json
 
-YEARS = 10  # that a statement holds: claims fall under limitation later than an attestation is of use
+DAYS = 3_652  # that a statement holds: accounts are looked at for longer than an attestation is of use
 _SLUG = re.compile(r"[^A-Za-z0-9.-]+")
 
 
@@ -119,14 +119,13 @@ def sign(found: Survey, *, keys: Collection[Ed25519PrivateKey], trust: Trust, no
     """The whole statement. Raises `ProvenanceError` for a key that may not sign for it."""
     lines = tuple(SaltedLine(content=each, salt=new_salt()) for each in found.lines)
     total = SaltedTotal(content=found.total, salt=new_salt())
-    issued = format_time(now)
     value = Usage(
         by=found.by,
         period=found.period,
         runs=tree_over([run_leaf(each) for each in found.runs]),
         lines=tree_over(_leaves(lines, total)),
-        issued=issued,
-        expires=f"{int(issued[:4]) + YEARS}{issued[4:8]}01{issued[10:]}",
+        issued=format_time(now),
+        expires=format_time(now + DAYS * 86_400),
     )
     envelope = sign_usage(value, keys=keys, trust=trust, now=now, where="the statement of use")
     statement = parse_json(envelope.content, where="the statement", error=ProvenanceError, max_bytes=2**24)

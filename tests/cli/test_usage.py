@@ -43,7 +43,9 @@ def test_the_table(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "use by class, 1 run"
-    assert [line.split()[0] for line in lines[4:7]] == [*CLASSES]
+    assert {line.split()[0] for line in lines[4:7]} == {*CLASSES}
+    counts = [int(line.split()[1]) for line in lines[4:7]]
+    assert counts == sorted(counts, reverse=True)  # who trained most comes first
     assert "12 steps counted" in done.stdout and "not signed: --trust FILE --out DIR" in done.stdout
     again = explorer("usage", "state", "run", "--by", "class", cwd=place)
     assert again.stdout == done.stdout  # the verb in full
@@ -55,6 +57,21 @@ def test_json_has_the_same_numbers_signed_and_unsigned(place: Path) -> None:
     assert made["lines"] == told["lines"] and [line["party"] for line in made["lines"]] == [*CLASSES]
     assert (made["out"], told["signed_by"], told["lines_in_all"]) == (None, [TRAINER], 3)
     assert made["total"][0]["slots"] == 96
+
+
+def test_several_runs_are_summed_and_the_unused_are_counted(place: Path, tmp_path: Path) -> None:
+    """The second run has one step, whose batch has no source but some."""
+    write_governed_run(tmp_path / "runs", steps=1, every=1)
+    done = explorer("usage", tmp_path / "runs", "--by", "source", cwd=place)
+    assert done.returncode == 0, done.stderr
+    few = json.loads(explorer("usage", tmp_path / "runs", "--by", "source", "--json", cwd=place).stdout)["lines"]
+    idle = [line for line in few if not any(use["examples"] + use["denied"] for use in line["uses"])]
+    assert (f"{len(idle)} more: no batch" in done.stdout) == bool(idle)
+    both = json.loads(explorer("usage", "run", tmp_path / "runs", "--by", "class", "--json", cwd=place).stdout)
+    for line in both["lines"]:
+        assert len(line["uses"]) == 2 and line["examples"] == sum(use["examples"] for use in line["uses"])
+    done = explorer("usage", "run", tmp_path / "runs", "--by", "class", cwd=place)
+    assert done.stdout.startswith("use by class, 2 runs\n") and done.stdout.count("  all  ") == 3
 
 
 def test_a_file_for_each_party_and_the_whole_for_the_trainer_alone(place: Path) -> None:
