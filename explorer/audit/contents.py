@@ -8,7 +8,7 @@ every blob that an entry names has to be there, unless the project's ledger says
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from explorer.audit.named_blobs import NONE, Blobs, BlobSearch, Erasures
+from explorer.audit.named_blobs import ALL_HERE, NONE, Blobs, BlobSearch, Erasures
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import KINDS, decode
 from explorer.entries.sequence import Order, check_sequence
@@ -35,7 +35,7 @@ def examine_contents(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> C
         order = check_sequence(reader.heads(ledger.entries(0, size)))
     except LedgerError as error:
         if reader.foreign:
-            return Contents(order=None, fault=None, blobs=Blobs())
+            return Contents(order=None, fault=None, blobs=ALL_HERE)
         return Contents(order=None, fault=str(error), blobs=reader.search.close())
     return Contents(order=order, fault=None, blobs=reader.search.close())
 

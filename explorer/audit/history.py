@@ -18,9 +18,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.audit.named_blobs import ALL_HERE, Blobs, look_for_blobs
 from explorer.audit.profiles import DepthProfile as DepthProfile
 from explorer.audit.profiles import depth_profiles as depth_profiles
 from explorer.audit.vouched import Basis, Rules, read_basis, read_rules, read_tags
+from explorer.audit.withheld import read_withheld
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
 from explorer.entries.run import Decision, End
@@ -46,11 +48,18 @@ class Badge:
     signed_by: tuple[str, ...]
     cosigned_by: tuple[str, ...]  # with the time of each
     findings: tuple[str, ...]  # what is wrong, with the path below the ledger's directory
+    blobs: Blobs = ALL_HERE  # that entries name and that are not here
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The findings, and the blobs that are missing without an erasure on record."""
+        more = self.blobs.missing - len(self.blobs.first)
+        return (*self.findings, *self.blobs.first, *([f"and {more} more blobs"] if more else []))
 
     @property
     def verified(self) -> bool:
         """Signed by those whom the caller believes, and nothing contradicts it."""
-        return self.anchored and not self.findings
+        return self.anchored and not self.faults
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -117,6 +126,7 @@ def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
         signed_by=tuple(each.name for each in (found.judgement.signed_by if found.judgement else ())),
         cosigned_by=tuple(f"{each.verifier.name} at {utc(each.time)}" for each in cosigned if each.fault is None),
         findings=tuple(f"{finding.path}: {finding.message}" for finding in found.findings),
+        blobs=look_for_blobs(run.ledger, erasures=read_withheld(run.ledger, trust=trust, now=now)),
     )
 
 

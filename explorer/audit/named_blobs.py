@@ -57,6 +57,9 @@ class Blobs:
     strange: int = 0  # entries that are not Explorer's: what they name is not known
 
 
+ALL_HERE = Blobs()
+
+
 def look_for_blobs(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Blobs:
     """Whether the blobs that entries name are there; nothing else of the entries is judged. Nothing is said of a log
     whose first entry is not Explorer's. Raises `LedgerError` if the ledger itself cannot be read."""
@@ -68,7 +71,7 @@ def look_for_blobs(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Blo
             head = read_head(leaf)
         except LedgerError:
             if index == 0:
-                return Blobs()
+                return ALL_HERE
             strange += 1
             continue
         search.look(index, head)

@@ -69,7 +69,7 @@ def _print(found: "Conformance", run: Path) -> None:
     signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "signed by nobody who is believed"
     state = "verified" if badge.verified else "not verified"
     print(visible(f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"), file=out)
-    for finding in badge.findings if badge.anchored else ():
+    for finding in badge.faults if badge.anchored else ():
         print(visible(f"    {finding}"), file=out)
     for condition in found.conditions:
         for line in _lines(condition):

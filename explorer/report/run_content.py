@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from explorer.audit.checking import check_sums
-from explorer.audit.conditions import Condition
+from explorer.audit.conditions import Condition, Outcome, together
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Decided, Vouchers, vouchers
 from explorer.audit.ledger_sums import is_confidential
@@ -123,7 +123,7 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     tagged = found.tags.table.histogram if found else None
     sums, sealed = check_sums(run, list(run.segments())), is_confidential(run)
     lines = class_lines(
-        run, recorded, routing=routing, tagged=tagged, deletable=deletability(run, established=_established(judged))
+        run, recorded, routing=routing, tagged=tagged, deletable=deletability(run, denied=_denied(judged))
     )
     files = pinned(run)
     metrics, end = metrics_of(run)
@@ -185,10 +185,10 @@ def _vouchers(run: RunLedger, trust: Trust | None) -> tuple[Vouchers | None, str
         return None, str(error)
 
 
-def _established(judged: Conformance) -> bool:
-    """Whether nothing contradicts what the record says about who was denied what."""
-    sound = badge_words(judged.badge).verdict != "broken"
-    return sound and all(condition.holds for condition in judged.conditions)
+def _denied(judged: Conformance) -> Outcome:
+    """Whether what the record says about who was denied what holds, whoever vouches for it."""
+    sound = Outcome.FAILS if badge_words(judged.badge).verdict == "broken" else Outcome.HOLDS
+    return together((sound, *(condition.outcome for condition in judged.conditions)))
 
 
 def _documents(run: RunLedger, found: Vouchers | None, files: Pinned) -> dict[str, Document]:

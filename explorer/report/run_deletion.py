@@ -7,6 +7,7 @@ not on another (a state that is not there any more, salts, a key) is nothing tha
 from dataclasses import dataclass
 from typing import Literal
 
+from explorer.audit.conditions import Outcome
 from explorer.recorded.forecast import route_of
 from explorer.recorded.obstacles import learned_before
 from explorer.recorded.presence import Presence
@@ -24,16 +25,17 @@ class Deletability:
 
 
 UNESTABLISHED = Deletability(level=None, words="what was denied is not established by this record: see Integrity")
+UNTOLD = Deletability(level=None, words="what was denied cannot be told from this record: see Integrity")
 LEFT_OUT = Deletability(level=None, words="left out of this run: its slots were empty, and nothing is to be removed")
 
 
-def deletability(run: RunLedger, *, established: bool) -> dict[str, Deletability]:
-    """By class. `established`: whether the record can be believed about what was denied.
+def deletability(run: RunLedger, *, denied: Outcome) -> dict[str, Deletability]:
+    """By class. `denied`: whether what the record says about who was denied what holds.
 
     Raises as `explorer.recorded.forecast` does.
     """
-    if not established:
-        return dict.fromkeys(run.genesis.classes, UNESTABLISHED)
+    if denied is not Outcome.HOLDS:
+        return dict.fromkeys(run.genesis.classes, UNTOLD if denied is Outcome.UNTOLD else UNESTABLISHED)
     presence = Presence(run)
     return {path: _of_class(presence, path) for path in run.genesis.classes}
 

@@ -52,6 +52,8 @@ class Judged:
     contradictions: tuple[Contradiction, ...]
     more: int
     notes: tuple[str, ...]
+    outcome: Literal["holds", "does not hold", "cannot be told"] | None = None  # None: a report of earlier versions
+    not_looked_at: tuple[str, ...] = ()  # why it cannot be told
 
 
 @record
@@ -228,6 +230,8 @@ def _judged(each: Condition) -> Judged:
         contradictions=each.contradictions,
         more=each.more,
         notes=each.notes,
+        outcome=each.outcome.value,
+        not_looked_at=tuple(one.message for one in each.untold),
     )
 
 

@@ -66,14 +66,16 @@ def integrity(content: RunContent, cite: Citations) -> list[Block]:
     for each in content.conditions:
         looked = ", ".join(f"{number:,} {what}" for what, number in each.checked.items())
         notes = "".join(f" {note}." for note in each.notes)
-        words = (
-            f"{'Holds' if each.holds else 'Does not hold'}: {each.says}.{f' Looked at: {looked}.' if looked else ''}"
-        )
+        words = f"{each.outcome.capitalize()}: {each.says}.{f' Looked at: {looked}.' if looked else ''}"
         found += [Heading(4, each.name.capitalize()), Paragraph(f"{words}{notes}", "plain" if each.holds else "bad")]
         if each.contradictions:
             found.append(Bullets([_contradiction(one) for one in each.contradictions], "bad"))
         if each.more:
             found.append(Paragraph(f"And {each.more} more.", "bad"))
+        if each.untold:
+            found.append(Bullets([f"Not looked at: {one.message}" for one in each.untold], "bad"))
+        if each.more_untold:
+            found.append(Paragraph(f"And {each.more_untold} more not looked at.", "bad"))
     pairs = [(name, (Span(value, "code"),) if len(value) == DIGEST else value) for name, value in content.facts.items()]
     if content.end:
         pairs += [(name, (Span(f"{value} "), cite(content.end))) for name, value in content.metrics.items()]

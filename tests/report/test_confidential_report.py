@@ -66,7 +66,12 @@ def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
     assert {line["share"] for line in document["classes"]} == {None}
     assert {row["class_"] for row in document["profiles"]["rows"]} == {"open/apache", "open/bsd"}
     assert not any(each["contradictions"] for each in document["integrity"]["conditions"])
-    assert [each["holds"] for each in document["integrity"]["conditions"]] == [False, True, False]  # numbers are sealed
+    outcomes = ["cannot be told", "holds", "cannot be told"]
+    assert [each["outcome"] for each in document["integrity"]["conditions"]] == outcomes
+    assert "Cannot be told: every gradient was routable" in page
+    assert "Not looked at: joint: sealed: needs a grant" in page
+    words = "what was denied cannot be told from this record: see Integrity"
+    assert {line["deletable"]["words"] for line in document["classes"]} == {words}
 
 
 def test_no_sealed_number_is_in_any_format(run: Path, outside: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer import records, rundir
+from explorer.audit.conditions import Outcome
 from explorer.canonical import digest
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Decision, Genesis, Parent
@@ -14,7 +15,7 @@ from explorer.recorded.forecast import forecast
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
 from explorer.records import RunRecord
-from explorer.report.run_deletion import LEFT_OUT, UNESTABLISHED, Deletability, deletability
+from explorer.report.run_deletion import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
 from tests.governed_sample import Sample
 from tests.governed_sample import write_governed_run as write_sample
@@ -27,7 +28,7 @@ SHARED = replace(
 def said(run: Path) -> dict[str, Deletability]:
     """What the report says, once it is held against the forecast of each class."""
     ledger = RunLedger(run)
-    found = deletability(ledger, established=True)
+    found = deletability(ledger, denied=Outcome.HOLDS)
     for path, each in found.items():
         if each.level is not None:
             assert each.level == forecast(ledger, Target(classes=(path,))).route.level
@@ -84,4 +85,5 @@ def test_what_the_model_before_it_learned_has_no_level_here(tmp_path: Path) -> N
 
 def test_a_record_that_is_not_believed_establishes_no_level(tmp_path: Path) -> None:
     run = RunLedger(write_governed_run(tmp_path))
-    assert set(deletability(run, established=False).values()) == {UNESTABLISHED}
+    assert set(deletability(run, denied=Outcome.FAILS).values()) == {UNESTABLISHED}
+    assert set(deletability(run, denied=Outcome.UNTOLD).values()) == {UNTOLD}

@@ -9,12 +9,13 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError
-from explorer.project import Project, runs_of
+from explorer.project import AUDIT, Project, runs_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.views import ledger_deletion
+from explorer.views.ledger_badge import badge_words
 from explorer.views.ledger_deletion import deletion_html
 from explorer.views.ledger_deletions import deletions_table
-from explorer.views.ledger_runs import open_run
+from explorer.views.ledger_runs import OpenRun, open_run
 from tests.governed_sample import CLASSES, TRAINER
 from tests.provenance.people import NOW, private
 
@@ -53,7 +54,29 @@ def test_what_was_erased_is_said(governed_copy: Path) -> None:
     run = RunLedger(governed_copy)
     with Project.open(runs_of(governed_copy), key=private(TRAINER), name=TRAINER) as project:
         erase(run, of_classes(run, ["open/mit"]), project=project)
-    said = deletion_html(open_run(governed_copy, trust=None, now=NOW))
-    assert "numbers of open/mit, over several classes" in said
+    for _ in range(2):  # with the secrets of the run, and without them
+        opened = open_run(governed_copy, trust=None, now=NOW)
+        said = deletion_html(opened)
+        assert "numbers of open/mit, over several classes" in said and "entry 0 of the project&#39;s ledger" in said
+        assert "erased, by entry 0 of the project's ledger: what was in them cannot be told" in sentences(opened)
+        shutil.rmtree(governed_copy / rundir.PRIVATE, ignore_errors=True)
+
+
+def test_what_is_gone_without_an_entry_is_said(governed_copy: Path) -> None:
+    run = RunLedger(governed_copy)
+    with Project.open(runs_of(governed_copy), key=private(TRAINER), name=TRAINER) as project:
+        erase(run, of_classes(run, ["open/mit"]), project=project)
+    shutil.rmtree(runs_of(governed_copy) / AUDIT)
+    opened = open_run(governed_copy, trust=None, now=NOW)
+    said = deletion_html(opened)
+    assert "The run does not conform" in said and "numbers of open/mit, over several classes" in said
+    words = badge_words(opened.badge)
+    assert words.verdict == "broken" and "missing, and no entry of the project's ledger says" in words.findings[0]
     shutil.rmtree(governed_copy / rundir.PRIVATE)
-    assert "cannot be told" in deletion_html(open_run(governed_copy, trust=None, now=NOW))
+    assert "No erasure is on record" in deletion_html(open_run(governed_copy, trust=None, now=NOW))
+
+
+def sentences(opened: OpenRun) -> str:
+    words = badge_words(opened.badge)
+    assert words.verdict == "unchecked"
+    return " ".join(words.sentences)

@@ -62,7 +62,7 @@ def _privacy(content: RunContent) -> Answer | NotRecorded:
 
 
 def _accountability(content: RunContent) -> Answer | NotRecorded:
-    held = ", ".join(f"{each.name}: {'holds' if each.holds else 'does not hold'}" for each in content.conditions)
+    held = ", ".join(f"{each.name}: {each.outcome}" for each in content.conditions)
     return Answer(text=f"{content.integrity.title}; {held}", references=(content.whole,))
 
 

@@ -132,6 +132,7 @@ def _rotations(content: RunContent) -> Answer | NotRecorded:
 
 def _limits(content: RunContent) -> Answer | NotRecorded:
     found = [note for each in content.conditions for note in each.notes]
+    found += [f"{each.name} cannot be told: {one.message}" for each in content.conditions for one in each.untold]
     found += [f"{each.name}: {one.message}" for each in content.conditions for one in each.contradictions]
     words = "; ".join(found) or "nothing that was looked at stayed unread"
     return Answer(
