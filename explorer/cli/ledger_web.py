@@ -88,6 +88,7 @@ def witness(
     state: State = None,
     first: First = False,
     passphrase_file: PassphraseFile = None,
+    json: Json = False,
 ) -> None:
     """Cosign the checkpoints of logs that you know, over HTTP.
 
@@ -114,7 +115,7 @@ def witness(
         return named_anchor(trust, policy, vkey, origin=origin)
 
     server = start(Witness(memory, known, clock), port)
-    _run(server, f"witness {signer.verifier.vkey}", f"/{ADD}")
+    _run(server, {"witness": signer.verifier.vkey}, ADD, json)
 
 
 def export(
@@ -138,14 +139,14 @@ def export(
         print(visible(f"{out}: {checkpoint.size} entries of {checkpoint.origin}, {written} files new"))
 
 
-def serve(directory: Directory, port: Port = 0) -> None:
+def serve(directory: Directory, port: Port = 0, json: Json = False) -> None:
     """Serve a ledger to others, as it grows.
 
     A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-tiles).
     """
     from explorer.ledger.export import serve as start
 
-    _run(start(directory, port), f"serving {directory}", "/checkpoint")
+    _run(start(directory, port), {"serving": str(directory)}, "checkpoint", json)
 
 
 def monitor(
@@ -248,9 +249,16 @@ def _log(log: str, plain: bool) -> Iterator["LedgerDirectory"]:
         yield RemoteLedger(client)
 
 
-def _run(server: "ThreadingHTTPServer", what: str, path: str) -> None:
+def _run(server: "ThreadingHTTPServer", what: dict[str, str], path: str, json: bool) -> None:
+    """Say where the server is, and serve until Ctrl-C."""
     host, port = server.server_address[:2]
-    print(visible(f"{what}\n  http://{host!s}:{port}{path}  (this machine only; Ctrl-C ends it)"), flush=True)
+    url = f"http://{host!s}:{port}"
+    if json:
+        print_json({**what, "url": url})
+    else:
+        words = " ".join(word for pair in what.items() for word in pair)
+        print(visible(f"{words}\n  {url}/{path}  (this machine only; Ctrl-C ends it)"))
+    sys.stdout.flush()
     try:
         server.serve_forever()
     finally:

@@ -99,6 +99,13 @@ is there: a crash is one reason, a checkpoint that somebody has replaced by an o
 The lock holds among the processes of one machine. Whoever copies the directory and goes on with both copies, or goes on
 with an older one, forks the log: the writer refuses to, as far as a note below `witness/` shows it, and cannot see more.
 
+Over HTTP
+---------
+
+`export` and `serve` give out `checkpoint`, with the cosignatures of `witness/`, and `tile/` as tlog-tiles has it; bundles
+are sent as gzip. A witness speaks tlog-witness (`explorer.ledger.witness`), and so does who asks one (`submit`). What a
+witness answers stands in `witness/` afterwards, as if it had cosigned in this directory.
+
 What is authenticated
 ---------------------
 

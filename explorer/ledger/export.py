@@ -96,7 +96,7 @@ class RemoteLedger(LedgerDirectory):
     """A log that somebody serves as tlog-tiles asks. Blobs and notes of witnesses are not there to be read."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(Path(client.url))
+        super().__init__(Path(client.url.partition("://")[2]))  # for messages
         self._client = client
 
     def _content(self, relative: str, max_bytes: int) -> bytes | None:

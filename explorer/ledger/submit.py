@@ -8,6 +8,7 @@ by somebody else in between.
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def _seen_here(directory: Path, anchor: Anchor, checkpoint: Checkpoint) -> int:
     for witness in anchor.witnesses:
         left = notes.get(f"{WITNESS}/{note_name(witness.key.verifier)}")
         if left is not None:
-            sizes.append(parse_checkpoint(left.text).size)
+            with suppress(LedgerError):  # no checkpoint: anybody may have put it there
+                sizes.append(parse_checkpoint(left.text).size)
     return max(size for size in sizes if size <= checkpoint.size)
 
 

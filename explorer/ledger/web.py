@@ -145,10 +145,18 @@ class _Handler(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def do_GET(self) -> None:
-        self._send(self._answer("GET", b""))
+        self._get(body=True)
 
     def do_HEAD(self) -> None:
-        self._send(self._answer("GET", b""), body=False)
+        self._get(body=False)
+
+    def _get(self, *, body: bool) -> None:
+        """A body that nobody reads would be taken for the next request on this connection."""
+        if self.headers.get("Transfer-Encoding") is not None or self.headers.get("Content-Length", "0") != "0":
+            self.close_connection = True
+            self._send(Answer(status=400, body=b"a body was not expected\n"), body=body)
+        else:
+            self._send(self._answer("GET", b""), body=body)
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")

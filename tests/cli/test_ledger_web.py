@@ -42,7 +42,8 @@ def server(*arguments: str | Path) -> Iterator[str]:
         assert process.stdout and process.stderr
         try:
             said = process.stdout.readline() + process.stdout.readline()
-            match = re.search(r"(http://127\.0\.0\.1:\d+)/", said)
+            said += process.stdout.readline() if said.startswith("{") else ""
+            match = re.search(r"(http://127\.0\.0\.1:\d+)", said)
             assert match, said + process.stderr.read()
             yield match[1]
         finally:
@@ -65,7 +66,7 @@ def test_a_ledger_is_witnessed_over_http_and_then_verifies(lab: Path) -> None:
         said = refused("ledger", "submit", lab / "older", "--url", url, *policy)
         assert "has cosigned 301 entries of example.com/run, and 200 are here" in said
     assert explorer("ledger", "verify", lab / "ledger", *policy).returncode == 0
-    said = explorer("ledger", "cosign", lab / "older", "--key", lab / "dg.pem", *policy)
+    said = explorer("ledger", "cosign", lab / "older", "--key", lab / "dg.pem", *policy, cwd=lab)
     assert said.returncode == 1 and "rolled back" in said.stderr, "the command shares the server's memory"
 
 
@@ -97,6 +98,12 @@ def test_a_ledger_is_served_exported_and_monitored(lab: Path) -> None:
 
 
 DG_LOG = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+
+
+def test_servers_say_where_they_are_in_json_too(lab: Path) -> None:
+    with server("serve", lab / "ledger", "--json") as url:
+        assert tlog_client.checkpoint(url)[:2] == (ORIGIN, 300)
+    assert "no ledger is kept here" in refused("ledger", "serve", lab)
 
 
 def test_silence_has_its_own_status(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from explorer.ledger.submit import TRIES, submit
 from explorer.ledger.verify import read_checkpoint
 from explorer.ledger.web import Answer, Client
 from explorer.ledger.witness import MAX_BODY, MAX_HASHES, Request, Witness, parse_request, start
+from explorer.ledger.witnesses import note_name
 from explorer.note import Algorithm, Note
 from tests.ledger.ledgers import DG, LOG, NOW, both, check, grow, make, policy
 from tests.ledger.signers import ORIGIN, entry, signer
@@ -346,6 +347,22 @@ def test_a_ledger_is_cosigned_over_http(tmp_path: Path) -> None:
         client.close()
 
 
+def test_what_a_witnesss_note_here_says_is_only_a_guess(tmp_path: Path) -> None:
+    """A note that is no checkpoint, or of another size than the witness has: it corrects the client."""
+    ledger = make(tmp_path / "ledger", 300)
+    (ledger / "witness").mkdir()
+    place = ledger / "witness" / note_name(DG.verifier)
+    with running(witness(tmp_path / "state")) as url, closing(Client(url)) as client:
+        for text in ("hello\n", asked(0, 8).note.text, asked(0, 999).note.text):
+            place.write_bytes(note.sign(text, DG_PLAIN).content)
+            (done,) = submit(ledger, client, anchor=both())
+            assert done.path == place and done.checkpoint.size == 300
+    assert check(ledger, anchor=policy("dg.example")).ok
+
+
+DG_PLAIN = signer(2, name="dg.example")
+
+
 def test_a_fork_and_a_roll_back_are_told_to_the_client(tmp_path: Path) -> None:
     ledger, older = make(tmp_path / "ledger", 300), make(tmp_path / "older", 200)
     fork = tmp_path / "fork"
@@ -505,6 +522,8 @@ def test_http_is_taken_for_this_machine_and_where_that_is_asked_for() -> None:
         (b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 411),
         (b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
         (b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", 413),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"DELETE / HTTP/1.1\r\nHost: x\r\n\r\n", 501),
         (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
         (b"nonsense\r\n\r\n", 400),
