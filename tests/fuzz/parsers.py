@@ -49,13 +49,14 @@ from explorer.provenance import (
     taxonomy,
     times,
     trust,
+    usage,
 )
 from explorer.provenance.roles import Role
 from explorer.schema import to_json
 from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
-from tests.provenance import people
+from tests.provenance import people, uses
 from tests.test_records import PROFILE
 
 ROOT = Path(__file__).parents[2]
@@ -350,6 +351,9 @@ def _statements() -> dict[str, Parser]:
         **dict.fromkeys(("taxonomy", "policy", "trust"), digest),
     }
 
+    tree = {"count": 3, "root": digest}
+    used = {"by": "class", "period": None, "runs": tree, "lines": tree, **span}
+
     def opened(
         read: Callable[..., object], about: tuple[str, ...], kind: str, predicate: dict[str, Any], *, seed: str
     ) -> tuple[Callable[[bytes], object], tuple[bytes]]:
@@ -377,6 +381,10 @@ def _statements() -> dict[str, Parser]:
                 deletion_certificate.open_certificate, one, deletion_certificate.PREDICATE_TYPE, certified, seed="t"
             ),
             "provenance.deletion_certificate.open_certificate",
+        ),
+        "statement of use": (
+            opened(usage.open_usage, (usage.SUBJECT,), usage.PREDICATE_TYPE, used, seed="t"),
+            "provenance.usage.open_usage",
         ),
     }
     return {name: Parser(read=read, seeds=seeds, reads=(of,)) for name, ((read, seeds), of) in rows.items()}
@@ -415,6 +423,11 @@ def _files(place: Path) -> dict[str, Parser]:
             read=in_a_file(salts.read_salts, place),
             seeds=(b"explorer/salts/v1".ljust(24, b"\0") + (2).to_bytes(8, "big") + bytes(range(64)),),
             reads=("provenance.salts.read_salts", "provenance.private.open_private"),
+        ),
+        "file of use": Parser(
+            read=lambda raw: usage.read_file(raw, where="u"),
+            seeds=tuple(json.dumps(to_json(each)).encode() for each in (uses.PARTY_FILE, uses.WHOLE_FILE)),
+            reads=("provenance.usage.read_file",),
         ),
         "tag table": Parser(
             read=in_a_file(table, place),

@@ -10,7 +10,7 @@ import pytest
 from explorer.errors import ProvenanceError
 from explorer.provenance import publish
 from explorer.schema import from_json, to_json
-from tests.provenance import test_grants, test_trust
+from tests.provenance import test_grants, test_trust, uses
 
 
 @pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
@@ -59,7 +59,15 @@ def broken(value: Any) -> list[Any]:
     return [-1, True, "\n"]
 
 
-@pytest.mark.parametrize(("name", "good"), [("trust", to_json(test_trust.LAB)), ("grant", test_grants.GOOD)])
+GOOD = {
+    "trust": to_json(test_trust.LAB),
+    "grant": test_grants.GOOD,
+    "usage-party": to_json(uses.PARTY_FILE) | {"statement": {}},  # of an envelope the schema says nothing more
+    "usage-whole": to_json(uses.WHOLE_FILE) | {"statement": {}},
+}
+
+
+@pytest.mark.parametrize(("name", "good"), GOOD.items())
 def test_schema_and_code_are_of_one_mind(name: str, good: Any) -> None:
     assert agree(name, good)
     verdicts = [agree(name, json.loads(json.dumps(value))) for value in broken(good)]
