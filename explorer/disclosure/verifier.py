@@ -1037,7 +1037,7 @@ def _check_tags(files: dict[str, bytes], genesis: dict[str, Any], now: int, trus
     """The attestation of the tag table: which file, which root over its rows, and who vouches for which class."""
     envelope = open_envelope(parse_json(_needed(files, "governance/tags.json"), ""), "tags", STATEMENT)
     expect(envelope.signers(trust), "nobody in the trust file has signed it, or it was changed")
-    subjects, table = read_statement(envelope, "https://explorer.example/tag-table/v1")
+    subjects, table = read_statement(envelope, "tag-table/v1")
     expect(len(subjects) == 2, f"{len(subjects)} subjects, expected a file and the root of its rows")
     named = [(each.get("root"), each.get("attestation")) for each in genesis["tags"].values() if isinstance(each, dict)]
     expect((subjects[1], sha256(envelope.payload).hex()) in named, "not the tags that the genesis names")
@@ -1062,11 +1062,16 @@ def _check_tags(files: dict[str, bytes], genesis: dict[str, Any], now: int, trus
 STATEMENT = "application/vnd.in-toto+json"
 
 
-def read_statement(envelope: Envelope, predicate_type: str) -> tuple[list[str], dict[str, Any]]:
+CLAIMS = "urn:uuid:5c06314d-e92a-42ff-b8a5-d7b8024b3f28#", "https://explorer.example/"
+"""What the types of statements begin with, in this version and in earlier ones."""
+
+
+def read_statement(envelope: Envelope, claim: str) -> tuple[list[str], dict[str, Any]]:
     """in-toto Statement v1: the digests of its subjects, and what it says of them."""
     value = shape(parse_json(envelope.payload, envelope.what), envelope.what, "subject:list predicate:object ...")
-    right = value.get("_type") == "https://in-toto.io/Statement/v1" and value.get("predicateType") == predicate_type
-    expect(right, f"{envelope.what}: not a statement of the type {predicate_type}")
+    kinds = [f"{begin}{claim}" for begin in CLAIMS]
+    right = value.get("_type") == "https://in-toto.io/Statement/v1" and value.get("predicateType") in kinds
+    expect(right, f"{envelope.what}: not a statement of the type {kinds[0]}")
     digests = [each.get("digest") if isinstance(each, dict) else None for each in value["subject"]]
     found = [each.get("sha256") if isinstance(each, dict) else None for each in digests]
     return [str(each) for each in found], value["predicate"]
@@ -1079,7 +1084,7 @@ def check_papers(files: dict[str, bytes], note: Note, run: Run, trust: Trust, ma
         kind = "model" if name.startswith("model/") else "deletion"
         with findings.looking_at(name):
             envelope = open_envelope(parse_json(files[name], name), name, STATEMENT)
-            subjects, said = read_statement(envelope, f"https://explorer.example/{kind}/v1")
+            subjects, said = read_statement(envelope, f"{kind}/v1")
             names = envelope.require(trust, TRAINER, said, made)
             about = [said] if kind == "model" else [said.get("old"), said.get("new")]
             known = any(isinstance(each, dict) and is_state(each.get("ledger"), note, run) for each in about)

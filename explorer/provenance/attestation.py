@@ -34,7 +34,7 @@ from explorer.provenance.description import Description
 from explorer.provenance.drafts import check_span
 from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope
 from explorer.provenance.require import check_signed
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, parse_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, parse_statement, type_of
 from explorer.provenance.tag_table import TagTable, difference
 from explorer.provenance.tags import Tags, count, read_authorities, read_tags
 from explorer.provenance.tags_parquet import TagFile
@@ -44,7 +44,7 @@ from explorer.provenance.vouching import Doubts, check_vouchers, sign_for, weigh
 from explorer.rundir import read_bytes
 from explorer.schema import from_json, to_json
 
-PREDICATE_TYPE = "https://explorer.example/tag-table/v1"
+PREDICATE_TYPE = type_of("tag-table/v1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -30,12 +30,12 @@ from explorer.provenance.deletion_claims import What as What
 from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.require import require
 from explorer.provenance.roles import Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, to_json
 
-PREDICATE_TYPE = "https://explorer.example/deletion/v1"
+PREDICATE_TYPE = type_of("deletion/v1")
 SUBJECT = "model.safetensors"
 
 

@@ -38,12 +38,12 @@ from explorer.provenance.levels import Level
 from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
 from explorer.provenance.require import require
 from explorer.provenance.roles import Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
 from explorer.provenance.times import Time
 from explorer.provenance.trust import Authority, Name, Trust
 from explorer.schema import from_json, record, to_json
 
-PREDICATE_TYPE = "https://explorer.example/model/v1"
+PREDICATE_TYPE = type_of("model/v1")
 MODEL, CARD = "model.safetensors", "model.json"  # the names of its subjects
 MAX_CHECKPOINT = 2**20
 

@@ -29,12 +29,12 @@ from explorer.provenance.model_attestation import MODEL, ByClass
 from explorer.provenance.named import Ascii, Digest, LedgerName
 from explorer.provenance.require import check_signer, require
 from explorer.provenance.roles import Observer, Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
 from explorer.provenance.times import Time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, record, to_json
 
-PREDICATE_TYPE = "https://explorer.example/observation/v1"
+PREDICATE_TYPE = type_of("observation/v1")
 MAX_METRICS = 1_000
 
 SIGNS_AS: dict[Observer, Role] = {

@@ -2,8 +2,11 @@
 
     {"_type": "https://in-toto.io/Statement/v1",
      "subject": [{"name": "train", "digest": {"sha256": "..."}}],
-     "predicateType": "https://explorer.example/tags/v1",
+     "predicateType": "urn:uuid:5c06314d-e92a-42ff-b8a5-d7b8024b3f28#tag-table/v1",
      "predicate": {...}}
+
+The types of claims are fragments of one URN (RFC 9562), so that no domain has to be owned for them to be right. Earlier
+versions wrote https://explorer.example/tag-table/v1, a name that can never resolve: these are read as well.
 
 A subject is matched by its digest alone; its name is for people. Names that the specification does not know are passed
 over, as it asks.
@@ -20,6 +23,11 @@ from explorer.schema import parse_json
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
+TYPES = "urn:uuid:5c06314d-e92a-42ff-b8a5-d7b8024b3f28#"
+FORMER = {  # what earlier versions wrote
+    f"https://explorer.example/{claim}": f"{TYPES}{claim}"
+    for claim in ("tag-table/v1", "model/v1", "deletion/v1", "observation/v1")
+}
 MAX_BYTES = 8 * 2**20
 MAX_SUBJECTS = 10_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -61,6 +69,11 @@ class Statement:
         return any(one.sha256 == sha256 for one in self.subjects)
 
 
+def type_of(claim: str) -> str:
+    """The predicate type of a claim of the project's own, such as "model/v1"."""
+    return f"{TYPES}{claim}"
+
+
 def make_statement(subjects: Sequence[Subject], *, predicate_type: str, predicate: dict[str, Any]) -> Statement:
     """A statement. Raises `ProvenanceError` for one that could not be read again."""
     made = Statement(subjects=tuple(subjects), predicate_type=predicate_type, predicate=predicate)
@@ -72,9 +85,9 @@ def parse_statement(payload: bytes, *, predicate_type: str, where: str) -> State
     value = parse_json(payload, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
     if not isinstance(value, dict) or value.get("_type") != STATEMENT:
         raise ProvenanceError(f'{where}: not an in-toto statement: expected "_type": "{STATEMENT}"')
-    if value.get("predicateType") != predicate_type:
-        found = f"{value.get('predicateType')!r:.200}"
-        raise ProvenanceError(f"{where}: predicateType: found {found}, expected {predicate_type!r}")
+    found = value.get("predicateType")
+    if not isinstance(found, str) or predicate_type not in (found, FORMER.get(found)):
+        raise ProvenanceError(f"{where}: predicateType: found {found!r:.200}, expected {predicate_type!r}")
     subjects = value.get("subject")
     if not isinstance(subjects, list) or not 0 < len(subjects) <= MAX_SUBJECTS:
         raise ProvenanceError(f"{where}: subject: expected a list of 1 to {MAX_SUBJECTS}")
@@ -83,7 +96,7 @@ def parse_statement(payload: bytes, *, predicate_type: str, where: str) -> State
         raise ProvenanceError(f"{where}: predicate: expected a JSON object")
     return Statement(
         subjects=tuple(_subject(one, f"{where}: subject[{at}]") for at, one in enumerate(subjects)),
-        predicate_type=predicate_type,
+        predicate_type=found,
         predicate=predicate,
     )
 

@@ -44,12 +44,12 @@ from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
 from explorer.provenance.require import require
 from explorer.provenance.roles import Role
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
 from explorer.provenance.times import Time, parse_time
 from explorer.provenance.trust import Authority, Trust
 from explorer.schema import from_json, parse_json, record, to_json
 
-PREDICATE_TYPE = "https://explorer.example/usage/v1"
+PREDICATE_TYPE = type_of("usage/v1")
 SUBJECT = "lines"
 PARTY, WHOLE = "explorer/usage/v1", "explorer/usage-whole/v1"
 MAX_BYTES = 64 * 2**20  # of a file

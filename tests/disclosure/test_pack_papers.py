@@ -1,5 +1,6 @@
 """What else is signed about a run goes along: its model's attestation, where it comes from, what was deleted of it."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.disclosure.pack import Pack, make_pack
+from explorer.provenance import attestation, deletion_certificate, model_attestation
 from explorer.recorded.run_ledger import RunLedger
 from tests.audit.governed_run import TRAINER
 from tests.deletion import certified
@@ -90,6 +92,32 @@ def test_attestations_that_are_not_of_this_model(model: Files) -> None:
     for name in ("model/model.json", "model/attestation.json"):
         rest = signed_again({other: content for other, content in model.items() if other != name})
         assert "without the other" in faults(rest, trust=released.trust())
+
+
+def test_packs_with_statements_of_earlier_versions_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tags, a model's attestation and a certificate of a deletion, each with the name that its type had."""
+    with monkeypatch.context() as earlier:
+        for module, claim in (
+            (attestation, "tag-table"),
+            (model_attestation, "model"),
+            (deletion_certificate, "deletion"),
+        ):
+            earlier.setattr(module, "PREDICATE_TYPE", f"https://explorer.example/{claim}/v1")
+        run = governed(tmp_path / "model")
+        released.release(run)
+        made = certified.structural(tmp_path / "deletion" / "runs")
+    rundir.write_bytes(made.new / "certificate.json", made.content)
+    trusting: Any = {"key": private(TRAINER), "trust": released.trust(), "now": NOW}
+    shipped = opened(make_pack(RunLedger(run), grants={}, report=REPORT, **trusting).content)
+    deleted = opened(packed(made.new).content)
+    for files, name, trust in (
+        (shipped, "governance/tags.json", released.trust()),
+        (shipped, "model/attestation.json", released.trust()),
+        (deleted, f"deletions/{made.new.name}.json", None),
+    ):
+        payload = base64.b64decode(json.loads(files[name])["payload"])
+        assert b'"predicateType":"https://explorer.example/' in payload
+        assert not faults(files, trust=trust)
 
 
 def test_a_run_without_any(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """in-toto statements: what they look like, what is refused, and that a subject is its digest."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -8,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.statement import MAX_SUBJECTS, Statement, Subject, make_statement, parse_statement
+from explorer.provenance.statement import (
+    FORMER,
+    MAX_SUBJECTS,
+    Statement,
+    Subject,
+    make_statement,
+    parse_statement,
+    type_of,
+)
 
 A, B = "a" * 64, "b" * 64
 CLAIM = "https://explorer.example/claim/v1"
@@ -47,6 +56,26 @@ def test_a_subject_is_its_digest() -> None:
 def test_names_that_the_specification_does_not_know_are_passed_over() -> None:
     value = GOOD | {"extra": 1, "subject": [{"name": "table", "uri": "x", "digest": {"sha256": A}}]}
     assert parsed(value) == parsed(GOOD)
+
+
+@pytest.mark.parametrize("claim", ["tag-table/v1", "model/v1", "deletion/v1", "observation/v1"])
+def test_statements_of_earlier_versions_are_read_as_what_they_are(claim: str) -> None:
+    former = f"https://explorer.example/{claim}"
+    content = json.dumps(GOOD | {"predicateType": former}).encode()
+    read = parse_statement(content, predicate_type=type_of(claim), where="s.json")
+    assert read.predicate_type == former and json.loads(read.payload)["predicateType"] == former
+    for other in (*FORMER.values(), type_of("usage/v1"), CLAIM):
+        if other != type_of(claim):
+            with pytest.raises(ProvenanceError, match="predicateType: found"):
+                parse_statement(content, predicate_type=other, where="s.json")
+
+
+def test_types_are_names_that_nobody_has_to_own() -> None:
+    name, _, claim = type_of("model/v1").partition("#")
+    assert uuid.UUID(name.removeprefix("urn:uuid:")).urn == name and claim == "model/v1"
+    with pytest.raises(ProvenanceError, match="predicateType"):  # what was never written is not read either
+        former = json.dumps(GOOD | {"predicateType": "https://explorer.example/usage/v1"}).encode()
+        parse_statement(former, predicate_type=type_of("usage/v1"), where="s.json")
 
 
 def test_a_claim_may_be_empty() -> None:
