@@ -7,7 +7,7 @@ seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SH
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -254,6 +254,39 @@ def read_plan(run: Path) -> Plan | None:
 def plan_file(plan: Plan) -> str:
     """The name of its file in the run's directory."""
     return rundir.RUN if isinstance(plan, RunRecord) else rundir.LOOP
+
+
+def contradictions(record: Plan) -> Iterator[str]:
+    """In words, each field of a run's record that is not what its identity says. The identity alone is bound by the
+    name of the run, and by the first entry of its ledger; the other fields are what tables show.
+
+    Names of sweep, recipe and baseline, tuning and controls are in no identity; a loop's record has no other fields.
+    """
+    if isinstance(record, LoopRecord):
+        return
+    identity = record.identity
+    recipe: Any = identity.get("recipe")
+    recipe = recipe if isinstance(recipe, dict) else {}
+    task, train = (each if isinstance(each, dict) else {} for each in (recipe.get("task"), recipe.get("train")))
+    named = {"dataset": task.get("own", _only(task.get("dataset"))), "model": _only(task.get("model"))}
+    methods = recipe.get("methods")
+    curve = {name: each for name, each in identity.items() if name not in ("ssr", "seed", "initial")}
+    said: dict[str, Any] = {
+        **{name: identity[name] for name in ("ssr", "seed", "hardware") if name in identity},
+        **{name: train[name] for name in ("batch_size", "precision") if name in train},
+        **{name: value for name, value in named.items() if value is not None},
+        **({"methods": [_only(each) for each in methods]} if isinstance(methods, list) else {}),
+        "recipe_digest": digest(curve),
+    }
+    found = to_json(record)
+    for name, expected in said.items():
+        if found[name] != expected:
+            yield f"run {record.run_id}: {name} is {found[name]!r:.120}, its identity says {expected!r:.120}"
+
+
+def _only(chosen: object) -> str | None:
+    """The name in {name: parameters}; None: there is none."""
+    return str(next(iter(chosen))) if isinstance(chosen, dict) and len(chosen) == 1 else None
 
 
 @record

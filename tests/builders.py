@@ -66,6 +66,15 @@ def run_record(
     )
 
 
+def with_identity(record: RunRecord, identity: dict[str, Any]) -> RunRecord:
+    """The record with another identity, and what follows from it."""
+    recipe, changes = identity.get("recipe", {}), {name: identity[name] for name in ("ssr", "seed") if name in identity}
+    curve = {name: each for name, each in identity.items() if name not in ("ssr", "seed", "initial")}
+    methods = tuple(next(iter(each)) for each in recipe["methods"]) if "methods" in recipe else record.methods
+    task = {name: next(iter(each)) for name, each in recipe.get("task", {}).items() if isinstance(each, dict)}
+    return replace(record, identity=identity, recipe_digest=digest(curve), methods=methods, **changes, **task)
+
+
 def write_run(
     runs: Path,
     record: RunRecord,

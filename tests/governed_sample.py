@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from explorer import records, rundir
+from explorer.canonical import digest
 from explorer.data.digits import Digits
 from explorer.entries.fields import Blob
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
@@ -34,6 +35,7 @@ from explorer.provenance.tags_parquet import Row, write_table
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
 from explorer.provenance.trust import Trust, write_trust
+from tests.audit.governed_run import RECORDED, write_environment
 from tests.builders import run_record
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, YEAR_BEGINS, YEAR_ENDS, private
@@ -145,10 +147,12 @@ def _taken_for(right: int) -> np.ndarray:
 def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | None = None, steps: int = STEPS) -> Path:
     """Write the run's directory and return it; with fewer steps than all it is unfinished."""
     sample = Sample() if sample is None else sample
-    record = run_record(recipe="governed", sweep=sweep, full_steps=STEPS, methods=("routing", "contributions"))
+    record = run_record(recipe="governed", sweep=sweep, full_steps=STEPS, methods=RECORDED)
+    record = replace(record, batch_size=BATCH)
     directory = runs / sweep / record.run_id
     records.write(directory / rundir.RUN, record)
     genesis, leaves = _govern(directory, sample, record.run_id)
+    genesis = replace(genesis, recipe=digest(record.identity), environment=write_environment(directory))
     signer = Signer(name=f"example.com/{record.run_id}", algorithm=Algorithm.ED25519, private_key=private(TRAINER))
     sealed = confidential(sample.routing, sample.classes)
     names = [layer.name for layer in sample.layers]
@@ -178,7 +182,7 @@ def _record_step(journal: Journal, sample: Sample, step: int) -> None:
             action="freeze" if step == 24 else "re-open",
             rule="entropy-settled" if step == 24 else "representation-changed",
             parameters={"tolerance": 0.02},
-            subjects=(sample.classes[2],),
+            subjects=(sample.classes[1],),  # which the policy keeps out of the first layer anyway
             layers=(sample.layers[0].name,),
             evidence={sample.classes[2]: b"%d" % step},
         )
@@ -230,7 +234,7 @@ def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.n
     genesis = Genesis(
         run=run_id,
         recipe="a" * 64,
-        code="b" * 64,
+        code="a" * 64,
         environment="c" * 64,
         data="d" * 64,
         tags={"train": Sources(root=tags.root, attestation=tags.attestation)},
@@ -247,7 +251,7 @@ def _govern(directory: Path, sample: Sample, run_id: str) -> tuple[Genesis, np.n
         start=None,
         parents=(),
         blobs={},
-        methods={name: METHODS[name].traits for name in ("routing", "contributions", "recorder")},
+        methods={name: METHODS[name].traits for name in RECORDED},
         fitted=dict(Digits.fitted),
     )
     return genesis, tags.tags.leaves

@@ -22,7 +22,7 @@ def open_entries(run: RunLedger, keys: Keys, *, sealed: Callable[[str], None]) -
 
     Raises `LedgerError` for a blob that is damaged or sealed with another key.
     """
-    for placed in run.read(run.outline.profiles, Profile):
+    for placed in run.read(sorted((*run.outline.profiles, *run.outline.past_profiles)), Profile):
         contents = {path: (f"numbers/{path}", committed) for path, committed in placed.entry.classes.items()}
         contents[JOINT] = ("joint", placed.entry.joint)
         yield from _opened(run, placed, contents, keys, sealed)

@@ -4,18 +4,21 @@
 2. every example was typed by an authority                  typed.py
 3. every update is ledgered so that it can be reconstructed reconstructible.py
 
-Before all of them stands the ledger itself: sound, and signed by those whom the caller's trust file names. That the
-conditions hold says that the record is one that a governed run leaves; that the record is true, a replay shows. Where
-something that a condition depends on was erased or is sealed, it cannot be told whether the run conforms: that is an
-outcome of its own, and never counts as conforming.
+A fourth is asked of the record itself: no statement in it contradicts another one (consistent.py). Before all of them
+comes the ledger: sound, and signed by those whom the caller's trust file names. Steps that were executed again are
+judged as all others are. That the conditions hold says that the record is one that a governed run leaves; that the
+record is true, a replay shows. Where something that a condition depends on was erased or is sealed, it cannot be told
+whether the run conforms: that is an outcome of its own, and never counts as conforming.
 """
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from explorer import records, rundir
-from explorer.audit import reconstructible, routable, typed
+from explorer.audit import consistent, reconstructible, routable, typed
 from explorer.audit.conditions import Condition, Judgement, Outcome, together
 from explorer.audit.confidential import check_confidential
+from explorer.audit.consistent import Consistent
 from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
 from explorer.audit.routable import Routable
@@ -47,13 +50,13 @@ class Conformance:
 
     @property
     def outcome(self) -> Outcome:
-        """Of the ledger, which has to be verified by keys that the caller believes, and of all three conditions."""
+        """Of the ledger, which has to be verified by keys that the caller believes, and of all conditions."""
         ledger = Outcome.HOLDS if self.badge.verified else Outcome.FAILS
         return together((ledger, *(condition.outcome for condition in self.conditions)))
 
     @property
     def conforms(self) -> bool:
-        """Whether the ledger is verified, by somebody whom the caller believes, and all three conditions hold."""
+        """Whether the ledger is verified, by somebody whom the caller believes, and all conditions hold."""
         return self.outcome is Outcome.HOLDS
 
     @property
@@ -70,6 +73,7 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     seal = badge(run, trust=trust, now=now)
     first, second = Judgement(routable.NAME, routable.SAYS), Judgement(typed.NAME, typed.SAYS)
     third = Judgement(reconstructible.NAME, reconstructible.SAYS)
+    fourth = Judgement(consistent.NAME, consistent.SAYS)
     rules, tags = _documents(run, trust, first, second)
     withheld = read_withheld(run.ledger, trust=trust, now=now)
     if rules is not None:
@@ -78,21 +82,24 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
         Routable(run, rules, first, total=total_steps(run), withheld=withheld),
         Typed(run, tags, second, withheld=withheld),
         Reconstructible(run, third, withheld=withheld),
+        Consistent(run, seal.cosigned_at, fourth),
     )
+    judgements = first, second, third, fourth
     unmoved = Unmoved(run, first)
-    for segment in run.segments():
+    for segment in chain(run.segments(), run.superseded()):
         try:
             numbers = read_numbers(run, segment)
         except ExplorerError as error:
             third.contradict(segment.state.index, str(error))
-            for judgement in (first, second):
+            for judgement in (first, second, fourth):
                 judgement.untold(f"steps {segment.first} to {segment.stop - 1}: {error}")
             continue
-        for judge, judgement in zip(judges, (first, second, third), strict=True):
+        for judge, judgement in zip(judges, judgements, strict=True):
             with judgement.reading(segment.state.index):
                 judge.segment(segment, numbers)
         unmoved.segment(segment, numbers.steps)
-    return Conformance(badge=seal, conditions=(first.close(), second.close(), third.close()))
+    judges[-1].close()
+    return Conformance(badge=seal, conditions=tuple(judgement.close() for judgement in judgements))
 
 
 def total_steps(run: RunLedger) -> int | None:

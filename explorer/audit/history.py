@@ -28,7 +28,7 @@ from explorer.entries.numbers import SKETCH, decode_sketches
 from explorer.entries.run import Decision, End
 from explorer.ledger.anchor import Anchor, utc
 from explorer.ledger.proof import Proof, make_proof
-from explorer.ledger.verify import verify
+from explorer.ledger.verify import Verification, verify
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.recorded.anchor import anchor_of_trust
@@ -47,6 +47,7 @@ class Badge:
     anchored: bool  # somebody's trust file was brought; without one nobody is believed
     signed_by: tuple[str, ...]
     cosigned_by: tuple[str, ...]  # with the time of each
+    cosigned_at: tuple[int, ...]  # the times of all cosignatures that count, those of earlier checkpoints too
     findings: tuple[str, ...]  # what is wrong, with the path below the ledger's directory
     blobs: Blobs = ALL_HERE  # that entries name and that are not here
 
@@ -125,9 +126,17 @@ def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
         anchored=trust is not None,
         signed_by=tuple(each.name for each in (found.judgement.signed_by if found.judgement else ())),
         cosigned_by=tuple(f"{each.verifier.name} at {utc(each.time)}" for each in cosigned if each.fault is None),
+        cosigned_at=_times(found),
         findings=tuple(f"{finding.path}: {finding.message}" for finding in found.findings),
         blobs=look_for_blobs(run.ledger, erasures=read_withheld(run.ledger, trust=trust, now=now)),
     )
+
+
+def _times(found: Verification) -> tuple[int, ...]:
+    """In seconds since 1970, ascending."""
+    now = [each.time for each in (found.judgement.cosignatures if found.judgement else ()) if each.fault is None]
+    before = [each.time for seen in found.older for each in seen.cosigners if each.time is not None]
+    return tuple(sorted({*now, *before}))
 
 
 def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:

@@ -66,7 +66,7 @@ def faults(run: RunLedger) -> Iterator[tuple[int, str]]:
     """Entry and fault of every profile whose numbers cannot be those of its probes: a content that cannot be read, or a
     linear probe that was tested on other examples than the classes have. What is not here is not looked at."""
     layers = sum(ADAPTER not in name for name in run.genesis.layers)
-    for placed in run.read(run.outline.profiles, Profile):
+    for placed in run.read(sorted((*run.outline.profiles, *run.outline.past_profiles)), Profile):
         try:
             contents, joint = _classes(run, placed, layers), _joint(run, placed, layers)
             expected = [examples for _, examples, _ in contents]

@@ -16,7 +16,7 @@ from explorer.audit.geometry import impossible
 from explorer.audit.profiles import faults
 from explorer.audit.withheld import Withheld
 from explorer.entries.envelope import Head, read_head
-from explorer.entries.run import End, State
+from explorer.entries.kinds import KINDS
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path, read_blob
@@ -102,20 +102,15 @@ class Reconstructible:
             self._judgement.contradict(None, f"no state after {run.steps} steps: {found}")
         if run.outline.end is None:
             self._judgement.contradict(None, "the ledger has no end: the run is unfinished, or its end was cut off")
-            return
-        with self._judgement.reading(run.outline.end):
-            (end,) = run.read([run.outline.end], End)
-            if last:
-                (state,) = run.read([last[0][1]], State)
-                # Not the weights: an average of them may have taken their place after the last step.
-                if end.entry.state.random != state.entry.state.random:
-                    self._judgement.contradict(end.index, "the state at the end is not the one behind the last step")
 
     def _heads(self) -> Iterator[Head]:
         """All entries, whose blobs have to be here."""
         for index, leaf in enumerate(self._run.ledger.entries()):
             self._judgement.count("entries")
             head = read_head(leaf)
+            if (head.kind, head.version) not in KINDS:
+                words = f"an entry of a kind that is not known here: {head.kind} v{head.version}"
+                self._judgement.contradict(index, words)
             for name, blob in head.blobs.items():
                 self._blob(index, name, blob.sha256, blob.size)
             yield head

@@ -9,6 +9,8 @@ that its band is denied, and the class has weight in a layer only if some pass t
 policy calls confidential, of them nothing is in the clear (confidential.py).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from explorer.audit.by_example import MAX_CHOSEN, faults_of
@@ -60,22 +62,27 @@ class Routable:
             self._judgement.contradict(0, f"the policy does not fit the model: {each}")
         self._known = {str(phase): phase.conditions for phase in phases(routing.policy)}
         self._tables = Admissions(routing, classes=run.genesis.classes, layers=layers)
-        self._activations = dict[str, int]()  # condition -> the step from which it is on
-        self._chosen = dict[tuple[int, str], Placed[Decision]]()  # step and class -> what was chosen by example
+        self._activations = dict[str, list[Placed[Decision]]]()  # by the condition that they switch on
+        self._chosen = dict[tuple[int, str], list[Placed[Decision]]]()  # step and class -> what was chosen by example
         for placed in run.read(run.outline.decisions, Decision):
-            if placed.index in run.outline.superseded:
-                continue
             if placed.entry.action == "activation":
                 self._activation(placed)
             elif placed.entry.action == "selection" and placed.entry.rule == RULE:
-                self._chosen |= {(placed.entry.step, path): placed for path in placed.entry.subjects}
+                for path in placed.entry.subjects:
+                    self._chosen.setdefault((placed.entry.step, path), []).append(placed)
 
     def _activation(self, placed: Placed[Decision]) -> None:
         """A decision that switches a condition on says which, and by whose numbers."""
         if placed.entry.condition is None or not placed.entry.evidence:
             self._judgement.contradict(placed.index, "an activation that names no condition, or no numbers behind it")
             return
-        self._activations.setdefault(placed.entry.condition, placed.entry.step)
+        self._activations.setdefault(placed.entry.condition, []).append(placed)
+
+    def _standing(self, decisions: Sequence[Placed[Decision]], step: Placed[Step]) -> Placed[Decision] | None:
+        """The last of these decisions that was taken before the step, and not undone before it."""
+        outline = self._run.outline
+        standing = (each for each in reversed(decisions) if each.entry.step <= step.entry.step)
+        return next((each for each in standing if outline.stands_at(each.index, step.index)), None)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge the steps of a segment."""
@@ -108,7 +115,7 @@ class Routable:
             return None
         on = self._known[step.phase]
         for condition in sorted(on):
-            if self._activations.get(condition, step.step + 1) > step.step:
+            if self._standing(self._activations.get(condition, []), placed) is None:
                 self._judgement.contradict(placed.index, f"{condition}: on, and no decision has switched it on")
         try:
             expected = self._tables.at(step.step / self._total, on)
@@ -154,7 +161,8 @@ class Routable:
         """The examples of one class in one step, where the policy tells them apart."""
         if admission is None:
             return
-        banded, decision = admission.by_example.get(path), self._chosen.pop((placed.entry.step, path), None)
+        banded = admission.by_example.get(path)
+        decision = self._standing(self._chosen.get((placed.entry.step, path), []), placed)
         words = f"step {placed.entry.step}: {path}: which of its examples trained what"
         if banded is None or decision is None:
             if banded is not None and (found[:, _WEIGHT] != 0).any():

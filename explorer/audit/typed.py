@@ -87,10 +87,11 @@ class Typed:
                 continue
             with self._judgement.looking():
                 found = numbers.of_class(index)
-                for step in (placed.entry for placed in numbers.steps):
+                for placed in numbers.steps:
+                    step = placed.entry
                     if not step.examples[index] and step.step in found and found[step.step][:, 0].any():
                         fault = f"step {step.step}: {path} trained without an example of it"
-                        self._judgement.contradict(self._run.outline.steps[step.step], fault)
+                        self._judgement.contradict(placed.index, fault)
 
 
 def class_of_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.int64]:

@@ -23,8 +23,8 @@ from explorer.recorded.tensors import (
     moved,
     parameter_of,
     parse_tensors,
+    read_owners,
 )
-from explorer.schema import parse_json
 
 
 class Unmoved:
@@ -42,7 +42,7 @@ class Unmoved:
         self._owners: dict[str, str] = {}
         if OWNERS in run.genesis.blobs:
             with judgement.reading(0):
-                self._owners = self._said()
+                self._owners = read_owners(self._run)
                 said = ", ".join(f"{name} of {layer}" for name, layer in sorted(self._owners.items()))
                 # A note: the names of shared tensors do not tell their layer, so the genesis alone can say it.
                 judgement.note(f"shared tensors are held to be of the layers that the genesis says: {said:.300}")
@@ -52,6 +52,8 @@ class Unmoved:
         before, self._before = self._before, None
         with self._judgement.reading(segment.state.index):
             after = self._before = self._tensors(segment.state)
+            if segment.past is not None:
+                before = self._at(segment.past.before)
             if before is None or after is None:
                 return
             self._judgement.count("states compared")
@@ -62,6 +64,8 @@ class Unmoved:
                 layer = self._owners.get(parameter_of(name)) or layer_of(name, self._layers)
                 if layer is not None and layer not in updated:
                     still.setdefault(layer, name)
+                elif layer is None and (name in after.parameters or name in after.buffers):
+                    still.setdefault(f"a layer that {name} is of", name)
             for layer, name in still.items():
                 self._judgement.contradict(
                     segment.state.index,
@@ -69,6 +73,12 @@ class Unmoved:
                     expected=_leaf(before, name),
                     found=_leaf(after, name),
                 )
+
+    def _at(self, state: int | None) -> Tensors | None:
+        """The list of the state with this entry; None: of the one that the ledger begins with."""
+        if state is not None:
+            return self._tensors(next(self._run.read([state], State)))
+        return self._first() if self._run.begins == 0 and self._listed else None
 
     def _tensors(self, state: Placed[State]) -> Tensors | None:
         """The list of a state. Raises `LedgerError` for one that is not that of the state."""
@@ -83,17 +93,6 @@ class Unmoved:
         tensors = parse_tensors(content, where=where)
         check_roots(tensors, state.entry.state, where=where)
         return tensors
-
-    def _said(self) -> dict[str, str]:
-        """The layers of tensors whose names do not tell. Raises `LedgerError` for what is no such table."""
-        (genesis,) = self._run.read([0], type(self._run.genesis))
-        content = self._run.blob(genesis, OWNERS, max_bytes=MAX_BYTES)
-        value = parse_json(content or b"", where=f"entry 0: {OWNERS}", error=LedgerError, max_bytes=MAX_BYTES)
-        owners: dict[str, object] = value if isinstance(value, dict) else {"": None}
-        said = {name: layer for name, layer in owners.items() if isinstance(layer, str) and layer in self._layers}
-        if len(said) < len(owners):
-            raise LedgerError(f"entry 0: {OWNERS}: expected tensors and the layers that they are of")
-        return said
 
     def _first(self) -> Tensors | None:
         """The list of the genesis. Raises `LedgerError` for one that is not that of the initial parameters."""

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -97,14 +97,16 @@ class ModelFile:
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
-    def leaves(self) -> dict[str, str]:
-        """The leaf of every tensor, by name."""
+    def leaves(self, named: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The leaf of every tensor, by name. `named`: only of those in it, as if they had these other names."""
+        wanted = {name: name for name in self.entries} if named is None else named
         with self.path.open("rb") as file:
             return {
                 name: tensor_leaf(
-                    name, dtype=TYPES[each.type][1], shape=each.shape, values=_pieces(file, each, self.path)
+                    wanted[name], dtype=TYPES[each.type][1], shape=each.shape, values=_pieces(file, each, self.path)
                 )
                 for name, each in self.entries.items()
+                if name in wanted
             }
 
     @property

@@ -1,11 +1,12 @@
 """Where everything is in a run's ledger, by the number of its entry, found in one pass over the bytes of all entries.
 
-Where history was executed again, the latest execution of a step is what counts.
+Where history was executed again, the latest execution of a step is what counts. What was superseded is here too, for
+who judges all that was recorded.
 """
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from explorer.errors import LedgerError
@@ -19,6 +20,16 @@ _TABLE, _DIGEST = b'"weights":"', re.compile(rb'([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Past:
+    """A segment that was executed again, or whose state was recorded again."""
+
+    first: int
+    entries: tuple[int, ...]  # its steps, as they were when the state was recorded
+    state: int | None  # that closed it; None: nothing did
+    before: int | None  # the state that it began with; None: where the ledger begins
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outline:
     """Where everything is, by the number of its entry."""
 
@@ -27,8 +38,19 @@ class Outline:
     tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force becomes another one
     profiles: tuple[int, ...]
     decisions: tuple[int, ...]  # all of them, the superseded ones too
-    superseded: frozenset[int]  # those decisions that a re-execution has undone
+    undone: Mapping[int, int]  # decisions, and the re-execution that has undone each
+    past: tuple[Past, ...]  # in the order in which they were superseded
+    past_profiles: tuple[int, ...]
     end: int | None
+
+    @property
+    def superseded(self) -> Set[int]:
+        """The decisions that a re-execution has undone."""
+        return self.undone.keys()
+
+    def stands_at(self, decision: int, entry: int) -> bool:
+        """Whether a decision was taken before an entry, and not undone before it."""
+        return decision < entry and not self.undone.get(decision, entry) < entry
 
 
 def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
@@ -39,7 +61,9 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
     tables: list[tuple[int, int, bytes]] = []
     profiles: list[tuple[int, int]] = []
     decisions: list[tuple[int, int]] = []
-    superseded: set[int] = set()
+    undone: dict[int, int] = {}
+    past: list[Past] = []
+    past_profiles: list[int] = []
     before = 0  # how many of the states are older than the last re-execution
     for index, leaf in enumerate(ledger.entries()):
         kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
@@ -55,6 +79,7 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
                 tables.append((step, index, table[1]))
         elif kind[1] == b"state":
             if states and len(states) == before and states[-1][0] == step:
+                past += _superseded(steps, states, begins=begins, since=len(states) - 1)
                 states.pop()
             states.append((step, index))
             before = 0
@@ -62,12 +87,19 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
             profiles.append((step, index))
         elif kind[1] == b"decision":
             if b'"action":"re-execution"' in leaf:
+                kept = sum(at <= step for at, _ in states)
+                past += _superseded(steps, states, begins=begins, since=kept)
+                last = max(step, states[-1][0] if states else begins)
+                if last < len(steps):  # nothing has closed these
+                    lost = tuple(steps[last:])
+                    past.append(Past(first=last, entries=lost, state=None, before=None))
                 del steps[step:]
-                states = [each for each in states if each[0] <= step]
+                del states[kept:]
                 before = len(states)
                 tables = [each for each in tables if each[0] < step]
+                past_profiles += [entry for at, entry in profiles if at >= step]
                 profiles = [each for each in profiles if each[0] < step]
-                superseded |= {index for at, index in decisions if at >= step}
+                undone |= {entry: index for at, entry in decisions if at >= step and entry not in undone}
                 decisions.append((-1, index))  # that it was executed again stays so
             else:
                 decisions.append((step, index))
@@ -79,9 +111,19 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
         tables=tuple((step, index) for step, index, _ in tables),
         profiles=tuple(index for _, index in profiles),
         decisions=tuple(index for _, index in decisions),
-        superseded=frozenset(superseded),
+        undone=undone,
+        past=tuple(past),
+        past_profiles=tuple(past_profiles),
         end=end,
     )
+
+
+def _superseded(steps: Sequence[int], states: Sequence[tuple[int, int]], *, begins: int, since: int) -> Iterator[Past]:
+    """The segments that the states from this one on close."""
+    for place in range(since, len(states)):
+        stop, index = states[place]
+        first, before = states[place - 1] if place else (begins, None)
+        yield Past(first=first, entries=tuple(steps[first:stop]), state=index, before=before)
 
 
 def _after(leaf: bytes, key: bytes, value: re.Pattern[bytes]) -> re.Match[bytes] | None:

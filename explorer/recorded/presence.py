@@ -18,7 +18,7 @@ from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import read_rows
 from explorer.recorded.tables import tables
 from explorer.recorded.target import Target
-from explorer.records import Plan, listed_methods, plan_file, read_plan
+from explorer.records import Plan, contradictions, listed_methods, plan_file, read_plan
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
@@ -139,13 +139,15 @@ def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
 
 
 def recorded_plan(run: RunLedger) -> Plan | None:
-    """What the run is, as its record says; None where that is not what the genesis names, or not there."""
+    """What the run is, as its record says; None where that is not what the genesis names, or not there. Raises
+    `RunError` for a record that contradicts its own identity."""
     found = read_plan(run.run)
-    return found if found is not None and digest(found.identity) == run.genesis.recipe else None
+    return None if found is None or digest(found.identity) != run.genesis.recipe else _sound(run, found)
 
 
 def read_record(run: RunLedger) -> Plan:
-    """The record of a run. Raises `RunError` where there is none, or it is of another run than the ledger."""
+    """The record of a run. Raises `RunError` where there is none, where it is of another run than the ledger, and where
+    it contradicts its own identity."""
     found = read_plan(run.run)
     if found is None:
         raise RunError(
@@ -157,4 +159,10 @@ def read_record(run: RunLedger) -> Plan:
         raise RunError(
             f"{run.run / plan_file(found)}: names another recipe than the first entry of the ledger beside it"
         )
+    return _sound(run, found)
+
+
+def _sound(run: RunLedger, found: Plan) -> Plan:
+    if fault := next(contradictions(found), None):
+        raise RunError(f"{run.run / plan_file(found)}: {fault}")
     return found

@@ -6,7 +6,7 @@ for each step. Nothing is verified here beyond digests of blobs: `verify` of the
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from explorer.errors import LedgerError, RunError, unknown
 from explorer.ledger.read import LedgerDirectory
 from explorer.recorded.blobs import Missing, claims_seal, read_content
 from explorer.recorded.keys import Keys, own_keys
-from explorer.recorded.outline import outline_of
+from explorer.recorded.outline import Past, outline_of
 
 Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
 
@@ -39,6 +39,7 @@ class Segment:
     first: int
     stop: int
     state: Placed[State]
+    past: Past | None = None  # None: none of it was superseded
 
     @property
     def steps(self) -> range:
@@ -59,6 +60,7 @@ class RunLedger:
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
         self.outline = outline_of(self.ledger, begins=self.genesis.begins)
+        self._firsts = {each.state: each.first for each in self.outline.past}
 
     @property
     def keys(self) -> Keys:
@@ -114,11 +116,12 @@ class RunLedger:
 
     def read_steps(self, steps: range) -> Iterator[Placed[Step]]:
         """The latest execution of these steps, in order."""
-        for step, placed in zip(steps, self.read(self.outline.steps[steps.start : steps.stop], Step), strict=True):
-            if placed.entry.step != step:
-                raise LedgerError(f"entry {placed.index}: found step {placed.entry.step}, expected {step}")
-            self._check_shape(placed)
-            yield placed
+        return self._steps_at(steps, self.outline.steps[steps.start : steps.stop])
+
+    def steps_of(self, segment: Segment) -> Iterator[Placed[Step]]:
+        """The steps of a segment, as they were when its state was recorded."""
+        past = segment.past
+        return self.read_steps(segment.steps) if past is None else self._steps_at(segment.steps, past.entries)
 
     def spans(self, steps: range | None = None) -> list[range]:
         """The steps of each segment that has one of these steps, in order."""
@@ -129,6 +132,14 @@ class RunLedger:
         for span, index in self._spans(steps):
             (state,) = self.read([index], State)
             yield Segment(first=span.start, stop=span.stop, state=state)
+
+    def superseded(self) -> Iterator[Segment]:
+        """The segments that were executed again, in the order in which they were superseded; those that a state closed
+        before."""
+        for past in self.outline.past:
+            if past.state is not None:
+                (state,) = self.read([past.state], State)
+                yield Segment(first=past.first, stop=past.first + len(past.entries), state=state, past=past)
 
     def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
         """A blob that the entry names, its digest checked, opened if it was sealed; None where it names none, where it
@@ -162,11 +173,21 @@ class RunLedger:
             return Genesis.KIND, 0
         if not isinstance(placed.entry, State):
             return placed.entry.KIND, placed.entry.step
+        if placed.index in self._firsts:
+            return Step.KIND, self._firsts[placed.index]
         before = bisect_left(self.outline.states, (placed.entry.step,))
         return Step.KIND, self.outline.states[before - 1][0] if before else self.begins
 
     def _key(self, path: str, kind: str, first: int) -> bytes | None:
         return self.keys.of(path, kind, first)
+
+    def _steps_at(self, steps: range, indices: Sequence[int]) -> Iterator[Placed[Step]]:
+        """These steps from their entries."""
+        for step, placed in zip(steps, self.read(indices, Step), strict=True):
+            if placed.entry.step != step:
+                raise LedgerError(f"entry {placed.index}: found step {placed.entry.step}, expected {step}")
+            self._check_shape(placed)
+            yield placed
 
     def _spans(self, steps: range | None) -> Iterator[tuple[range, int]]:
         """Spans, and the entries of the states that close them."""

@@ -69,7 +69,7 @@ class SegmentNumbers:
 def read_numbers(run: RunLedger, segment: Segment) -> SegmentNumbers:
     """Read a segment's blobs. Raises `LedgerError` for one that is damaged, of a size that it cannot have, or sealed
     with another key than the reader's."""
-    steps, layers = tuple(run.read_steps(segment.steps)), len(run.genesis.layers)
+    steps, layers = tuple(run.steps_of(segment)), len(run.genesis.layers)
     contents: dict[int, bytes] = {}
     missing: dict[str, Missing] = {}
     for index, path in enumerate(run.genesis.classes):

@@ -103,6 +103,21 @@ def read_ended(run: RunLedger) -> Ended:
     return Ended(end=end, tensors=tensors)
 
 
+def read_owners(run: RunLedger) -> dict[str, str]:
+    """The layers of tensors whose names do not tell, as the genesis says. Raises `LedgerError` for what is no such
+    table."""
+    (genesis,) = run.read([0], Genesis)
+    if OWNERS not in genesis.entry.blobs:
+        return {}
+    content = run.blob(genesis, OWNERS, max_bytes=MAX_BYTES)
+    value = parse_json(content or b"", where=f"entry 0: {OWNERS}", error=LedgerError, max_bytes=MAX_BYTES)
+    owners: dict[str, object] = value if isinstance(value, dict) else {"": None}
+    said = {name: layer for name, layer in owners.items() if isinstance(layer, str) and layer in genesis.entry.layers}
+    if len(said) < len(owners):
+        raise LedgerError(f"entry 0: {OWNERS}: expected tensors and the layers that they are of")
+    return said
+
+
 def check_roots(tensors: Tensors, state: TrainingState, *, where: str) -> None:
     """Raise `LedgerError` unless these tensors lead to the roots of this state."""
     roots = state.parameters, state.buffers, state.optimizer

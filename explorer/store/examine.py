@@ -16,7 +16,7 @@ from typing import Any
 from explorer import records, rundir
 from explorer.canonical import canonical, digest
 from explorer.errors import ExplorerError, RunError
-from explorer.records import OF_A_RUN, FailureRecord, ResultRecord, RunRecord
+from explorer.records import OF_A_RUN, FailureRecord, ResultRecord, RunRecord, contradictions
 
 MAX_METRICS_BYTES = 256 * 2**20
 MAX_LINE_BYTES = 4096
@@ -72,7 +72,7 @@ class Examined:
 CHECKS: dict[str, str] = {
     "records": "the records can be read",
     "name": "the directory is named for its run",
-    "identity": "the run's id ends in the digest of its identity",
+    "identity": "the run's id ends in the digest of its identity, which the other fields agree with",
     "steps": "the steps add up",
     "files": "the files have the digests that the result lists",
     "metrics": "the final metrics are the last ones measured",
@@ -188,7 +188,7 @@ def _identity_faults(record: RunRecord) -> list[str]:
     expected = digest(record.identity)[:8]
     found = record.run_id.rsplit("-", maxsplit=1)[-1]
     if found == expected:
-        return []
+        return [*contradictions(record)]
     return [f"run {record.run_id}: the id ends in {found!r}, but the identity's digest starts with {expected!r}"]
 
 

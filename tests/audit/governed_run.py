@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from explorer import rundir
+from explorer.canonical import digest
 from explorer.data.digits import Digits
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Entry, decode, encode
@@ -36,8 +37,9 @@ from explorer.provenance.signed import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Trust, write_trust
 from explorer.recorded.tensors import Tensors
+from explorer.records import RunRecord
 from tests import tensors_for_tests as models
-from tests.builders import run_record, write_run
+from tests.builders import run_record, with_identity, write_run
 from tests.provenance import people, tables
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, private, public
 from tests.provenance.tables import TAXONOMY
@@ -50,6 +52,8 @@ ROWS = 42
 SLOTS = 8
 STEPS = 12
 EVERY = 5
+RECORDED = ("routing", "contributions", "recorder")
+METRICS = {"accuracy": 0.9, "nll": 0.3}
 
 NEWS, OPEN, MIT = CLASSES
 ROW_CLASSES = tuple("quarantine" if row % 20 == 19 else CLASSES[row % 3] for row in range(ROWS))
@@ -132,7 +136,8 @@ def numbers_of(step: int, admission: Admission, *, exact: bool) -> StepNumbers:
 
 
 def sketches_of(numbers: StepNumbers) -> Floats:
-    return np.repeat(numbers.norms[:, :, None], 64, axis=2)
+    """As long as the gradients."""
+    return np.repeat(numbers.weights[:, :, None] * numbers.norms[:, :, None] / np.float32(8), 64, axis=2)
 
 
 def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarray]:
@@ -156,7 +161,7 @@ def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarr
         run=run.name,
         recipe=some,
         code=some,
-        environment=some,
+        environment=write_environment(run),
         data=some,
         tags={"train": Sources(root=tags.root, attestation=tags.attestation)},
         taxonomy=TAXONOMY.digest,
@@ -164,7 +169,7 @@ def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarr
         trust=believed.digest,
         judged=NOW,
         strategy="microbatch",
-        seed=1,
+        seed=0,
         initial=some,
         classes=CLASSES,
         layers=LAYERS,
@@ -172,7 +177,7 @@ def write_documents(run: Path, policy: RoutingPolicy) -> tuple[Genesis, np.ndarr
         start=None,
         parents=(),
         blobs={},
-        methods={name: METHODS[name].traits for name in ("routing", "contributions", "recorder")},
+        methods={name: METHODS[name].traits for name in RECORDED},
         fitted=dict(Digits.fitted),
     )
     return genesis, tags.tags.leaves
@@ -194,12 +199,13 @@ def write_governed_run(
     """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on.
     `losses`: of the examples of `open/mit` in steps that train on the hardest half of them. `moves`: the tensors of the
     layers after so many steps."""
-    record = run_record(recipe="governed", full_steps=steps)
-    run = write_run(runs, record)
+    record = record_of(steps)
+    run = write_run(runs, record, metrics=METRICS)
     genesis, leaves = write_documents(run, policy)
     begins = moves(layers, 0)
     first = Blob(sha256=hashlib.sha256(begins.content).hexdigest(), size=len(begins.content))
-    genesis = replace(genesis, layers=layers, initial=begins.roots[0], blobs={"tensors": first})
+    recipe = digest(record.identity)
+    genesis = replace(genesis, recipe=recipe, layers=layers, initial=begins.roots[0], blobs={"tensors": first})
 
     def close(step: int) -> None:
         parameters, buffers, optimizer = moves(layers, step).roots
@@ -215,7 +221,7 @@ def write_governed_run(
         for step in range(steps):
             if step % max(6, steps // 10) == 3:
                 journal.profile(profile_of(step, len(layers)))
-                decide(journal, step)
+                decide(journal, step, action="freeze" if policy is USUAL else "override")
             switched = [name for name, at in (on or {}).items() if at <= step]
             for condition in (name for name, at in (on or {}).items() if at == step):
                 decide(journal, step, action="activation", condition=condition)
@@ -239,8 +245,11 @@ def write_governed_run(
         if finished:
             if not journal.settled:
                 close(steps)
-            journal.end(steps, state(steps, layers), tensors=models.tensors(layers, steps), metrics={"accuracy": 0.5})
-            models.write_model(run, layers, steps)
+            last = moves(layers, steps)
+            roots = dict(zip(("parameters", "buffers", "optimizer"), last.roots, strict=True))
+            journal.end(steps, replace(state(steps, layers), **roots), tensors=last, metrics=METRICS)
+            if moves is models.tensors:
+                models.write_model(run, layers, steps)
     return run
 
 
@@ -265,6 +274,21 @@ def choose(journal: Journal, step: int, path: str, losses: Floats) -> None:
     )
 
 
+def record_of(steps: int) -> RunRecord:
+    """What the run is, and what its model is built of."""
+    made = run_record(recipe="governed", full_steps=steps, methods=RECORDED)
+    recipe = {**made.identity["recipe"], "task": {"dataset": {"source": {}}, "model": models.BUILT}}
+    identity = {**made.identity, "recipe": recipe}
+    run_id = f"{made.run_id[:-8]}{digest(identity)[:8]}"
+    return replace(with_identity(made, identity), run_id=run_id, batch_size=SLOTS)
+
+
+def write_environment(run: Path) -> str:
+    """The file, and its digest."""
+    rundir.write_json(run / rundir.ENVIRONMENT, {"format": 1, "training_code": "a" * 64})
+    return hashlib.sha256((run / rundir.ENVIRONMENT).read_bytes()).hexdigest()
+
+
 def decide(journal: Journal, step: int, *, action: str = "freeze", condition: str | None = None) -> None:
     journal.decision(
         step,
@@ -272,7 +296,7 @@ def decide(journal: Journal, step: int, *, action: str = "freeze", condition: st
         rule="entropy-settled",
         parameters={"tolerance": 0.01},
         subjects=(NEWS,),
-        layers=("head",),
+        layers=journal.genesis.layers[:1],  # which the usual policy denies it
         evidence={NEWS: b"%d" % step},
         condition=condition,
     )

@@ -12,6 +12,7 @@ import pytest
 from explorer import rundir
 from explorer.audit.conditions import Outcome
 from explorer.audit.conform import Conformance, conform
+from explorer.audit.consistent import INVARIANTS
 from explorer.canonical import canonical
 from explorer.entries import profiles
 from explorer.entries.kinds import Entry
@@ -69,8 +70,10 @@ def broken(run: Path) -> tuple[list[str], str]:
 def test_an_honest_run_conforms(run: Path) -> None:
     found = judged(run)
     assert found.conforms
-    assert [condition.name for condition in found.conditions] == ["routable", "typed", "reconstructible"]
-    routable, typed, reconstructible = (condition.checked for condition in found.conditions)
+    names = ["routable", "typed", "reconstructible", "consistent"]
+    assert [condition.name for condition in found.conditions] == names
+    routable, typed, reconstructible, consistent = (condition.checked for condition in found.conditions)
+    assert consistent["comparisons"] > len(INVARIANTS)
     assert (routable["steps"], typed["steps"], typed["examples"], reconstructible["steps"]) == (12, 12, 96, 12)
     assert reconstructible["commitments"] > 30 and not any(condition.notes for condition in found.conditions)
 
@@ -103,7 +106,7 @@ def test_numbers_that_are_gone_without_an_entry_contradict(run: Path) -> None:
     gone = {named[f"numbers/{MIT}"].sha256 for named in blobs}
     for digest in gone:
         path(run, digest).unlink()
-    routable, typed, reconstructible = judged(run).conditions
+    routable, typed, reconstructible, _ = judged(run).conditions
     assert typed.holds and routable.outcome is Outcome.UNTOLD and reconstructible.outcome is Outcome.FAILS
     assert reconstructible.checked.get("erased blobs", 0) == 0
     path(run, blobs[0][f"numbers/{NEWS if f'numbers/{NEWS}' in blobs[0] else 'open'}"].sha256).unlink()
@@ -161,7 +164,7 @@ def test_a_table_that_the_policy_does_not_give(run: Path) -> None:
 
     sign_again(run, lie)
     names, first = broken(run)
-    assert names == ["routable"] and first == "step 0: the weights in force are not those of the signed policy"
+    assert names[0] == "routable" and first == "step 0: the weights in force are not those of the signed policy"
 
 
 def test_a_class_that_trained_what_it_is_denied(run: Path) -> None:
@@ -170,7 +173,7 @@ def test_a_class_that_trained_what_it_is_denied(run: Path) -> None:
 
     change_numbers(run, 8, NEWS, lie)
     names, first = broken(run)
-    assert names == ["routable"]
+    assert names == ["routable", "consistent"]  # it is frozen for it, too
     assert first == "step 8: licensed/news trained embed with more weight than the policy gives it"
 
 
@@ -223,7 +226,7 @@ def test_a_policy_signed_by_the_wrong_role_or_another_policy(run: Path) -> None:
         demoted, quorum=replace(demoted.quorum, documents={**demoted.quorum.documents, Role.MODEL_RISK: 1})
     )
     found = judged(run, trust=demoted)
-    assert [condition.holds for condition in found.conditions] == [False, True, True]
+    assert [condition.holds for condition in found.conditions] == [False, True, True, True]
     assert "wrong role" in found.conditions[0].contradictions[0].message
 
 
@@ -390,7 +393,7 @@ def test_entries_that_are_missing(run: Path, kind: type, message: str) -> None:
     last = {State: RunLedger(run).outline.states[-1][1], End: RunLedger(run).outline.end}[kind]
     sign_again(run, lambda index, entry: None if index == last else entry)
     names, first = broken(run)
-    assert names == ["reconstructible"] and message in first
+    assert names[0] == "reconstructible" and message in first
 
 
 def test_numbers_that_were_not_committed_to(run: Path) -> None:
@@ -503,7 +506,7 @@ def test_a_step_that_was_not_measured(run: Path) -> None:
 def test_a_state_at_the_end_that_is_not_the_last_one(run: Path) -> None:
     sign_again(run, lambda i, e: replace(e, state=runs.state(3)) if isinstance(e, End) else e)
     names, first = broken(run)
-    assert names == ["reconstructible"] and first == "the state at the end is not the one behind the last step"
+    assert names == ["consistent"] and first.startswith("entry 20: tensors: the parameters lead to the root")
 
 
 def test_a_decision_may_say_what_it_likes(run: Path) -> None:

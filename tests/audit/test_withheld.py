@@ -82,7 +82,7 @@ def test_erased_on_record_cannot_be_told_and_names_the_entry(run: Path) -> None:
     assert on_record(run, NEWS) == 0
     found = judged(run)
     assert found.outcome is Outcome.UNTOLD and not found.conforms
-    routable, typed, reconstructible = found.conditions
+    routable, typed, reconstructible, _ = found.conditions
     assert typed.holds and routable.outcome is reconstructible.outcome is Outcome.UNTOLD
     words = {
         (Cause.ERASED, (NEWS,), f"numbers/{NEWS}: erased: entry 0 of the project's ledger"),
@@ -229,7 +229,7 @@ def test_what_is_withheld_does_not_conform(run: Path, withhold: Callable[[Path],
 def test_without_any_number_nothing_holds_that_needs_one(run: Path) -> None:
     """All blobs of numbers are gone: no condition that reads them says that it holds."""
     by_hand(run, {*CLASSES, JOINT})
-    routable, typed, reconstructible = judged(run).conditions
+    routable, typed, reconstructible, _ = judged(run).conditions
     assert routable.outcome is Outcome.UNTOLD and reconstructible.outcome is Outcome.FAILS
     assert typed.holds  # the examples of every step, and who typed them, are here
 

@@ -137,7 +137,7 @@ def test_a_directory_without_a_ledger(place: Path) -> None:
 
 def test_conform(place: Path, copy: Path) -> None:
     found = say(place, "conform", "run", "--trust", "trust.json")
-    assert found["conforms"] and [each["holds"] for each in found["conditions"]] == [True] * 3
+    assert found["conforms"] and [each["holds"] for each in found["conditions"]] == [True] * 4
     assert not say(place, "conform", "run", status=1)["conforms"]
     done = explorer("conform", "run", cwd=place)
     assert (done.returncode, done.stdout) == (1, "") and "Nobody vouches for this" in done.stderr

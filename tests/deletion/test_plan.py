@@ -23,7 +23,7 @@ from explorer.recorded.target import resolve
 from explorer.records import RunRecord
 from explorer.schema import from_json, to_json
 from tests.audit.governed_run import MIT, NEWS, OPEN, sign_again, write_governed_run
-from tests.builders import write_profile
+from tests.builders import with_identity, write_profile
 from tests.deletion.deleted_runs import SEALED, structural, write_old
 from tests.provenance.people import private
 
@@ -43,7 +43,7 @@ def of_dataset(run: Path, name: str, **changes: object) -> None:
     """Let the run be one on that dataset, and its genesis name it so."""
     record = records.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": []}}
-    record = replace(record, dataset=name, identity=identity, **changes)
+    record = replace(with_identity(record, identity), dataset=name, **changes)
     records.write(run / rundir.RUN, record)
     fitted = dict(DATASETS[name].fitted) if name in DATASETS else None
     named = {"recipe": digest(record.identity), "fitted": fitted}
@@ -143,7 +143,7 @@ def test_a_run_that_never_had_the_target_is_no_descendant(tmp_path: Path) -> Non
     assert "descendants" not in named(planned(old, NEWS))
     assert named(planned(old, OPEN))["descendants"] == f"runs here: {new.name}"
     record = records.read(RunRecord, new / rundir.RUN)
-    records.write(new / rundir.RUN, replace(record, identity={**record.identity, "seed": 7}))  # not what it names
+    records.write(new / rundir.RUN, with_identity(record, {**record.identity, "seed": 7}))  # not what it names
     assert named(planned(old, NEWS))["descendants"] == f"runs here: {new.name}"
 
 

@@ -28,6 +28,7 @@ from explorer.recorded.target import Target
 from explorer.recorded.tensors import Tensors, read_ended
 from explorer.records import RunRecord
 from tests.audit.governed_run import CLASSES, NEWS, USUAL, sign_again, with_blob
+from tests.builders import with_identity
 from tests.deletion import deleted_runs
 from tests.deletion.certified import Deletion, certified, checked, failures, replayed, signed_again, structural
 from tests.provenance.people import GOVERNANCE, RISK
@@ -231,7 +232,7 @@ def test_another_plan(g3: Deletion) -> None:
     """A run with another seed, or that leaves out somebody else as well, is no counterfactual of this one."""
     path = g3.new / rundir.RUN
     record = records.read(RunRecord, path)
-    records.write(path, replace(record, identity={**record.identity, "seed": 1}))
+    records.write(path, with_identity(record, {**record.identity, "seed": 1}))
     assert "names another recipe" in failures(checked(g3))["plan"]
 
 

@@ -110,8 +110,8 @@ def test_profiles_and_decisions(run: Path) -> None:
     assert profiles.checked == 2
     decisions = answered(run, path, kind="decision")
     assert [(row["step"], row["layer"], row["evidence"]) for row in table(decisions)] == [
-        (3, "head", b"3".hex()),
-        (9, "head", b"9".hex()),
+        (3, "embed", b"3".hex()),
+        (9, "embed", b"9".hex()),
     ]
     both = answered(run, wrapped(run, grant_of(run, *EVERYTHING)).path, kind="profile")
     assert {row["chi"] for row in table(both) if row["class"] == "*"} == {0.5}

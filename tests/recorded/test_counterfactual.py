@@ -10,13 +10,13 @@ from explorer.errors import RunError
 from explorer.recorded.counterfactual import counterfactual, left_out
 from explorer.recorded.target import Target
 from explorer.records import RunRecord
-from tests.builders import run_record
+from tests.builders import run_record, with_identity
 
 
 def record(*methods: Any) -> RunRecord:
     identity = {"recipe": {"methods": list(methods)}, "data": "a", "ssr": 0.5, "seed": 3}
     made = run_record()
-    return replace(made, identity=identity, run_id=f"{made.run_id[:-8]}{digest(identity)[:8]}")
+    return replace(with_identity(made, identity), run_id=f"{made.run_id[:-8]}{digest(identity)[:8]}")
 
 
 def routing(**without: Any) -> dict[str, Any]:

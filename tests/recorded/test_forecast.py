@@ -21,7 +21,7 @@ from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target, resolve
 from explorer.records import PhaseProfile, RunRecord, Timings
 from tests.audit.governed_run import MIT, NEWS, OPEN, ROWS, policy, sign_again, write_governed_run
-from tests.builders import change_result, write_profile
+from tests.builders import change_result, with_identity, write_profile
 from tests.deletion.deleted_runs import SEALED, write_old
 from tests.governed_sample import CLASSES, STEPS
 from tests.governed_sample import write_governed_run as write_sample
@@ -155,7 +155,12 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     assert of_class(unfinished, MIT).obstacles[0] == "the ledger has no end: the run is unfinished"
     assert of_class(unfinished, MIT).level is None
     run = write_governed_run(tmp_path / "b")
-    assert any("names another recipe" in each for each in of_class(run, MIT).obstacles)  # made up, and so it is
+    record = records.read(RunRecord, run / rundir.RUN)
+    records.write(run / rundir.RUN, replace(record, methods=("label_smoothing",)))
+    with pytest.raises(RunError, match=r"methods is \['label_smoothing'\], its identity says \['routing'"):
+        of_class(run, MIT)
+    records.write(run / rundir.RUN, replace(record, identity={**record.identity, "seed": 7}))
+    assert any("names another recipe" in each for each in of_class(run, MIT).obstacles)
     (run / rundir.RUN).unlink()
     assert any("there is neither run.json" in each for each in of_class(run, MIT).obstacles)
 
@@ -202,7 +207,7 @@ def test_who_was_erased_since_stands_in_the_way_unless_left_out(tmp_path: Path) 
         record = records.read(RunRecord, made / rundir.RUN)
         methods = [{"routing": {"policy": "half-depth", "without_records": [*without]}}]
         identity = {**record.identity, "recipe": {"methods": methods}}
-        records.write(made / rundir.RUN, replace(record, identity=identity))
+        records.write(made / rundir.RUN, with_identity(record, identity))
         sign_again(made, lambda _, e: replace(e, recipe=digest(identity)) if isinstance(e, Genesis) else e)
         private = made.parent
         (private / "trainer.pem").touch()

@@ -32,6 +32,7 @@ from tests.audit.governed_run import (
     sign_again,
     write_governed_run,
 )
+from tests.builders import with_identity
 from tests.governed_sample import Sample
 from tests.governed_sample import write_governed_run as write_sample
 from tests.provenance.people import GOVERNANCE
@@ -47,13 +48,15 @@ def with_recipe(run: Path, methods: Sequence[Mapping[str, object]]) -> None:
     traits = {name: METHODS[name].traits for method in methods for name in method}
     record = records.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": list(methods)}}
-    records.write(run / rundir.RUN, replace(record, identity=identity))
+    records.write(run / rundir.RUN, with_identity(record, identity))
     sign_again(run, lambda _, e: replace(e, recipe=digest(identity), methods=traits) if isinstance(e, Genesis) else e)
 
 
 def decided(run: Path, **changes: Any) -> None:
     """Every freeze of `licensed/news` by its own numbers, changed."""
-    sign_again(run, lambda _, e: replace(e, **changes) if isinstance(e, Decision) and e.action == "freeze" else e)
+    sign_again(
+        run, lambda _, e: replace(e, **changes) if isinstance(e, Decision) and e.action in ("freeze", "override") else e
+    )
 
 
 def test_classes_of_every_kind_of_policy(tmp_path: Path) -> None:
@@ -160,7 +163,7 @@ def test_what_asks_for_a_condition_later_counts_as_decided_by_who_switched_it(tm
     run = write_governed_run(tmp_path, policy=policy(*rules, conditions=("on",)), on={"on": 5})
 
     def of_mit(_: int, entry: Entry) -> Entry:
-        if isinstance(entry, Decision) and entry.action == "freeze" and entry.step == 9:
+        if isinstance(entry, Decision) and entry.action == "override" and entry.step == 9:
             return replace(entry, subjects=(MIT,), evidence={MIT: "0" * 64}, blobs={})
         return entry
 

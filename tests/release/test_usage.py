@@ -64,6 +64,7 @@ from tests.audit.governed_run import (
     trust,
     write_governed_run,
 )
+from tests.builders import with_identity
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK, private
 
@@ -198,7 +199,7 @@ def test_tokens_of_text_by_the_recipe_that_the_genesis_names(run: Path) -> None:
     plan = records.read(records.RunRecord, run / rundir.RUN)
     recipe = {"task": {"dataset": {"text": {"context": 64}}, "model": "gpt"}, "methods": []}
     identity = {**plan.identity, "recipe": recipe}
-    records.write(run / rundir.RUN, replace(plan, identity=identity))
+    records.write(run / rundir.RUN, with_identity(plan, identity))
     assert use_of(surveyed(run), MIT).tokens is None  # of another recipe than the genesis names
     sign_again(run, lambda at, entry: replace(entry, recipe=digest(identity)) if isinstance(entry, Genesis) else entry)
     mine = use_of(surveyed(run), MIT)

@@ -17,6 +17,7 @@ from explorer.recorded.target import Target
 from explorer.records import RunRecord
 from explorer.report.run_deletion import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
+from tests.builders import with_identity
 from tests.governed_sample import Sample
 from tests.governed_sample import write_governed_run as write_sample
 
@@ -65,7 +66,7 @@ def test_a_class_that_the_run_left_out_is_not_there_to_be_deleted(tmp_path: Path
     run = write_governed_run(tmp_path)
     record = records.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": [{"routing": {"policy": "half-depth", "without": [NEWS]}}]}}
-    records.write(run / rundir.RUN, replace(record, identity=identity))
+    records.write(run / rundir.RUN, with_identity(record, identity))
     with_genesis(run, recipe=digest(identity))
     assert said(run)[NEWS] == LEFT_OUT and said(run)[MIT] != LEFT_OUT
 

@@ -59,7 +59,7 @@ def test_profiles_decisions_and_heads(runs: Path) -> None:
     assert ask(runs, "SELECT count(*), sum(chi) FILTER (class = '*'), max(step) FROM entropy") == ((32, 4.0, 9),)
     taken = ask(runs, "SELECT entry, step, action, rule, parameters, subjects, layers, superseded FROM decisions")
     assert taken == tuple(
-        (entry, step, "freeze", "entropy-settled", {"tolerance": 0.01}, [NEWS], ["head"], False)
+        (entry, step, "freeze", "entropy-settled", {"tolerance": 0.01}, [NEWS], ["embed"], False)
         for entry, step in ((5, 3), (14, 9))
     )
     checkpoint = RunLedger(governed_run(runs)).ledger.checkpoint()

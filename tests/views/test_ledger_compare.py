@@ -21,6 +21,7 @@ from explorer.views.ledger_differences import difference_map, differences_table,
 from explorer.views.ledger_pair import common, facts, profiles_at, share_differences, span_of
 from explorer.views.ledger_runs import OpenRun, governed_runs, open_run
 from tests.audit.governed_run import sign_again
+from tests.builders import with_identity
 from tests.governed_sample import CLASSES, LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance.people import NOW
 from tests.views.test_explore import texts
@@ -92,7 +93,7 @@ def test_what_makes_two_runs_differ_is_named(pair: tuple[OpenRun, OpenRun], tmp_
         path = Path(shutil.copytree(pair[0].ledger.run, tmp_path / str(len(without)) / pair[0].ledger.run.name))
         record = records.read(RunRecord, path / rundir.RUN)
         methods = [{"routing": {"policy": "half-depth", "without": [*without]}}, {HOSTILE: {}}]
-        record = replace(record, identity={"recipe": {"methods": methods, "task": {"model": "gpt"}}, "seed": 0})
+        record = with_identity(record, {"recipe": {"methods": methods, "task": {"model": "gpt"}}, "seed": 0})
         records.write(path / rundir.RUN, record)
         plan = digest(record.identity)
         sign_again(path, lambda _, e: replace(e, recipe=plan, seed=5) if isinstance(e, Genesis) else e)

@@ -1,0 +1,627 @@
+"""What a record says twice, held against itself: the ledger, its blobs, and the files of the run's directory.
+
+Who holds all keys of a ledger can sign whatever he likes. What he cannot do is change one statement and leave the
+others as they were: a digest without its file, a state without its tensors, a seed without the streams of random
+numbers that follow from it. `INVARIANTS` lists by name what is held against what. Each is a function that yields what
+it finds: a `Fault` where two statements cannot both be true, a `Gap` where one of them is not here.
+
+What no other statement speaks of cannot be found out here: norms that are changed together with everything that follows
+from them, other examples of the same class. Whether a host ran what its record says, a replay shows.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from explorer import rundir
+from explorer.audit.conditions import Judgement
+from explorer.canonical import digest
+from explorer.entries.fields import read_float
+from explorer.entries.numbers import decode_sketches, sketch_bytes
+from explorer.entries.run import Decision, End, Genesis, Parent, Profile, State, TrainingState
+from explorer.errors import LedgerError
+from explorer.ledger.anchor import utc
+from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
+from explorer.provenance.envelope import parse_envelope
+from explorer.provenance.taxonomy import QUARANTINE
+from explorer.recorded.blobs import Missing
+from explorer.recorded.lineage import PARENTS
+from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, read_card
+from explorer.recorded.named_state import goes_on_from
+from explorer.recorded.origin import read_origin
+from explorer.recorded.run_ledger import Placed, RunLedger, Segment
+from explorer.recorded.segments import SegmentNumbers, having
+from explorer.recorded.tensors import (
+    BLOB,
+    MAX_BYTES,
+    OPTIMIZER,
+    Tensors,
+    check_roots,
+    layer_of,
+    parse_tensors,
+    read_owners,
+)
+from explorer.records import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
+from explorer.store.examine import Examined, examine
+
+NAME = "consistent"
+SAYS = "no statement of the record contradicts another one: entries, blobs and the files of the run's directory agree"
+SKEW = 3600  # seconds that the trainer's clock may be ahead of a witness's
+LONGEST = 366 * 24 * 3600  # seconds from the moment for which documents were judged to the first cosignature
+LARGEST = 16.0  # times the sum of the norms: a sketch is larger with a chance of less than 1 in 10^9
+MOST = 3  # faults of one kind that are told one by one
+
+
+class Fault(NamedTuple):
+    """Two statements that cannot both be true."""
+
+    entry: int | None
+    words: str
+    expected: object = None
+    found: object = None
+
+
+class Gap(NamedTuple):
+    """A statement that another one should be held against, which is not here."""
+
+    words: str
+
+
+class Note(NamedTuple):
+    """What a reader should know."""
+
+    words: str
+
+
+Findings = Iterator[Fault | Gap | Note]
+
+
+class Statements:
+    """What is said of the whole run, each part read when it is first asked for, and what was seen of its segments."""
+
+    def __init__(self, run: RunLedger, cosigned: Sequence[int]) -> None:
+        """`cosigned`: the times of the cosignatures that count, in seconds since 1970."""
+        self.run, self.cosigned = run, cosigned
+        self.slots = 0  # of the latest execution of all steps
+        self.committed: list[int] = []  # states that commit to sketches
+        self.uncommitted: list[int] = []  # states that have sketches and do not
+
+    @property
+    def genesis(self) -> Genesis:
+        return self.run.genesis
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """What the run is, as its directory says: `run.json` of a recipe, or `loop.json`."""
+        return read_plan(self.run.run)
+
+    @cached_property
+    def record(self) -> RunRecord | None:
+        return self.plan if isinstance(self.plan, RunRecord) else None
+
+    @cached_property
+    def examined(self) -> Examined | None:
+        """The directory of a recipe's run, held against itself; None for a loop of somebody's own."""
+        return None if self.record is None else examine(self.run.run)
+
+    @cached_property
+    def frozen(self) -> dict[tuple[int, int], list[tuple[int, bool]]]:
+        """Class and layer, by number; of each the decisions about it, and whether it is frozen from there on."""
+        classes = {path: place for place, path in enumerate(self.genesis.classes)}
+        layers = {layer: at for at, layer in enumerate(self.genesis.layers)}
+        found: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+        for placed in self.run.read(self.run.outline.decisions, Decision):
+            if (action := placed.entry.action) in ("freeze", "re-open", "override"):
+                for path in classes.keys() & (placed.entry.subjects or classes):
+                    for layer in layers.keys() & (placed.entry.layers or layers):
+                        cell = classes[path], layers[layer]
+                        found.setdefault(cell, []).append((placed.index, action == "freeze"))
+        return found
+
+    @cached_property
+    def end(self) -> Placed[End] | None:
+        index = self.run.outline.end
+        return None if index is None else next(self.run.read([index], End))
+
+    @cached_property
+    def last(self) -> Placed[State] | None:
+        """The last state."""
+        return next(self.run.read([index for _, index in self.run.outline.states[-1:]], State), None)
+
+    @cached_property
+    def first_tensors(self) -> Tensors | None:
+        return self.tensors(next(self.run.read([0], Genesis)))
+
+    @cached_property
+    def last_tensors(self) -> Tensors | None:
+        return None if self.last is None else self.tensors(self.last)
+
+    @cached_property
+    def end_tensors(self) -> Tensors | None:
+        return None if self.end is None else self.tensors(self.end)
+
+    def tensors(self, placed: Placed[Any]) -> Tensors | None:
+        """The tensors that an entry lists; None where it lists none, or they are not here."""
+        content = self.run.blob(placed, BLOB, max_bytes=MAX_BYTES)
+        return None if content is None else parse_tensors(content, where=f"entry {placed.index}: {BLOB}")
+
+
+# The ledger itself.
+
+
+def _name(s: Statements) -> Findings:
+    origin, run = s.run.ledger.checkpoint().origin, s.genesis.run
+    if not origin.endswith(f"/{run}"):
+        yield Fault(0, "the ledger is not named after its run", expected=f".../{run}", found=origin)
+
+
+def _strategy(s: Statements) -> Findings:
+    if s.genesis.policy is not None and s.genesis.strategy == "plain":
+        yield Fault(0, "a policy, and gradients that were not taken class by class", found=s.genesis.strategy)
+
+
+def _judged(s: Statements) -> Findings:
+    judged = s.genesis.judged
+    if judged is None or not s.cosigned:
+        return
+    first = min(s.cosigned)
+    if judged > first + SKEW:
+        found = f"judged for {utc(judged)}, cosigned at {utc(first)}"
+        yield Fault(0, "documents were judged for a moment after the ledger was cosigned", found=found)
+    elif judged < first - LONGEST:
+        found = f"judged for {utc(judged)}, first cosigned at {utc(first)}"
+        yield Fault(0, "documents were judged for a moment more than a year before any cosignature", found=found)
+
+
+def _begin(s: Statements) -> Findings:
+    genesis, tensors = s.genesis, s.first_tensors
+    if (genesis.start is None) != (genesis.begins == 0):
+        yield Fault(0, f"begins after {genesis.begins} steps, and a start that does not go with it")
+    if genesis.start is not None:
+        yield from _stream(s, 0, genesis.start, genesis.begins)
+    if tensors is not None and tensors.roots[0] != genesis.initial:
+        yield Fault(0, "initial: not the parameters that it lists", expected=tensors.roots[0], found=genesis.initial)
+
+
+def _layers(s: Statements) -> Findings:
+    tensors, layers = s.first_tensors, s.genesis.layers
+    if tensors is None:
+        return
+    if len(set(layers)) < len(layers):
+        yield Fault(0, "a layer stands twice in the genesis")
+    owners, known = read_owners(s.run), frozenset(layers)
+    of = {name: owners.get(name) or layer_of(name, known) for name in (*tensors.parameters, *tensors.buffers)}
+    for name in sorted(tensors.parameters):
+        if of[name] is None:
+            yield Fault(0, f"parameter {name}: of no layer that the genesis lists")
+    for layer in sorted(known - set(of.values())):
+        yield Fault(0, f"layer {layer}: no tensor is of it")
+    for name in sorted(owners.keys() - of.keys()):
+        yield Fault(0, f"owners: {name}: no such tensor is listed")
+    for each in s.genesis.shared:
+        if each.layer not in known or not known.isdisjoint(each.also):
+            yield Fault(0, f"shared: {each.layer}, also {', '.join(each.also)}: expected a layer and names of no layer")
+
+
+def _profiles(s: Statements) -> Findings:
+    indices = sorted((*s.run.outline.profiles, *s.run.outline.past_profiles))
+    probes = None
+    for placed in s.run.read(indices, Profile):
+        entry, probes = placed.entry, probes or placed.entry.probes
+        if entry.probes != probes:
+            yield Fault(placed.index, "another probe set than before", expected=probes, found=entry.probes)
+        yield from _known(placed.index, s, classes=entry.classes)
+        yield from _named(placed, {f"numbers/{path}" for path in entry.classes} | {"joint"})
+
+
+def _decisions(s: Statements) -> Findings:
+    for placed in s.run.read(s.run.outline.decisions, Decision):
+        entry = placed.entry
+        yield from _known(placed.index, s, classes=(*entry.subjects, *entry.evidence), layers=entry.layers)
+        yield from _named(placed, {f"evidence/{path}" for path in entry.evidence})
+
+
+def _closed(s: Statements) -> Findings:
+    for past in s.run.outline.past:
+        if past.state is None:
+            steps = f"steps {past.first} to {past.first + len(past.entries) - 1}"
+            yield Fault(past.entries[0], f"{steps} were executed again, and their numbers are on no record")
+
+
+def _end_tensors(s: Statements) -> Findings:
+    if s.end is not None and s.end_tensors is not None:
+        check_roots(s.end_tensors, s.end.entry.state, where=f"entry {s.end.index}: {BLOB}")
+    elif s.end is not None:
+        yield Gap(f"which tensors the run ended with, entry {s.end.index}, is not here")
+
+
+def _end_state(s: Statements) -> Findings:
+    before = s.genesis.start if s.last is None else s.last.entry.state
+    if s.end is None or before is None or (after := s.end.entry.state) == before:
+        return
+    yield from _stream(s, s.end.index, after, s.end.entry.step)
+    if s.last is None:
+        yield Fault(s.end.index, "not the state that the run began with, and no step lies between", before, after)
+    elif s.genesis.methods is not None and not _averaging(s):
+        yield Fault(s.end.index, "not the last state, and no method of the run averages weights", before, after)
+    elif s.last_tensors is None or s.end_tensors is None:
+        yield Gap("whether the run ended with what training led to, or an average of it: which tensors is not here")
+    else:
+        yield from _averaged(s, s.end.index, s.last_tensors, s.end_tensors)
+
+
+def _averaging(s: Statements) -> Set[str]:
+    """The methods that put an average in the place of the weights; all others too where the ledger is of an earlier
+    version, which does not say."""
+    methods = s.genesis.methods
+    if methods is None:
+        places = () if s.last_tensors is None else s.last_tensors.optimizer
+        return {place.partition("/")[0] for place in places} - {OPTIMIZER}
+    return {name for name, traits in methods.items() if traits.averages}
+
+
+def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findings:
+    """The model at the end is the average that a method remembered in the last state: METHOD/.../NAME for each tensor.
+    A leaf covers the tensor's name, so that it takes the values in the model's file to compare the two."""
+    model = {"parameters": (before.parameters, after.parameters), "buffers": (before.buffers, after.buffers)}
+    names = after.parameters.keys() | after.buffers.keys()
+    averaging = _averaging(s)
+    averages: dict[str, str] = {}
+    for place in before.optimizer:
+        method, _, rest = place.partition("/")
+        if method in averaging:
+            averages |= {name: place for name in (rest, rest.partition("/")[2]) if name in names}
+    if not averages:
+        yield Fault(end, "not the last state, which has no average of the weights either")
+        return
+    methods = {place.partition("/")[0] for place in averages.values()}
+    for place in sorted(before.optimizer.keys() | after.optimizer.keys()):
+        same = before.optimizer.get(place) == after.optimizer.get(place)
+        if not same and place.partition("/")[0] not in methods:
+            yield Fault(end, f"{place}: not as it was in the last state, and no average of the weights")
+    path = s.run.run / rundir.MODEL / MODEL
+    file = ModelFile(path) if path.exists() else None
+    found = {} if file is None else file.leaves({name: place for name, place in averages.items()})
+    for kind, (old, new) in model.items():
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) == new.get(name):
+                continue
+            if name not in averages:
+                yield Fault(end, f"{kind}: {name}: not as it was in the last state, which has no average of it")
+            elif file is None:
+                yield Gap(f"whether the run ended with the average of its weights: {path.name} is not here")
+            elif found.get(name) != before.optimizer[averages[name]]:
+                words = f"{kind}: {name}: neither as it was in the last state nor the average that the state has of it"
+                yield Fault(end, words)
+
+
+# The files in the run's directory.
+
+
+def _environment(s: Statements) -> Findings:
+    path = s.run.run / rundir.ENVIRONMENT
+    if not path.exists():
+        yield Gap(f"{path.name} is not here, which says with what code and on what machine the run was trained")
+        return
+    content, expected = rundir.read_bytes(path, max_bytes=rundir.MAX_JSON_BYTES, error=LedgerError), s.genesis
+    if (found := hashlib.sha256(content).hexdigest()) != expected.environment:
+        yield Fault(0, f"{path.name}: not the one that the genesis names", expected=expected.environment, found=found)
+    value: Any = rundir.read_json(path)
+    code = value.get("training_code") if isinstance(value, dict) else None
+    if code != expected.code:
+        yield Fault(0, f"code: not the one that {path.name} names", expected=code, found=expected.code)
+    packages = value.get("packages") if isinstance(value, dict) else None
+    if s.plan is not None and s.plan.identity.get("versions", packages) != packages:
+        yield Fault(0, f"{path.name}: other versions of packages than {plan_file(s.plan)}")
+
+
+def _recipe(s: Statements) -> Findings:
+    plan, genesis = s.plan, s.genesis
+    if plan is None:
+        yield Gap(f"what the run was: neither {rundir.RUN} nor {rundir.LOOP} is here, whose digest the genesis has")
+        return
+    file, identity = plan_file(plan), plan.identity
+    if (found := digest(identity)) != genesis.recipe:
+        yield Fault(0, f"{file}: not the recipe that the genesis names", expected=genesis.recipe, found=found)
+    pairs = [("run", genesis.run, plan.run_id), ("seed", genesis.seed, identity.get("seed"))]
+    if "data" in identity:
+        pairs.append(("data", genesis.data, identity["data"]))
+    if genesis.methods is not None:
+        pairs.append(("methods", sorted(genesis.methods), sorted(plan.methods)))
+    documents: Any = identity.get("governance")
+    if isinstance(documents, dict):
+        name, sources = next(iter(genesis.tags.items())) if len(genesis.tags) == 1 else (None, None)
+        aside, signed = genesis.blobs.get(QUARANTINE), ("trust", "taxonomy", "policy")
+        pairs += [(each, getattr(genesis, each), documents.get(each)) for each in signed]
+        pairs.append(("tags", sources and sources.root, documents.get("tags")))
+        pairs.append(("attestation of tags", sources and sources.attestation, documents.get("attestation")))
+        pairs.append(("quarantine", aside and aside.sha256, documents.get("quarantine")))
+        pairs.append(("dataset", name, s.record and s.record.dataset))
+    for what, said, expected in pairs:
+        if said != expected:
+            yield Fault(0, f"{what}: not as in {file}", expected=expected, found=said)
+    for finding in () if s.examined is None else s.examined.findings:
+        if finding.check != "name":  # a copy may lie anywhere
+            yield Fault(None, finding.message)
+
+
+def _length(s: Statements) -> Findings:
+    planned: Any = s.record.steps if s.record is not None else s.plan and s.plan.identity.get("steps")
+    if s.end is None or s.plan is None:
+        return
+    done, outcome = s.end.entry.step, s.end.entry.outcome
+    if done > planned or (done == planned) != (outcome == "finished"):
+        yield Fault(s.end.index, f"{outcome} after {done} steps, and {plan_file(s.plan)} plans {planned}")
+
+
+def _result(s: Statements) -> Findings:
+    result = None if s.examined is None else s.examined.result
+    if s.end is None or result is None:
+        return
+    end = {name: read_float(text) for name, text in s.end.entry.metrics.items()}
+    told = {name: value for name, value in result.metrics.items() if name not in OF_A_RUN}
+    for name in sorted(end.keys() | told.keys()):
+        if end.get(name) != told.get(name):
+            words = f"metric {name}: not the one in {rundir.RESULT}"
+            yield Fault(s.end.index, words, expected=told.get(name), found=end.get(name))
+    if result.steps != s.end.entry.step:
+        yield Fault(s.end.index, f"steps: not those of {rundir.RESULT}", expected=result.steps, found=s.end.entry.step)
+
+
+def _model(s: Statements) -> Findings:
+    directory = s.run.run / rundir.MODEL
+    if (directory / CARD).exists() and (run := read_card(directory / CARD).run) != s.genesis.run:
+        yield Fault(0, f"{CARD}: of another run", expected=s.genesis.run, found=run)
+    if s.end is None or s.end_tensors is None or not (directory / MODEL).exists():
+        return
+    tensors = s.end_tensors.parameters | s.end_tensors.buffers
+    for count, words in enumerate(differences(ModelFile(directory / MODEL).leaves(), tensors)):
+        if count < MOST:
+            yield Fault(s.end.index, f"{MODEL}: {words}")
+
+
+def _parents(s: Statements) -> Findings:
+    by_deletion = [each for each in s.genesis.parents if each.kind == "deletion"]
+    origin = read_origin(s.run.run)
+    if by_deletion and origin is None:
+        yield Gap(f"the run goes on from another one, and {rundir.ORIGIN}, which says what was left out, is not here")
+    if origin is not None:
+        said = [each.ledger for each in by_deletion], s.genesis.begins, s.genesis.start
+        if said != ([origin.ledger], origin.begins, origin.state):
+            yield Fault(0, f"parents, begins or start: not those of {rundir.ORIGIN}")
+        place = s.run.run.parent / origin.run / rundir.LEDGER
+        if (place / CHECKPOINT).exists() and not goes_on_from(LedgerDirectory(place), origin.ledger):
+            yield Fault(0, f"the ledger of {origin.run}, here too, is not the one that the genesis goes on from")
+    start: Any = s.plan and s.plan.identity.get("start")
+    models = [each for each in s.genesis.parents if each.kind == "model"]
+    named = [each.model for each in models]
+    if s.plan is not None and named != ([start.get("model")] if isinstance(start, dict) else []):
+        yield Fault(0, f"parents: not the model that {plan_file(s.plan)} begins with", found=named)
+    for parent in models:
+        yield from _begun(s, parent)
+
+
+def _begun(s: Statements, parent: Parent) -> Findings:
+    """The model that the run began with, of which it keeps a copy."""
+    place = s.run.run / rundir.GOVERNANCE / PARENTS / (parent.attestation or "")
+    attestation, model = place.with_name(f"{place.name}.json"), place.with_name(f"{place.name}.safetensors")
+    if not attestation.exists() or not model.exists():
+        yield Gap(f"the model that the run began with, or its attestation {parent.attestation}, is not here")
+        return
+    content = rundir.read_bytes(attestation, max_bytes=MAX_ENVELOPE, error=LedgerError)
+    found = hashlib.sha256(parse_envelope(content, where=str(attestation)).payload).hexdigest()
+    if found != parent.attestation:
+        yield Fault(0, f"{attestation.name}: not the attestation that the genesis names", found=found)
+    file = ModelFile(model)
+    if (found := file.sha256) != parent.model:
+        yield Fault(0, f"{model.name}: not the model that the genesis names", expected=parent.model, found=found)
+    tensors = s.first_tensors
+    if tensors is not None and s.genesis.begins == 0:
+        mine = tensors.parameters | tensors.buffers
+        for name, leaf in file.leaves().items():
+            if name in mine and mine[name] != leaf:
+                yield Fault(0, f"{name}: before the first step not as in the model that the run begins with")
+
+
+# Each segment.
+
+
+def _stream(s: Statements, index: int, state: TrainingState, step: int) -> Findings:
+    expected = digest({"seed": s.genesis.seed, "step": step})
+    if state.random != expected:
+        words = f"random: not what seed {s.genesis.seed} and {step} steps lead to"
+        yield Fault(index, words, expected=expected, found=state.random)
+
+
+def _random(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    yield from _stream(s, segment.state.index, segment.state.entry.state, segment.state.entry.step)
+
+
+def _batches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    record = s.record
+    for placed in numbers.steps:
+        slots = sum(placed.entry.examples) + placed.entry.quarantined
+        s.slots += slots if segment.past is None else 0
+        if record is not None and slots != record.batch_size:
+            words = f"step {placed.entry.step}: another batch size than in {rundir.RUN}"
+            yield Fault(placed.index, words, expected=record.batch_size, found=slots)
+
+
+def _tables(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    seen: set[str] = set()
+    for placed in numbers.steps:
+        step, blob = placed.entry, placed.entry.blobs.get("weights")
+        if blob is not None and blob.sha256 != step.weights:
+            words = f"step {step.step}: the table of weights that it names is not its blob"
+            yield Fault(placed.index, words, expected=step.weights, found=blob.sha256)
+        if step.weights is not None and step.weights not in seen and blob is None:
+            yield Fault(placed.index, f"step {step.step}: the table of weights in force is not named where it begins")
+        seen |= {step.weights} if step.weights else set()
+
+
+def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    classes, places = s.genesis.classes, {place for step in numbers.steps for place in having(step.entry)}
+    wanted = {f"numbers/{classes[place]}" for place in places}
+    measured = any(placed.entry.joint is not None for placed in numbers.steps)
+    for placed in numbers.steps:
+        if having(placed.entry) and placed.entry.joint is None:
+            yield Fault(placed.index, f"step {placed.entry.step}: numbers of classes, and none over several")
+    allowed = {"slots", BLOB} | {f"sketches/{path}" for path in classes}
+    yield from _named(segment.state, wanted | ({"joint"} if measured else set()), allowed)
+
+
+def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    state, committed = segment.state, segment.state.entry.sketches
+    named = [f"sketches/{path}" in state.entry.blobs for path in s.genesis.classes]
+    if not committed:
+        (s.uncommitted.append if any(named) else lambda _: None)(state.index)
+    elif len(committed) == len(named):
+        s.committed.append(state.index)
+        measured = {place for placed in numbers.steps for place in having(placed.entry)}
+        for place, path in enumerate(s.genesis.classes):
+            said = committed[place] is not None, named[place], place in measured
+            if len(set(said)) > 1:
+                words = f"{path}: expected a commitment to sketches, a blob and numbers, or none of them"
+                yield Fault(state.index, words, found="commitment {}, blob {}, numbers {}".format(*said))
+    for place, path in enumerate(s.genesis.classes):
+        if named[place] and place in numbers.contents:
+            yield from _possible(s, segment, numbers, place, path)
+
+
+def _possible(s: Statements, segment: Segment, numbers: SegmentNumbers, place: int, path: str) -> Findings:
+    """A sketch is zero where the gradients are, and no larger than they can make it."""
+    layers = s.genesis.layers
+    content = s.run.find(segment.state, f"sketches/{path}", max_bytes=sketch_bytes(len(layers)))
+    if isinstance(content, Missing):
+        return
+    rows = np.array([*numbers.of_class(place).values()], np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = LARGEST * rows.prod(axis=2).sum(axis=0) + 1e-30
+        lengths = np.linalg.norm(decode_sketches(content, layers=len(layers)).astype(np.float64), axis=1)
+        wrong = np.isfinite(largest) & ~(lengths <= largest)
+    for at in np.flatnonzero(wrong)[:MOST]:
+        words = f"sketches of {path} in {layers[at]}: longer than its gradients can make it"
+        yield Fault(segment.state.index, words, expected=f"at most {largest[at]:.3g}", found=f"{lengths[at]:.3g}")
+
+
+def _frozen(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    for (place, at), decided in s.frozen.items():
+        rows = numbers.of_class(place)
+        for placed in numbers.steps:
+            step = placed.entry.step
+            if step not in rows or not rows[step][at, 0]:
+                continue
+            standing = (frozen for index, frozen in reversed(decided) if s.run.outline.stands_at(index, placed.index))
+            if next(standing, False):
+                path, layer = s.genesis.classes[place], s.genesis.layers[at]
+                yield Fault(placed.index, f"step {step}: {path} trained {layer}, which is frozen for it")
+
+
+def _known(index: int, s: Statements, *, classes: Iterable[str], layers: Iterable[str] = ()) -> Findings:
+    for what, names, known in (("class", classes, s.genesis.classes), ("layer", layers, s.genesis.layers)):
+        for name in sorted({*names}.difference(known)):
+            yield Fault(index, f"{what} {name}: not one that the genesis lists")
+
+
+def _named(placed: Placed[Any], committed: Set[str], allowed: Set[str] = frozenset()) -> Findings:
+    """An entry names the blobs of what is committed to, and no other numbers."""
+    names = placed.entry.blobs.keys()
+    for name in sorted(committed - names):
+        yield Fault(placed.index, f"{name}: numbers that are committed to, and the entry names no blob of them")
+    for name in sorted(names - committed - allowed):
+        yield Fault(placed.index, f"{name}: a blob of numbers that nothing commits to")
+
+
+# When every segment was seen.
+
+
+def _all_sketches(s: Statements) -> Findings:
+    if s.committed or s.genesis.methods is not None:  # which earlier versions do not state either
+        for index in s.uncommitted:
+            yield Fault(index, "sketches that the state does not commit to")
+    elif s.uncommitted:
+        yield Note("sketches are bound by no commitment: the ledger is of an earlier version, which made none")
+
+
+def _examples(s: Statements) -> Findings:
+    result = None if s.examined is None else s.examined.result
+    if result is not None and s.genesis.begins == 0 and s.run.steps == result.steps and s.slots != result.examples:
+        words = f"examples: not as many as {rundir.RESULT} counts"
+        yield Fault(None, words, expected=result.examples, found=s.slots)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Invariant:
+    """What is held against what. Those of the run are asked before any segment is read, those at the end after all."""
+
+    name: str
+    says: str
+    run: Callable[[Statements], Findings] | None = None
+    segment: Callable[[Statements, Segment, SegmentNumbers], Findings] | None = None
+    end: Callable[[Statements], Findings] | None = None
+
+
+INVARIANTS: tuple[Invariant, ...] = (
+    Invariant(name="name", says="the ledger is named after the run in its genesis", run=_name),
+    Invariant(name="strategy", says="gradients under a policy are taken class by class", run=_strategy),
+    Invariant(name="judged", says="documents were judged before the first cosignature, and within a year", run=_judged),
+    Invariant(name="begin", says="start and initial parameters are those that the genesis lists", run=_begin),
+    Invariant(name="layers", says="layers and the names of tensors belong together", run=_layers),
+    Invariant(name="profiles", says="profiles have one probe set, and blobs for what they commit to", run=_profiles),
+    Invariant(name="decisions", says="decisions are about known classes and layers, with evidence", run=_decisions),
+    Invariant(name="closed", says="what was executed again has its numbers on record", run=_closed),
+    Invariant(name="end tensors", says="the roots at the end are those of its tensors", run=_end_tensors),
+    Invariant(name="end state", says="the run ends with its last state, or with the average in it", run=_end_state),
+    Invariant(name="environment", says="environment.json is the one in the genesis, with its code", run=_environment),
+    Invariant(name="recipe", says="run.json is the recipe, seed, data and documents of the genesis", run=_recipe),
+    Invariant(name="length", says="a finished run has the steps that run.json plans", run=_length),
+    Invariant(name="result", says="the metrics at the end are those of result.json and metrics.jsonl", run=_result),
+    Invariant(name="model", says="model.safetensors has the tensors at the end", run=_model),
+    Invariant(name="parents", says="parents are those in origin.json, run.json and the copies here", run=_parents),
+    Invariant(name="random", says="streams of random numbers follow from the seed and the step", segment=_random),
+    Invariant(name="batches", says="steps have the slots that run.json says", segment=_batches, end=_examples),
+    Invariant(name="tables", says="steps name the table of weights that is in force, where it begins", segment=_tables),
+    Invariant(name="blobs", says="states have a blob for what steps commit to, and no other", segment=_blobs),
+    Invariant(name="sketches", says="states commit to possible sketches", segment=_sketches, end=_all_sketches),
+    Invariant(name="frozen", says="a layer that is frozen for a class learns nothing from it", segment=_frozen),
+)  # fmt: skip
+
+
+class Consistent:
+    """Judges the condition: first the whole, then a segment at a time, then what takes all of them."""
+
+    def __init__(self, run: RunLedger, cosigned: Sequence[int], judgement: Judgement) -> None:
+        self._said, self._judgement = Statements(run, cosigned), judgement
+        for each in INVARIANTS:
+            if each.run is not None:
+                self._ask(each, each.run)
+
+    def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
+        """Judge a segment, superseded ones too."""
+        for each in INVARIANTS:
+            if (check := each.segment) is not None:
+                self._ask(each, lambda said, check=check: check(said, segment, numbers))
+
+    def close(self) -> None:
+        """Judge what takes all segments."""
+        for each in INVARIANTS:
+            if each.end is not None:
+                self._ask(each, each.end)
+
+    def _ask(self, invariant: Invariant, check: Callable[[Statements], Findings]) -> None:
+        self._judgement.count("comparisons")
+        with self._judgement.reading():
+            for found in check(self._said):
+                words = f"{invariant.name}: {found.words}"
+                match found:
+                    case Fault():
+                        self._judgement.contradict(found.entry, words, expected=found.expected, found=found.found)
+                    case Gap():
+                        self._judgement.untold(words)
+                    case Note():
+                        self._judgement.note(words)
