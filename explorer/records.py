@@ -251,6 +251,14 @@ def read_plan(run: Path) -> Plan | None:
     return read(LoopRecord, run / rundir.LOOP) if (run / rundir.LOOP).exists() else None
 
 
+def read_recipe_run(run: Path, *, what: str) -> RunRecord:
+    """The record of a recipe's run. Raises `RunError` for a damaged one, and for a loop of one's own, on which `what`
+    does not work."""
+    if not (run / rundir.RUN).exists() and (run / rundir.LOOP).exists():
+        raise RunError(f"{run}: the run of a loop of one's own: {what} works on runs of recipes only")
+    return read(RunRecord, run / rundir.RUN)
+
+
 def plan_file(plan: Plan) -> str:
     """The name of its file in the run's directory."""
     return rundir.RUN if isinstance(plan, RunRecord) else rundir.LOOP

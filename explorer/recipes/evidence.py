@@ -38,7 +38,6 @@ from explorer.recorded.model_file import MODEL, ModelFile, differences
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
 from explorer.recorded.tensors import owner_of, read_ended
-from explorer.records import RunRecord
 
 EXAMPLES = 512  # of the class and of the others that are looked at, evenly spaced over all of them
 PROBES = 128  # of the class's that are looked at before every step of relearning
@@ -67,7 +66,7 @@ class Bench:
     def __init__(self, run: Path, target: Target, *, data: Path | None = None) -> None:
         """Raises `RunError` for a run that left no model, has other data here, or was trained on nothing else."""
         self._run, self._target = run, target
-        self.record = records.read(RunRecord, run / rundir.RUN)
+        self.record = records.read_recipe_run(run, what="explorer delete evidence")
         self._recipe = recipe_of(self.record)
         self._tensors = finished(run)
         documents = documents_in(run, self.record)
@@ -107,7 +106,7 @@ class Bench:
     def without(self, run: Path) -> Behaviour:
         """A finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for a run
         that is another one in more than that and its seed."""
-        record = records.read(RunRecord, run / rundir.RUN)
+        record = records.read_recipe_run(run, what="explorer delete evidence")
         recipe_of(record)
         expected = counterfactual(self.record, self._target).identity
         for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):

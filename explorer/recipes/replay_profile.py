@@ -7,7 +7,7 @@ and on the examples that stay out. So the steps themselves are timed, on the mac
 import statistics
 from pathlib import Path
 
-from explorer import records, rundir
+from explorer import records
 from explorer.costing import Duration
 from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, time_steps
@@ -15,7 +15,6 @@ from explorer.recipes.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
 from explorer.recipes.run import documents_in
 from explorer.recorded.counterfactual import counterfactual
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
 
 PLACES = 5
 
@@ -25,7 +24,7 @@ def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None
 
     The caller makes sure that nothing else keeps the machine busy. Raises what building the run raises.
     """
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = records.read_recipe_run(run, what="--profile")
     places = [
         Place(step=steps.start + (2 * at + 1) * len(steps) // (2 * PLACES), total_steps=record.steps)
         for at in range(PLACES)

@@ -25,6 +25,7 @@ LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles end no
 
 STRUCTURE = "nothing is trained: a process starts, reads the model and writes it without the region"
 UNMEASURED = "how long a step takes was never measured on a quiet machine; --profile does that now"
+OWN = "how long a step takes is on no record beside the ledger: the run is not of a recipe"
 MEAN = "by the mean step of the run itself, which says nothing of how much it varies; --profile does that now"
 
 
@@ -57,7 +58,8 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
     damaged records.
     """
     if not (run / rundir.RUN).exists():
-        return Time(seconds=None, low=None, high=None, source=None, words=UNMEASURED)
+        words = OWN if (run / rundir.LOOP).exists() else UNMEASURED
+        return Time(seconds=None, low=None, high=None, source=None, words=words)
     record = records.read(RunRecord, run / rundir.RUN)
     besides = besides_of(run, steps=steps, of=record.steps)
     profile, measured = profile_of(run, record), None

@@ -136,3 +136,17 @@ def test_another_loop_record_is_found(project: Project) -> None:
     assert "names another recipe than the first entry" in refused("delete", "run", "runs/own/mine", NEWS, cwd=root)
     path.write_text("{}")
     assert "damaged LoopRecord" in refused("delete", "run", "runs/own/mine", NEWS, cwd=root)
+
+
+def test_what_works_on_recipes_says_so(project: Project) -> None:
+    """Nothing of a loop's own is read as if it were a recipe's, and nothing ends in a traceback."""
+    _, _, root = project
+    planned = explorer("delete", "plan", "runs/own/mine", "open/mit", cwd=root)
+    assert planned.returncode == 1 and "not known: how long a step takes is on no record" in planned.stdout
+    own = ("runs/own/mine", "open/mit")
+    assert "--profile works on runs of recipes only" in refused("delete", "plan", *own, "--profile", cwd=root)
+    refs = ("--references", "runs/own/mine")
+    assert "explorer delete evidence works on runs of recipes only" in refused(
+        "delete", "evidence", *own, *refs, cwd=root
+    )
+    assert "of a loop of one's own" in refused("replay", "runs/own/mine", cwd=root)
