@@ -6,16 +6,23 @@ import http.client
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from explorer import merkle, note
 from explorer.errors import LedgerError
@@ -497,6 +504,69 @@ def test_a_server_that_hangs_up_is_tried_again(tmp_path: Path) -> None:
             submit(ledger, client, anchor=both(), sleep=lambda seconds: None)
         thread.join()
     assert len(accepted) == TRIES
+
+
+def test_an_answer_that_drips_is_left_when_the_time_is_over(tmp_path: Path) -> None:
+    """Each byte comes in time, and the answer never ends."""
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not stop.wait(0.02):
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        client = Client(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=1)
+        with pytest.raises(web.UnreachableError, match="not finished after 1 seconds"):
+            client.ask("GET", "checkpoint", max_bytes=10**6)
+        stop.set()
+        thread.join()
+
+
+def self_signed(place: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that nobody vouches for, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    begins = datetime(2020, 1, 1, tzinfo=UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(datetime(2099, 1, 1, tzinfo=UTC))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    place.joinpath("cert.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    place.joinpath("key.pem").write_bytes(plain)
+    return place / "cert.pem", place / "key.pem"
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the control: the same server is taken once the system vouches for it."""
+    certificate, key = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = start(witness(tmp_path / "state"), 0)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        url = f"https://127.0.0.1:{server.server_address[1]}"
+        with closing(Client(url)) as client, pytest.raises(web.UnreachableError, match="certificate verify failed"):
+            client.ask("POST", "add-checkpoint", asked(0, 8).content, max_bytes=999)
+        assert not list(tmp_path.rglob("*.note"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with closing(Client(url)) as client:
+            assert client.ask("POST", "add-checkpoint", asked(0, 8).content, max_bytes=999).status == 200
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.mark.parametrize(
