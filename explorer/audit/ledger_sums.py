@@ -1,15 +1,20 @@
 """Sums of contributions from the ledger itself, for runs whose spool leaves them out because classes are confidential,
-and for runs that came without one, as from a pack.
+or lacks some because they were erased, and for runs that came without all of it, as from a pack.
 
 They are what the spool would say, of what the reader can open. Where a number is sealed it is NaN, and the weight of a
 sealed class is the one in force, which the policy made and everybody can read.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer import rundir
+from explorer.audit.withheld import read_withheld
 from explorer.entries.numbers import share_terms
+from explorer.recorded.blobs import class_of
+from explorer.recorded.keys import OwnKeys
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.segments import having, read_numbers
 from explorer.recorded.tables import InForce, tables
@@ -25,9 +30,29 @@ def is_confidential(run: RunLedger) -> bool:
     return first is not None and run.is_sealed(first, "joint")
 
 
-def from_ledger(run: RunLedger) -> bool:
-    """Whether sums come from the ledger: the spool leaves them out, or it is not here at all."""
-    return not (run.run / rundir.CONTRIBUTIONS).is_dir() or is_confidential(run)
+def from_ledger(run: RunLedger, steps: range) -> bool:
+    """Whether sums over these steps come from the ledger: the spool leaves them out, or not all of it is here. What is
+    there would add up to less than what was."""
+    return not (run.run / rundir.CONTRIBUTIONS).is_dir() or is_confidential(run) or _lacks_a_segment(run, steps)
+
+
+def _lacks_a_segment(run: RunLedger, steps: range) -> bool:
+    """Whether the file of a segment that has numbers is not there."""
+    for span in run.spans(steps):
+        if not (run.run / rundir.CONTRIBUTIONS / f"segment-{span.start:08d}.parquet").exists():
+            (segment,) = run.segments(span)
+            if any(class_of(name) is not None for name in segment.state.entry.blobs):
+                return True
+    return False
+
+
+def were_erased(run: RunLedger, classes: Collection[str]) -> bool:
+    """Whether numbers of any of these classes were erased, as the project's ledger says or their secrets show: then the
+    spool has no row of them, which is not to say that they were denied."""
+    said = read_withheld(run.ledger, trust=None, now=0).erased if classes else {}
+    keys = run.keys if classes else None
+    gone = {*said, *(keys.erased if isinstance(keys, OwnKeys) else ())}
+    return not gone.isdisjoint(classes)
 
 
 def ledger_sums(run: RunLedger, steps: range, *, bins: int) -> tuple[Numbers, Numbers]:

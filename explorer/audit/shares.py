@@ -1,8 +1,9 @@
 """The shares of the provenance classes in a run's updates, layer by layer, over some steps or over time.
 
 They come from the spool beside the ledger, which answers quickly for millions of steps and which no signature covers;
-`explorer.audit.trace` holds it against the ledger. In a run with confidential classes the spool has no shares, and in a
-pack there is none: there they come from the ledger, for who can open it.
+`explorer.audit.trace` holds it against the ledger. In a run with confidential classes the spool has no shares, in a
+pack there is none, and where a part of it is gone it would add up to less than what was: there they come from the
+ledger, for who can open it.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.audit.ledger_sums import COLUMNS, Numbers, from_ledger, ledger_sums
+from explorer.audit.ledger_sums import COLUMNS, Numbers, from_ledger, ledger_sums, were_erased
 from explorer.errors import StoreError
 from explorer.recorded.run_ledger import RunLedger
 from explorer.store.spool import binned_sums, binned_updates
@@ -82,16 +83,14 @@ def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -
     `LedgerError` where they come from the ledger."""
     bins = max(1, min(bins, len(steps)))
     edges = tuple(-(-part * len(steps) // bins) + steps.start for part in range(bins + 1))
-    if from_ledger(run):
-        columns, squares = ledger_sums(run, steps, bins=bins)
-        if layer is not None:
-            columns[:, :, np.arange(columns.shape[2]) != run.layer(layer)] = 0
-        split = bool(np.isfinite(columns[..., -1]).any(where=columns[..., 0] > 0))
-        return Sums(run=run, edges=edges, columns=columns, squares=squares if split else None)
+    if from_ledger(run, steps):
+        return _from_ledger(run, steps, edges, layer)
     classes, layers = run.genesis.classes, run.genesis.layers
     columns = np.zeros((bins, len(classes), len(layers), COLUMNS))
-    exact = False
-    for part, name, class_, *row in binned_sums(run.run, steps, bins=bins, layer=layer):
+    exact, rows = False, binned_sums(run.run, steps, bins=bins, layer=layer)
+    if were_erased(run, {*classes} - {row[2] for row in rows}):
+        return _from_ledger(run, steps, edges, layer)
+    for part, name, class_, *row in rows:
         place = part, place_of(run, "class", class_, classes), place_of(run, "layer", name, layers)
         del row[4]  # the denominator of a class's own steps
         columns[place] = [np.nan if value is None else value for value in row]
@@ -107,6 +106,14 @@ def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -
         columns=columns,
         squares=squares,
     )
+
+
+def _from_ledger(run: RunLedger, steps: range, edges: tuple[int, ...], layer: str | None) -> Sums:
+    columns, squares = ledger_sums(run, steps, bins=len(edges) - 1)
+    if layer is not None:
+        columns[:, :, np.arange(columns.shape[2]) != run.layer(layer)] = 0
+    split = bool(np.isfinite(columns[..., -1]).any(where=columns[..., 0] > 0))
+    return Sums(run=run, edges=edges, columns=columns, squares=squares if split else None)
 
 
 def _ratio(numerators: Numbers, denominators: Numbers) -> Numbers:

@@ -1,5 +1,6 @@
 """Forensics: what is said follows from the ledger, and where the ledger does not say it any more that is said."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,14 @@ def test_parameters_of_adapters_are_of_the_adapter(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path, layers=("embed", "head", "head@customer"), steps=2)
     found = trace(RunLedger(run), parameter="head.@customer.down.weight")
     assert found.layer == "head@customer"
+
+
+def test_a_spool_that_lacks_a_segment_is_not_added_up(run: Path, tmp_path: Path) -> None:
+    """What is there would come to less than what was, and nobody would see it."""
+    made = Path(shutil.copytree(run, tmp_path / run.name))
+    (made / rundir.CONTRIBUTIONS / "segment-00000005.parquet").unlink()
+    whole, lacking = trace(RunLedger(run), layer="head"), trace(RunLedger(made), layer="head")
+    for row, other in zip(whole.rows, lacking.rows, strict=True):
+        assert (row.steps, row.examples, row.admitted) == (other.steps, other.examples, other.admitted)
+        assert other.share == pytest.approx(row.share, rel=1e-5) and other.projection == pytest.approx(row.projection)
+    assert not lacking.check.agrees and "in the ledger, and not in the spool" in str(lacking.check)

@@ -77,6 +77,7 @@ def test_a_trace_says_what_is_not_here_any_more(run: Path) -> None:
     erased(run)
     found = trace(RunLedger(run), class_=MIT, check=True)
     assert all(row.share is None for row in found.rows)
+    assert all(row.admitted and row.steps and row.examples for row in found.rows)  # erased is not denied
     assert found.check.agrees and any(f"numbers/{MIT}" in each for each in found.check.unread)
     assert found.first_admitted == {MIT: 0}  # that it was admitted is on record for good
 
