@@ -292,6 +292,9 @@ class Writer:
         (private / "secrets").touch(mode=0o600)
         content = b"explorer/salts/v1".ljust(24, b"\x00") + u64(len(self.secrets)) + b"".join(self.secrets)
         (private / "secrets").write_bytes(content)
+        (self.place / "environment.json").write_bytes(self.environment())
+        plan = {"format": "explorer/loop/v1", "run_id": self.place.name, "identity": self.identity()}
+        (self.place / "loop.json").write_bytes(canonical(plan))
         state, tensors = self.state(0)
         self.ledger.append("genesis", {"tensors": tensors}, initial=state["parameters"], **self.genesis())
         for step in range(self.steps):
@@ -308,13 +311,21 @@ class Writer:
         fields = {"outcome": "finished", "state": state, "metrics": {"accuracy": float(accuracy).hex()}}
         self.ledger.append("end", {"tensors": tensors}, step=self.steps, **fields)
 
+    def identity(self) -> dict[str, Any]:
+        """What the run is. Nothing else determines it but the code, the data and the documents."""
+        return {"recipe": {"model": "perceptron", "methods": [], **self.plan}, "steps": self.steps, "seed": self.seed}
+
+    def environment(self) -> bytes:
+        return canonical({"training_code": sha256(Path(__file__).read_bytes()), "packages": {"numpy": np.__version__}})
+
     def genesis(self) -> dict[str, Any]:
         tags = {"root": root_of(self.leaves).hex(), "attestation": sha256(self.tags)}
         return {
             "run": self.place.name,
-            "recipe": sha256(canonical({"model": "perceptron", **self.plan})),
+            "recipe": sha256(canonical(self.identity())),
             "code": sha256(Path(__file__).read_bytes()),
-            "environment": sha256(canonical({"numpy": np.__version__})),
+            "environment": sha256(self.environment()),
+            "methods": {},
             "data": sha256(self.images.tobytes() + self.labels.astype("<i8").tobytes()),
             "tags": {"train": tags},
             "taxonomy": sha256(self.taxonomy),
