@@ -29,6 +29,7 @@ classes that no grant opens are there as they are in the ledger, sealed. Never t
 
 import hashlib
 import io
+import re
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ MAX_PACK, MAX_FILES = 2**30, 60_000
 DATED = (1980, 1, 1, 0, 0, 0)  # the first day that a zip knows
 REGULAR = 0o100644 << 16
 UNIX = 3
+_NOTE = re.compile(r"witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note")
 
 
 @record
@@ -254,7 +256,8 @@ def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes
     ledger, place, size = run.ledger, rundir.LEDGER, run.ledger.checkpoint().size
     yield f"{place}/{CHECKPOINT}", ledger.note().content
     for path, note in ledger.witness_notes().items():
-        yield f"{place}/{path}", note.content
+        if _NOTE.fullmatch(path):  # strangers may choose any other; what counts of theirs is in the checkpoint too
+            yield f"{place}/{path}", note.content
     for bundle in bundles(size):
         yield f"{place}/{bundle.path}", encode_bundle(ledger.bundle(bundle))
     for tile in tiles(size):

@@ -14,6 +14,7 @@ from explorer.disclosure.pack import accesses, read_grants, write_pack
 from explorer.disclosure.standing import Named
 from explorer.disclosure.wrapping import naming, revoke
 from explorer.errors import LedgerError, ProvenanceError
+from explorer.note import Algorithm, Signer, parse, sign
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.grants import open_grant
 from explorer.provenance.keys import public_text, write_key
@@ -133,6 +134,20 @@ def test_what_is_disclosed_is_on_record_by_grant(run: Path) -> None:
     assert len({each.grant for each in made}) == 2 and len({each.query for each in made}) == 1
     assert {each.ledger for each in made} == {pack.manifest.ledger}
     assert accesses(RunLedger(run), packed(run), {}) == ()
+
+
+@pytest.mark.parametrize("name", ["\u00e4\u200b.note", "a b.note", "a\nb.note", f"{'x' * 249}+.note", "+a.note"])
+def test_a_note_with_a_strange_name_stops_no_pack(tmp_path: Path, name: str) -> None:
+    """Anybody may write into `witness/`, and a pack has files of plain names alone."""
+    run = governed(tmp_path)
+    witness = run / "ledger" / "witness"
+    witness.mkdir(exist_ok=True)
+    stranger = Signer(name="s", algorithm=Algorithm.ED25519, private_key=private("stranger"))
+    signed = sign(parse((run / "ledger" / "checkpoint").read_bytes()).text, stranger)
+    (witness / name).write_bytes(signed.content)
+    content = packed(run).content
+    assert not faults(content)
+    assert len(opened(content)) > 5
 
 
 def test_a_ledger_that_does_not_verify_is_not_packed(tmp_path: Path) -> None:
