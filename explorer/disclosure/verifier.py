@@ -759,11 +759,9 @@ def read_run(files: dict[str, bytes], note: Note) -> Run:
 def _in_order(entries: list[dict[str, Any]], tree: Tree) -> Run:
     """One genesis, nothing after the end, and a clock of steps that only a decision to re-execute sets back."""
     expect(entries and entries[0]["kind"] == "genesis" and entries[0]["version"] == 1, "entry 0: expected a genesis")
-    genesis, clock, unknown, superseded = entries[0], entries[0]["begins"], 0, 0
+    genesis, clock, unknown = entries[0], entries[0]["begins"], 0
     texts(genesis["classes"], "entry 0: classes")
     texts(genesis["layers"], "entry 0: layers")
-    steps: dict[int, int] = {}
-    states: list[tuple[int, int]] = []
     for index, entry in enumerate(entries[1:], 1):
         kind, what = entry["kind"], f"entry {index}"
         expect(entries[index - 1]["kind"] != "end", f"{what}: {kind} after the end")
@@ -775,18 +773,12 @@ def _in_order(entries: list[dict[str, Any]], tree: Tree) -> Run:
         at, again = entry["step"], kind == "decision" and entry["action"] == "re-execution"
         sound = at >= 0 and (clock is None or at == clock or (again and at < clock))
         expect(sound, f"{what}: {kind} at {at} steps, and {clock} were done")
-        if again:
-            superseded += sum(step >= at for step in steps)
-            steps = {step: where for step, where in steps.items() if step < at}
-            states = [(done, where) for done, where in states if done <= at]
-        elif kind == "step":
+        if kind == "step":
             lengths = [len(entry[name]) for name in ("examples", "numbers", "updated")]
             sound = lengths == [len(genesis["classes"]), len(genesis["classes"]), len(genesis["layers"])]
             expect(sound, f"{what}: of other classes or layers than the genesis")
-            steps[at] = index
-        elif kind == "state":
-            states.append((at, index))
         clock = at + (kind == "step")
+    steps, states, superseded = _latest(entries)
     segments, first = [], genesis["begins"]
     for stop, index in states:
         span = range(first, stop) if stop - first <= len(steps) else ()
@@ -795,6 +787,26 @@ def _in_order(entries: list[dict[str, Any]], tree: Tree) -> Run:
             segments.append(Segment(first, mine, index))
         first = stop
     return Run(entries, tree, segments, superseded, unknown)
+
+
+def _latest(entries: list[dict[str, Any]]) -> tuple[dict[int, int], list[tuple[int, int]], int]:
+    """The entry of each step, and steps done and entry of each state, as they were executed last; and how many steps
+    were not. From the end to the beginning: a re-execution takes back what stands before it, at its step or later."""
+    steps: dict[int, int] = {}
+    states: list[tuple[int, int]] = []
+    since, superseded = 2**53, 0
+    for index in range(len(entries) - 1, 0, -1):
+        entry = entries[index]
+        kind, known = entry["kind"], entry["version"] == 1
+        if known and kind == "decision" and entry["action"] == "re-execution":
+            since = min(since, entry["step"])
+        elif known and kind == "step":
+            last = entry["step"] < since and entry["step"] not in steps
+            superseded += not last
+            steps |= {entry["step"]: index} if last else {}
+        elif known and kind == "state" and entry["step"] <= since:
+            states.append((entry["step"], index))
+    return steps, states[::-1], superseded
 
 
 def blob_path(digest: str) -> str:
