@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from explorer.recipes import watch
 from explorer.sweep import presence
+from tests.provenance.agents import Agent
 
 settings.register_profile("explorer", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("explorer")
@@ -58,3 +59,13 @@ def _real_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Whether this machine is busy is asked by the tests marked `real_machine` alone."""
     if request.node.get_closest_marker("real_machine"):
         monkeypatch.setattr(watch, "psutil", psutil)
+
+
+@pytest.fixture
+def real_agent(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """The real ssh-agent, empty, as SSH_AUTH_SOCK names it."""
+    made = Agent(tmp_path_factory.mktemp("a"))
+    monkeypatch.setenv("SSH_AUTH_SOCK", made.socket)
+    yield made
+    made.process.terminate()
+    made.process.wait()

@@ -43,7 +43,12 @@ def register(app: typer.Typer) -> None:
 def new(
     name: Name,
     role: Annotated[Role, typer.Option("--role", help="What it may sign.")],
-    key_file: Annotated[Path, typer.Option("--key", metavar="FILE", help="Where to write the new key.")],
+    key_file: Annotated[
+        Path,
+        typer.Option(
+            "--key", metavar="KEY", help="Where to write the new key; or one that is in an SSH agent: ssh-agent:NAME."
+        ),
+    ],
     trust: TrustFile,
     branch: Annotated[
         list[str] | None,
@@ -65,6 +70,8 @@ def new(
     the role signs a document, and one signs or cosigns a checkpoint (auditors and evaluators are not waited for).
     `explorer authority quorum` asks for more. Both files are written or none; a crash in between leaves a key file that
     no trust file names.
+
+    A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
     """
     from explorer.ledger.memory import begin_memory, memory_of
     from explorer.provenance import authorities, keys
@@ -74,27 +81,31 @@ def new(
 
     begins = format_time(clock()) if not_before is None else not_before
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
-    private = keys.new_key()
+    in_agent = (keys.is_in_agent(key_file) or key_file.is_file()) and keys.agent_name(key_file) is not None
+    private = keys.read_key(key_file, None) if in_agent else keys.new_key()
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
     if os.path.realpath(key_file) == os.path.realpath(trust):
         raise ProvenanceError(f"{key_file}: the key and the trust file are two files")
     with authorities.alone(trust):
         changed = authorities.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
         content = trust_content(changed, where=str(trust))
-        keys.write_key(key_file, private, None if unencrypted else new_passphrase(key_file, passphrase_file))
+        if not in_agent:
+            keys.write_key(key_file, private, None if unencrypted else new_passphrase(key_file, passphrase_file))
         try:
             write_bytes(trust, content)
         except BaseException:
-            if not _holds(trust, content):  # the disk can also refuse after the trust file was replaced
+            if not in_agent and not _holds(trust, content):  # the disk can also refuse after it was replaced
                 key_file.unlink()
             raise
-        if role in COSIGNERS:
+        if role in COSIGNERS and not keys.is_in_agent(key_file):
             begin_memory(memory_of(key_file))
     if json:
-        print_json({"key_file": str(key_file), "encrypted": not unencrypted, **_entry(changed, name, public)})
+        print_json(
+            {"key_file": str(key_file), "encrypted": not unencrypted and not in_agent, **_entry(changed, name, public)}
+        )
         return
     print(f"{name} ({role}) in {trust}")
-    print(f"  key file    {key_file}{' (not encrypted)' if unencrypted else ''}")
+    print(f"  key file    {key_file}{' (in an SSH agent)' if in_agent else ' (not encrypted)' if unencrypted else ''}")
     _print_added(authorities.find(changed, name), public)
     print(f"  quorum      {_quorum_words(changed.quorum, role)}")
     print(f"next: {NEXT[role]}")

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 MAX_FILE = 10_000
 
 TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")]
-KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="The key file to sign with.")]
+KeyFile = Annotated[
+    Path,
+    typer.Option("--key", metavar="KEY", help="The key file to sign with, or a key in an SSH agent: ssh-agent:NAME."),
+]
 ReaderPassphraseFile = Annotated[
     Path | None,
     typer.Option(
@@ -45,7 +48,7 @@ PassphraseFile = Annotated[
 
 
 def load_key(path: Path, passphrase_file: Path | None) -> "Ed25519PrivateKey":
-    """Read a key file; ask for a passphrase only if it needs one."""
+    """The key in a file or in an SSH agent; ask for a passphrase only if it needs one."""
     from explorer.provenance.keys import read_key
 
     return read_key(path, known_passphrase(path, passphrase_file))
@@ -61,11 +64,14 @@ def load_reader_key(path: Path, passphrase_file: Path | None) -> "ReaderKey":
 def provide_passphrase(path: Path) -> None:
     """Make sure that this process and those it starts can read a key file; ask for a passphrase only if it needs one.
 
-    Raises `ProvenanceError` for a passphrase that is wrong, before anything starts.
+    Raises `ProvenanceError` for a passphrase that is wrong, and for an SSH agent without the key that the file names,
+    before anything starts.
     """
-    from explorer.provenance.keys import is_encrypted, read_key
+    from explorer.provenance.keys import agent_name, is_encrypted, read_key
 
-    if is_encrypted(path):
+    if agent_name(path) is not None:
+        read_key(path, None)  # the agent has it
+    elif is_encrypted(path):
         if not os.environ.get(PASSPHRASE):
             os.environ[PASSPHRASE] = _ask(
                 f"Passphrase of {path}: ", variable=PASSPHRASE, else_say=f"{path}: its passphrase is needed:"
@@ -92,6 +98,17 @@ def known_passphrase(path: Path, passphrase_file: Path | None, *, variable: str 
         return None
     known = _known(passphrase_file, variable)
     return _ask(f"Passphrase of {path}: ", variable=variable) if known is None else known
+
+
+def memory_place(key: Path, state: Path | None) -> Path:
+    """Where it is kept what a key has cosigned. Raises `ProvenanceError` for a key in an SSH agent, beside which there
+    is no place, unless one is named."""
+    from explorer.ledger.memory import memory_of
+    from explorer.provenance.keys import is_in_agent
+
+    if state is None and is_in_agent(key):
+        raise ProvenanceError(f"{key}: has no file, beside which to keep what it has cosigned: say --state DIR")
+    return state or memory_of(key)
 
 
 def clock() -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, clock, load_key
+from explorer.cli.credentials import KeyFile, PassphraseFile, clock, load_key, memory_place
 from explorer.cli.output import print_json, visible
 from explorer.cli.settings import Json
 from explorer.errors import LedgerError
@@ -206,12 +206,11 @@ def cosign(
     from explorer.cli.verification import print_verification, verification_json
     from explorer.ledger import cosign as cosigning
     from explorer.ledger.anchor import utc
-    from explorer.ledger.memory import memory_of
 
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     now = clock()
     signer = cosigner(anchor, key, passphrase_file, now)
-    memory = state or memory_of(key)
+    memory = memory_place(key, state)
     done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now, first=first)
     if json:
         path = None if done.path is None else str(done.path)

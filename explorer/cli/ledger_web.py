@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, clock
+from explorer.cli.credentials import KeyFile, PassphraseFile, clock, memory_place
 from explorer.cli.ledger import (
     Directory,
     Evidence,
@@ -97,13 +97,13 @@ def witness(
     and the key's own name.
     """
     from explorer.ledger.anchor import Anchor
-    from explorer.ledger.memory import Memory, begin_memory, memory_of
+    from explorer.ledger.memory import Memory, begin_memory
     from explorer.ledger.witness import ADD, Witness, start
     from explorer.note import is_name
 
     now = clock()
     signer = cosigner(named_anchor(trust, policy, vkey, origin="any"), key, passphrase_file, now)
-    place = state or memory_of(key)
+    place = memory_place(key, state)
     memory = Memory(place, signer)
     if first:
         begin_memory(place)

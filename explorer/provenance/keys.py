@@ -7,6 +7,9 @@ A passphrase is stretched with PBKDF2-HMAC-SHA256 (PBES2, RFC 8018) and encrypts
 OWASP's Password Storage Cheat Sheet asks of this function. `cryptography` writes 2,048 and has no setting for it, so
 the bytes are put together here; it reads them, and so does OpenSSL. Files with fewer rounds, of earlier versions, are
 read; `encrypt_again` writes them with more.
+
+A key that signs may also stay in an SSH agent: then a name such as `ssh-agent:trainer` stands where a path would, or
+alone in a key file, for verbs that look for `trainer.pem` (`explorer.provenance.agent`).
 """
 
 import base64
@@ -37,6 +40,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from explorer.errors import ProvenanceError
+from explorer.provenance.agent import PREFIX, agent_key
 from explorer.provenance.private import open_private, replace_private, write_private
 
 PUBLIC_BYTES = 32
@@ -104,17 +108,29 @@ def encrypt_again(path: Path, passphrase: str | None, new: str | None) -> None:
 
 def rounds(path: Path) -> int | None:
     """How many rounds of PBKDF2 protect a key file; None for one that is not encrypted, or in another way."""
-    return _rounds(_read(path))
+    return None if is_in_agent(path) else _rounds(_read(path))
 
 
 def is_encrypted(path: Path) -> bool:
     """Whether a key file needs a passphrase. Raises `ProvenanceError` for what is not a key file of ours to read."""
-    return _ENCRYPTED in _read(path)
+    return not is_in_agent(path) and _ENCRYPTED in _read(path)
+
+
+def is_in_agent(path: Path) -> bool:
+    """Whether a path is the name of a key in an SSH agent, and no file."""
+    return str(path).startswith(PREFIX)
+
+
+def agent_name(path: Path) -> str | None:
+    """The key in an SSH agent that a path is the name of, or that its file names; None for a file with a key in it."""
+    name = str(path) if is_in_agent(path) else _read(path).decode(errors="replace")
+    return name.strip() if name.startswith(PREFIX) else None
 
 
 def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
-    """Read the file of a key that signs; see `read_private`."""
-    return read_private(path, passphrase, Ed25519PrivateKey)
+    """A key that signs: from its file (see `read_private`), or in the SSH agent that the path or the file names."""
+    name = agent_name(path)
+    return read_private(path, passphrase, Ed25519PrivateKey) if name is None else agent_key(name)
 
 
 def read_private(path: Path, passphrase: str | None, kind: type[PrivateKey]) -> PrivateKey:
@@ -128,7 +144,9 @@ def read_private(path: Path, passphrase: str | None, kind: type[PrivateKey]) -> 
 
 def read_any(path: Path, passphrase: str | None) -> Ed25519PrivateKey | X25519PrivateKey:
     """Read a key file of either kind; see `read_private`."""
-    content = _read(path)
+    content = b"" if is_in_agent(path) else _read(path)
+    if not content or content.startswith(PREFIX.encode()):
+        raise ProvenanceError(f"{path}: a key in an SSH agent signs, and does nothing else; expected a key file")
     encrypted = _ENCRYPTED in content
     if encrypted and passphrase is None:
         raise ProvenanceError(f"{path}: the key is encrypted; its passphrase is needed")
@@ -206,7 +224,7 @@ def _kind_name(kind: type) -> str:
 def _read(path: Path) -> bytes:
     with open_private(path, max_bytes=MAX_FILE) as file:
         content = file.read(MAX_FILE)
-    if _PLAIN not in content and _ENCRYPTED not in content:
+    if not (_PLAIN in content or _ENCRYPTED in content or content.startswith(PREFIX.encode())):
         raise ProvenanceError(f"{path}: not a key file; expected PKCS#8 PEM, which begins {_ENCRYPTED.decode()!r}")
     return content
 

@@ -19,6 +19,7 @@ from explorer.provenance.roles import Role
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import read_trust
 from tests.cli.command import Done, explorer, refused
+from tests.provenance.agents import Agent, needs_agent
 
 GOVERNANCE = "example.com/data-governance"
 TIMES = ("--not-before", "2026-01-01T00:00:00Z", "--not-after", "2027-01-01T00:00:00Z")
@@ -151,6 +152,23 @@ def test_a_key_file_of_an_earlier_version_is_encrypted_again(here: Path, monkeyp
     assert said == "old.pem: encrypted with 600000 rounds of PBKDF2; it had 2048\n"
     assert read_key(here / "old.pem", "another").private_bytes_raw() == key.private_bytes_raw()
     assert "wrong passphrase" in refused("authority", "passphrase", "old.pem", cwd=here)
+
+
+@needs_agent
+def test_a_key_of_an_ssh_agent_is_added_and_stays_there(here: Path, real_agent: Agent) -> None:
+    key = new_key()
+    fingerprint = real_agent.add(key, "dg")
+    said = done(*new(key="ssh-agent:dg")).stdout
+    assert "ssh-agent:dg (in an SSH agent)" in said and f"public key  {public_text(key)}" in said
+    (here / "pointer.pem").write_text(f"ssh-agent:{fingerprint}\n")
+    (here / "pointer.pem").chmod(0o600)
+    (here / "trust.json").unlink()
+    done(*new(key="pointer.pem"))
+    (authority,) = read_trust(here / "trust.json").authorities
+    assert authority.keys[0].public_key == public_text(key)
+    assert sorted(path.name for path in here.iterdir()) == ["pointer.pem", "pointer.pem.cosigned", "trust.json"]
+    assert "a key in an SSH agent signs, and does nothing else" in refused("authority", "passphrase", "ssh-agent:dg")
+    assert "the agent has no such key" in refused(*new(key="ssh-agent:nobody"))
 
 
 def test_a_key_file_without_a_passphrase_gets_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from explorer import rundir
 from explorer.provenance.keys import read_key, write_key
 from explorer.provenance.salts import destroy_salt
 from tests.cli.command import explorer, refused
+from tests.provenance.agents import Agent, needs_agent
 from tests.recipes.governed_for_tests import documents, recipe
 
 
@@ -84,6 +85,33 @@ def test_the_trainers_passphrase_is_asked_for_before_anything_starts(
     assert not (desk / "one").exists()
     monkeypatch.setenv("EXPLORER_PASSPHRASE", "correct horse")
     assert explorer("run", "tiny.yaml", "--out", "one", cwd=desk).returncode == 0
+
+
+@needs_agent
+@pytest.mark.slow
+def test_a_trainers_key_in_an_ssh_agent_signs_the_ledger(
+    desk: Path, real_agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key file names a key of the agent; the trust file, the ledger and those who check it see no difference."""
+    key = desk / "governed" / "trainer.pem"
+    name = real_agent.add(read_key(key, None), "trainer")
+    key.write_text(f"ssh-agent:{name}\n")
+    done = explorer("run", "tiny.yaml", "--out", "one", cwd=desk)
+    assert done.returncode == 0, done.stderr
+    ledger = (only_run(desk / "one") / "ledger", "--trust", desk / "governed" / "trust.json")
+    real_agent.add(read_key(desk / "governed" / "data-governance.pem", None), "dg@example.com")
+    cosigning = ("ledger", "cosign", *ledger, "--key", "ssh-agent:dg@example.com")
+    assert "has no file, beside which to keep what it has cosigned: say --state DIR" in refused(*cosigning, cwd=desk)
+    done = explorer(*cosigning, "--state", "memory", "--first", cwd=desk)
+    assert done.returncode == 0, done.stderr
+    assert explorer("ledger", "cosign", *ledger, "--key", desk / "governed" / "model-risk.pem").returncode == 0
+    found = explorer("ledger", "verify", *ledger)
+    assert found.returncode == 0, found.stdout + found.stderr
+    real_agent.run("ssh-add", "-q", "-D")
+    assert "the agent has no key, or is locked" in refused("run", "tiny.yaml", "--out", "two", cwd=desk)
+    monkeypatch.delenv("SSH_AUTH_SOCK")
+    assert "no SSH agent: SSH_AUTH_SOCK is not set" in refused("run", "tiny.yaml", "--out", "two", cwd=desk)
+    assert not (desk / "two").exists()
 
 
 def test_a_governed_sweep_is_planned_on_what_is_believed_now(desk: Path) -> None:

@@ -45,6 +45,8 @@ from tests.disclosure.grantees import (
     write_project,
 )
 from tests.disclosure.packs import opened, packed
+from tests.fuzz.parsers import Parser
+from tests.fuzz.test_fuzz import survive
 from tests.provenance.people import NOW, private
 
 DAY = 86_400
@@ -344,6 +346,13 @@ def test_what_an_answer_gave_stays_open(run: Path, tmp_path: Path) -> None:
         revoke(naming(signed(grant_of(run))), runs=runs_of(run), project=project)
     assert shown(copy, content, now=NOW + 10**8).rows
     assert len(entries(run)) == 3
+
+
+def test_mutated_files_are_refused_in_words(run: Path) -> None:
+    request = request_of(run)
+    content = answer_to(run, request).content
+    survive(Parser(read=lambda found: parse_request(found, where="r"), seeds=(request,)), count=300, seed=1)
+    survive(Parser(read=lambda found: shown(run, found), seeds=(content,)), count=300, seed=2)
 
 
 def test_an_unpacked_pack_is_enough_for_a_reader(run: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
@@ -17,6 +18,8 @@ from explorer.entries.run import Profile
 from explorer.errors import ExplorerError
 from explorer.provenance import sealing
 from explorer.provenance.envelope import sign_envelope
+from explorer.provenance.keys import write_key
+from explorer.provenance.reader_keys import reader_key, reader_public_text
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.times import parse_time
 from explorer.recorded.keys import own_keys
@@ -286,3 +289,19 @@ def test_hpke_answers_rfc_9180() -> None:
     assert verifier.hkdf_expand(extracted, info).hex() == (
         "fe0e18c9f024ce43799ae393c7e8fe8fce9d218875e8227b0187c04e7d2ea1fc"
     )
+
+
+def test_the_verifier_opens_with_both_kinds_of_readers_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of today, encrypted, under the reader's own variable, and one of an earlier version."""
+    signs = Ed25519PrivateKey.from_private_bytes(b"\x07" * 32)
+    opens = reader_key(signs).opens
+    write_key(tmp_path / "new.pem", signs, "correct horse")
+    write_key(tmp_path / "old.pem", opens, None)
+    monkeypatch.setenv("EXPLORER_PASSPHRASE", "correct horse")
+    monkeypatch.delenv("EXPLORER_READER_PASSPHRASE", raising=False)
+    with pytest.raises(verifier.Refused, match="no private key can be read"):
+        verifier._read_key(tmp_path / "new.pem")
+    monkeypatch.setenv("EXPLORER_READER_PASSPHRASE", "correct horse")
+    for name in ("new.pem", "old.pem"):
+        found = verifier._read_key(tmp_path / name)
+        assert reader_public_text(found) == reader_public_text(opens)

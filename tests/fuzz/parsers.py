@@ -412,7 +412,7 @@ def _files(place: Path) -> dict[str, Parser]:
         "reader's key file": Parser(
             read=in_a_file(lambda path: reader_keys.read_reader_key(path, None), place),
             seeds=(reader_keys.new_reader_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),),
-            reads=("provenance.reader_keys.read_reader_key",),
+            reads=("provenance.reader_keys.read_reader_key", "provenance.keys.read_any"),
         ),
         "records": Parser(
             read=in_a_file(lambda path: list(tag_records.read_records(path)), place),

@@ -1,0 +1,180 @@
+"""Keys that stay in an SSH agent: this process asks it to sign, over the socket in SSH_AUTH_SOCK, and never has them.
+
+The protocol is draft-ietf-sshm-ssh-agent: a message is its length as u32, a type, and fields; a string in it is its
+length as u32 and its bytes, all big-endian. Two questions are enough,
+
+    11  which identities are there?   12  u32 number, then for each: string key blob, string comment
+    13  sign: string key blob,        14  string signature: string "ssh-ed25519", string of 64 bytes
+        string data, u32 flags         5  it will not
+
+and what comes back is RFC 8032's signature over the data as they are (RFC 8709), so that a verifier sees no difference.
+A key is named by its fingerprint as `ssh-add -l` prints it, by its comment, or not at all where the agent has just one:
+
+    ssh-agent:SHA256:cyrQ8tUwqEUlxkJ6fyONeGKdJ3TdyIu3Ux5bkSLNOkw    ssh-agent:trainer@example.com    ssh-agent:
+
+A path loses one of two slashes that follow each other, so they are taken for one. Replies are bounded, and a signature
+is checked before it is handed on.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import socket
+import struct
+from typing import NamedTuple, NoReturn, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from explorer.errors import ProvenanceError
+
+PREFIX = "ssh-agent:"
+SOCKET = "SSH_AUTH_SOCK"
+MAX_REPLY = 2**18  # as OpenSSH bounds its own messages
+PATIENCE = 120.0  # seconds: an agent may ask somebody to confirm, or to touch a token
+_ED25519 = b"ssh-ed25519"
+
+
+class Identity(NamedTuple):
+    """A key that an agent has."""
+
+    blob: bytes  # as the protocol names it
+    comment: str
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-add -l` prints it."""
+        return f"SHA256:{base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip('=')}"
+
+    @property
+    def kind(self) -> str:
+        """The algorithm's name, such as ssh-ed25519."""
+        return b"".join(_strings(self.blob)[:1]).decode(errors="replace")
+
+
+class AgentKey(Ed25519PrivateKey):
+    """A private key that signs as others do, and that nobody can take out of its agent."""
+
+    def __init__(self, identity: Identity, path: str) -> None:
+        self._identity, self._path = identity, path
+        self._public = Ed25519PublicKey.from_public_bytes(_strings(identity.blob)[1])
+
+    def public_key(self) -> Ed25519PublicKey:
+        return self._public
+
+    def sign(self, data: object) -> bytes:
+        """Sign. Raises `ProvenanceError` where the agent will not, or answers with what is no signature of the key."""
+        content = bytes(memoryview(data))  # pyright: ignore[reportArgumentType]
+        question = b"\x0d" + _string(self._identity.blob) + _string(content) + bytes(4)
+        kind, body = _asked(self._path, question)
+        if kind != 14:
+            raise ProvenanceError(f"{self}: the agent did not sign: it is locked, lost the key, or somebody refused")
+        algorithm, signature = _strings(_strings(body, 1)[0], 2)
+        try:
+            self._public.verify(signature, content)
+        except InvalidSignature as error:
+            raise ProvenanceError(f"{self}: the agent's answer, {algorithm!r:.40}, is no signature of it") from error
+        return signature
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self._identity.fingerprint}"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def private_bytes_raw(self) -> NoReturn:
+        raise ProvenanceError(f"{self}: the key is in the agent, and stays there")
+
+    def private_bytes(self, encoding: object, format: object, encryption_algorithm: object) -> NoReturn:
+        self.private_bytes_raw()
+
+
+def agent_key(name: str) -> AgentKey:
+    """The key that is named, with or without `PREFIX`. Raises `ProvenanceError` that says which keys there are."""
+    path, wanted = _socket(), _plain(name.removeprefix(PREFIX))
+    identities = _identities(path)
+    if not identities:
+        raise ProvenanceError(f"{PREFIX}{wanted}: the agent has no key, or is locked: `ssh-add FILE`, or `ssh-add -X`")
+    found = [each for each in identities if not wanted or wanted in (_plain(each.fingerprint), _plain(each.comment))]
+    if not wanted:
+        found = [each for each in found if each.kind == _ED25519.decode()] or found
+    there = ", ".join(f"{each.fingerprint} {each.comment!r:.40} ({each.kind})" for each in identities[:5])
+    if len(found) != 1:
+        what = f"{len(found)} keys of the agent fit" if found else "the agent has no such key"
+        raise ProvenanceError(f"{PREFIX}{wanted}: {what}; it has {there}")
+    if found[0].kind != _ED25519.decode():
+        raise ProvenanceError(f"{PREFIX}{wanted}: a key of kind {found[0].kind}; expected {_ED25519.decode()}")
+    if len(_strings(found[0].blob, 2)[1]) != 32:
+        raise ProvenanceError(f"{PREFIX}{wanted}: not a key: expected 32 bytes")
+    return AgentKey(found[0], path)
+
+
+def _identities(path: str) -> list[Identity]:
+    kind, body = _asked(path, b"\x0b")
+    if kind != 12 or len(body) < 4:
+        raise ProvenanceError(f"the SSH agent at {path} does not say which keys it has (message {kind})")
+    fields = _strings(body[4:])
+    if len(fields) != 2 * struct.unpack(">I", body[:4])[0]:
+        raise ProvenanceError(f"the SSH agent at {path}: a list of keys that is cut short")
+    pairs = zip(fields[::2], fields[1::2], strict=True)
+    return [Identity(blob, re.sub(r"[^\x20-\x7e]", "?", comment.decode(errors="replace"))) for blob, comment in pairs]
+
+
+def _asked(path: str, question: bytes) -> tuple[int, bytes]:
+    """The type and the fields of the answer to one question."""
+    try:
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.settimeout(PATIENCE)
+            agent.connect(path)
+            agent.sendall(_string(question))
+            size = struct.unpack(">I", _received(agent, 4))[0]
+            if not 1 <= size <= MAX_REPLY:
+                raise ProvenanceError(f"the SSH agent at {path}: {size} bytes of answer; at most {MAX_REPLY} are read")
+            answer = _received(agent, size)
+    except OSError as error:
+        raise ProvenanceError(f"cannot ask the SSH agent at {path}: {error.strerror or error}") from error
+    return answer[0], answer[1:]
+
+
+def _received(agent: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = agent.recv(size - len(content))
+        if not part:
+            raise ConnectionError("it ended in the middle of an answer")
+        content += part
+    return content
+
+
+def _socket() -> str:
+    path = os.environ.get(SOCKET)
+    if not path:
+        raise ProvenanceError(f"no SSH agent: {SOCKET} is not set; `eval $(ssh-agent)` starts one, `ssh-add` fills it")
+    return path
+
+
+def _strings(content: bytes, number: int | None = None) -> list[bytes]:
+    """The strings of a message, one after the other. Raises `ProvenanceError` for what is cut short."""
+    found, at = [], 0
+    while at < len(content):
+        end = at + 4 + (struct.unpack_from(">I", content, at)[0] if at + 4 <= len(content) else len(content))
+        if end > len(content):
+            raise ProvenanceError("the SSH agent's answer is cut short")
+        found.append(content[at + 4 : end])
+        at = end
+    if number is not None and len(found) != number:
+        raise ProvenanceError(f"the SSH agent's answer has {len(found)} fields, expected {number}")
+    return found
+
+
+def _string(content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + content
+
+
+def _plain(name: str) -> str:
+    """A name as it comes out of a path."""
+    return re.sub("/+", "/", name.strip())
