@@ -4,6 +4,7 @@ rule of the format does not."""
 import ast
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from explorer.release.usage import survey
 from tests.audit.governed_run import TRAINER, trust
 from tests.disclosure.packs import findings
 from tests.entries import numpy_writer
-from tests.entries.numpy_writer import Writer, expand, floats, leaf_hash, root_of, u64
+from tests.entries.numpy_writer import Writer, expand, floats, leaf_hash, root_of, sha256, u64
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, YEAR_BEGINS, YEAR_ENDS, private
 from tests.provenance.tables import DESCRIPTION, commitment
@@ -314,7 +315,59 @@ class BlobMissing(Writer):
         (self.ledger.place / f"blobs/sha256/{blob[:2]}/{blob}").unlink()
 
 
+class AnotherStream(Writer):
+    def state(self, step: int) -> tuple[dict[str, str], bytes]:
+        state, tensors = super().state(step)
+        return state | {"random": "0" * 64}, tensors
+
+
+class EndOfAnotherState(Writer):
+    def end(self) -> None:
+        self.tensors = {name: tensor + 1 for name, tensor in self.tensors.items()}
+        super().end()
+
+
+class TableNotNamed(Writer):
+    def begin(self, step: int) -> None:
+        super().begin(step)
+        self.tables = {sha256(self.table(0.0))}
+
+
+class BlobOfNothing(Writer):
+    def close(self, step: int) -> None:
+        self.parts[f"numbers/{DENIED}"] = [bytes(16)]
+        super().close(step)
+
+
+class NotItsName(Writer):
+    def genesis(self) -> dict[str, Any]:
+        return super().genesis() | {"run": "another"}
+
+
+class NotItsRecipe(Writer):
+    def genesis(self) -> dict[str, Any]:
+        return super().genesis() | {"recipe": "0" * 64}
+
+
+class NotItsMachine(Writer):
+    def genesis(self) -> dict[str, Any]:
+        return super().genesis() | {"environment": "0" * 64}
+
+
+class LayerThatIsNotThere(Writer):
+    def genesis(self) -> dict[str, Any]:
+        return super().genesis() | {"layers": ["up", "elsewhere"]}
+
+
 BROKEN: dict[type[Writer], str] = {
+    AnotherStream: "random: not what seed 7 and",
+    EndOfAnotherState: "not the last state, and no method of the run averages weights",
+    TableNotNamed: "the table of weights in force is not",
+    BlobOfNothing: "a blob of numbers that nothing commits to",
+    NotItsName: "the ledger is not named after its run",
+    NotItsRecipe: "loop.json: not the recipe that the genesis names",
+    NotItsMachine: "environment.json: not the one that the genesis names",
+    LayerThatIsNotThere: "layer elsewhere: no tensor is of it",
     DeniedTrains: "simulated/withheld trained up with more weight than the policy gives it",
     LateTrainsEarly: "simulated/late trained up with more weight than the policy gives it",
     TableOfAnotherPolicy: "the weights in force are not those of the signed policy",
@@ -347,6 +400,14 @@ def test_a_writer_that_breaks_one_rule_does_not_conform(tmp_path: Path, writer: 
     except LedgerError as error:  # a ledger that cannot be read at all
         found = [str(error)]
     assert any(BROKEN[writer] in fault for fault in found), found
+
+
+@pytest.mark.parametrize("name", ["loop.json", "environment.json", "private/secrets"])
+def test_what_is_not_said_cannot_be_told(run: Path, tmp_path: Path, name: str) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / run.name))
+    (copy / name).unlink()
+    assert faults(copy) == []
+    assert judged(copy).conforms == (name == "private/secrets")  # whose commitments others may open with grants
 
 
 @pytest.mark.parametrize("by", ["nobody", RISK])
