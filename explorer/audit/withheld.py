@@ -1,9 +1,10 @@
 """What of a run's numbers cannot be looked at: erased, and an entry of the project's ledger says so; or sealed.
 
-Numbers count as erased where an `erasure` entry about this very ledger names their class; those over several classes
-go with any class. The entry has to be in a project's ledger that the caller believes as much as the run's. Blobs that
-are gone without such an entry were withheld, or lost, and contradict the record: otherwise the numbers that convict a
-run could be dropped and called erased. Sealed numbers are here, and the reader has no key.
+Numbers count as erased where an entry about this very ledger names their class: an `erasure`, or a `deletion`, which
+lists them as to be destroyed. Those over several classes go with any class. The entry has to be in a project's ledger
+that the caller believes as much as the run's. Blobs that are gone without such an entry were withheld, or lost, and
+contradict the record: otherwise the numbers that convict a run could be dropped and called erased. Sealed numbers are
+here, and the reader has no key.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from explorer.audit.conditions import Cause, Judgement
 from explorer.audit.named_blobs import WITHOUT, NoErasures
 from explorer.audit.project_badge import project_badge
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Erasure
+from explorer.entries.project import Deletion, Erasure
 from explorer.errors import ExplorerError
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.project import AUDIT, read_project, runs_of
@@ -68,7 +69,7 @@ def read_withheld(ledger: LedgerDirectory, *, trust: Trust | None, now: int) -> 
     erased: dict[str, tuple[int, ...]] = {}
     try:
         for each in read_project(runs):
-            if isinstance(each.entry, Erasure) and each.entry.ledger == mine:
+            if isinstance(each.entry, Erasure | Deletion) and each.entry.ledger == mine:
                 erased |= {path: (*erased.get(path, ()), each.index) for path in each.entry.classes}
         badge = project_badge(runs, trust=trust, now=now) if erased and trust is not None else None
     except ExplorerError as error:

@@ -13,8 +13,9 @@ from explorer.audit.conditions import Cause, Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.envelope import read_head
-from explorer.entries.fields import write_float
+from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Entry
+from explorer.entries.project import Deletion
 from explorer.entries.run import End, Genesis, Profile, State
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
@@ -98,6 +99,28 @@ def test_a_second_erasure_has_an_entry_of_its_own(run: Path) -> None:
     found = judged(run)
     joint = next(each for each in found.conditions[0].untold if each.message.startswith("joint"))
     assert joint.classes == (NEWS, MIT) and joint.message.endswith("erased: entries 0, 1 of the project's ledger")
+
+
+def test_a_deletion_on_record_covers_what_it_says_is_to_be_destroyed(run: Path) -> None:
+    head = RunLedger(run).ledger.checkpoint()
+    entry = Deletion(
+        ledger=LedgerState(origin=head.origin, size=head.size, root=head.root.hex()),
+        result=None,
+        request="a" * 64,
+        classes=(NEWS,),
+        authorities=(),
+        records=0,
+        level="G2",
+        evidence={},
+        blobs={},
+    )
+    with Project.open(runs_of(run), key=private(TRAINER), name=TRAINER) as project:
+        project.append(entry)
+    assert judged(run).conforms
+    by_hand(run, {NEWS, JOINT})
+    assert judged(run).outcome is Outcome.UNTOLD
+    by_hand(run, {MIT})
+    assert judged(run).outcome is Outcome.FAILS
 
 
 def test_the_same_without_an_entry_does_not_conform(run: Path) -> None:
