@@ -222,7 +222,9 @@ class LoopRecord:
     """
 
     format: Literal["explorer/loop/v1"] = "explorer/loop/v1"
-    run_id: str  # the name of its directory; that of a run that a deletion made ends in 8 characters of the digest
+    run_id: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,120}$")
+    ]  # the name of its directory; that of a run that a deletion made ends in 8 characters of the digest
     identity: dict[str, Any]
 
     @property

@@ -33,7 +33,8 @@ SEES = {
     "the counterfactual": "one clip norm, mean, random stream, learning rate, average or statistics for all; a region"
     " that others saw; rows that were read though they were denied; decay and momentum where there was no gradient;"
     " weights that were changed by hand",
-    "neither": "what is listed as not reached; a leak that did not act in this run; two faults that cancel",
+    "neither": "what is listed as not reached; a leak that did not act in this run; two faults that cancel; data that"
+    " a loop of one's own reads past the rows that it is handed",
 }
 """Which leaks show where: each is planted in the tests."""
 

@@ -67,6 +67,8 @@ def delete(
     documents = replace(read_copies(old), quarantine=quarantine_content(ledger))
     if private is not None:
         documents = replace(documents, private=private.resolve())
+    if Path(new.run_id).name != new.run_id:
+        raise RunError(f"run {record.run_id!r:.200}: no name of a directory")
     directory = to / new.run_id
     checkpoint = ledger.ledger.checkpoint()
     origin = Origin(

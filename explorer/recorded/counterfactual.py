@@ -13,6 +13,7 @@ from explorer.canonical import digest
 from explorer.errors import RunError
 from explorer.recorded.target import Target
 from explorer.records import LoopRecord, Plan, RunRecord, listed_methods
+from explorer.schema import from_json
 
 SWEEP = "deletions"  # the directory that runs without a target share
 ROUTING = "routing"  # the method that leaves something out, and its parameters
@@ -57,11 +58,12 @@ def left_out(record: Plan) -> Target:
     for method in listed_methods(record):
         if _name(method) == ROUTING:
             found = _parameters(method)
-            return Target(
-                classes=tuple(found.get(CLASSES, ())),
-                authorities=tuple(found.get(AUTHORITIES, ())),
-                records=tuple(found.get(RECORDS, ())),
-            )
+            given = {
+                "classes": found.get(CLASSES, []),
+                "authorities": found.get(AUTHORITIES, []),
+                "records": found.get(RECORDS, []),
+            }
+            return from_json(Target, given, where=f"run {record.run_id}: damaged: {ROUTING}", error=RunError)
     raise RunError(f"run {record.run_id}: its recipe has no {ROUTING!r}: nothing can be left out of it")
 
 

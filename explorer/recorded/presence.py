@@ -163,6 +163,8 @@ def read_record(run: RunLedger) -> Plan:
 
 
 def _sound(run: RunLedger, found: Plan) -> Plan:
+    if found.run_id != run.genesis.run:
+        raise RunError(f"{run.run / plan_file(found)}: of run {found.run_id}, the ledger is of {run.genesis.run}")
     if fault := next(contradictions(found), None):
         raise RunError(f"{run.run / plan_file(found)}: {fault}")
     return found

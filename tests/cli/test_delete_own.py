@@ -130,10 +130,12 @@ def test_another_loop_record_is_found(project: Project) -> None:
     """The ledger's first entry names the record by digest: one that says more or less is none."""
     _, _, root = project
     path = root / "runs/own/mine" / rundir.LOOP
-    value = json.loads(path.read_text())
+    whole, value = json.loads(path.read_text()), json.loads(path.read_text())
     value["identity"]["recipe"]["methods"].pop()
     path.write_text(json.dumps(value))
     assert "names another recipe than the first entry" in refused("delete", "run", "runs/own/mine", NEWS, cwd=root)
+    path.write_text(json.dumps({**whole, "run_id": "theirs"}))
+    assert "of run theirs, the ledger is of mine" in refused("delete", "run", "runs/own/mine", NEWS, cwd=root)
     path.write_text("{}")
     assert "damaged LoopRecord" in refused("delete", "run", "runs/own/mine", NEWS, cwd=root)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import nn
 
 import explorer
@@ -252,3 +253,10 @@ def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     done = command("delete", "verify", new / "certificate.json", *asked, "--counterfactual", *loop)
     assert done.returncode == 0, done.stderr
     assert "deleted, the same as a run that never had it" in done.stdout.splitlines()[0]
+    assert command("conform", new, *asked[-2:]).returncode == 0
+    assert command("attest", new, *asked[-2:]).returncode == 0
+    rules = [{"conforms": True}, {"deleted": {"branch": NEWS, "at_least": "G2"}}]
+    gate = {"format": "explorer/gate/v1", "name": "without news", "ledger": "full", "rules": rules}
+    (tmp_path / "gate.yaml").write_text(yaml.safe_dump(gate))
+    passed = command("verify", new / "model", "--gate", tmp_path / "gate.yaml", *asked[-2:], "--ledger", new)
+    assert passed.returncode == 0, passed.stderr

@@ -1,6 +1,8 @@
 """The record of the run that never had a target follows from the record of the one that had it."""
 
+import json
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from explorer.canonical import digest
 from explorer.errors import RunError
 from explorer.recorded.counterfactual import counterfactual, left_out
 from explorer.recorded.target import Target
-from explorer.records import RunRecord
+from explorer.records import LoopRecord, RunRecord, read_plan
 from tests.builders import run_record, with_identity
 
 
@@ -66,3 +68,31 @@ def test_what_routes_nothing_can_leave_nothing_out() -> None:
 def test_a_damaged_identity_is_named(methods: Any) -> None:
     with pytest.raises(RunError, match="damaged"):
         counterfactual(record(*methods), NEWS)
+
+
+@pytest.mark.parametrize(
+    "given", [{"without": [3]}, {"without": "all"}, {"without_records": ["x"]}, {"without_records": [-1]}, 3, None]
+)
+def test_a_damaged_routing_is_refused_with_its_run(given: object) -> None:
+    """Whoever wrote the record of a run, it ends in one error."""
+    identity = {"recipe": {"methods": [{"routing": given}]}}
+    for record in (LoopRecord(run_id="mine", identity=identity), replace(run_record(), identity=identity)):
+        with pytest.raises(RunError, match="damaged"):
+            counterfactual(record, Target(classes=("open",)))
+
+
+def test_a_loops_name_is_that_of_a_directory(tmp_path: Path) -> None:
+    for name in ("../elsewhere", "", ".hidden", "a/b", "x" * 200, "a\n"):
+        value = {"format": "explorer/loop/v1", "run_id": name, "identity": {}}
+        (tmp_path / "loop.json").write_text(json.dumps(value))
+        with pytest.raises(RunError, match="run_id"):
+            read_plan(tmp_path)
+
+
+def test_the_name_of_a_loop_without_a_target_follows_from_its_own() -> None:
+    """Of a deletion of a deletion too: only the digest behind the name is another one."""
+    identity = {"recipe": {"methods": [{"routing": {"policy": "p"}}]}, "steps": 3, "seed": 0}
+    first = counterfactual(LoopRecord(run_id="mine-12345678", identity=identity), Target(classes=("open",)))
+    second = counterfactual(first, Target(classes=("open/mit",)))
+    assert first.run_id == f"mine-12345678-{digest(first.identity)[:8]}"
+    assert second.run_id == f"mine-12345678-{digest(second.identity)[:8]}" != first.run_id
