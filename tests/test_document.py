@@ -1,5 +1,6 @@
 import pytest
 import yaml
+from yaml.parser import Parser
 
 from explorer.document import MAX_BYTES, document_of, parse_document, read_document
 from explorer.errors import SpecError
@@ -103,7 +104,7 @@ def test_a_document_is_parsed_once(monkeypatch):
     text = "a: [1, 2, {b: c}]\nd: e\n"
     alone = list(yaml.parse(text, Loader=yaml.SafeLoader))
     seen = []
-    parse = yaml.parser.Parser.get_event
-    monkeypatch.setattr(yaml.parser.Parser, "get_event", lambda self: seen.append(1) or parse(self))
+    parse = Parser.get_event
+    monkeypatch.setattr(Parser, "get_event", lambda self: seen.append(1) or parse(self))
     assert parsed(text) == {"a": [1, 2, {"b": "c"}], "d": "e"}
     assert len(seen) == len(alone)
