@@ -304,9 +304,13 @@ def write_log(run: Path, leaves: Sequence[bytes], *, marks: Sequence[tuple[int, 
             log.commit()
         done = size
         if who:
-            key = Signer(name=who, algorithm=Algorithm.COSIGNATURE, private_key=private(who))
-            anchor = anchor_of_trust(trust(), origin=signer(run).name)
-            assert cosign(directory, signer=key, state=run.parent / "seen", anchor=anchor, now=when).path
+            cosigned(run, who, when)
+
+
+def cosigned(run: Path, who: str, when: int) -> None:
+    key = Signer(name=who, algorithm=Algorithm.COSIGNATURE, private_key=private(who))
+    anchor = anchor_of_trust(trust(), origin=signer(run).name)
+    assert cosign(run / rundir.LEDGER, signer=key, state=run.parent / "seen", anchor=anchor, now=when).path
 
 
 JUNE = Period(begins="2026-06-01T00:00:00Z", ends="2026-07-01T00:00:00Z")
@@ -338,6 +342,25 @@ def test_a_period_is_told_by_the_first_cosignatures(dated: Path) -> None:
         for line in found.lines:
             assert checked(file_of(found, line.party), now=LATER).lines == (line,)
         checked(signed(found, now=LATER), now=LATER)
+
+
+def test_a_note_that_is_kept_dates_what_its_witness_has_signed_again_since(run: Path) -> None:
+    """One witness, two months: its second note takes the place of the first, of which the trainer keeps a copy."""
+    leaves = list(LedgerDirectory(run / rundir.LEDGER).entries())
+    states = [index for _, index in RunLedger(run).outline.states]
+    first = (states[1] + 1, RISK, NOW + 9 * DAY)
+    write_log(run, leaves[: first[0]], marks=[first])
+    place = run / rundir.LEDGER / "witness"
+    (note,) = place.iterdir()
+    kept = note.read_bytes()
+    with Log.open(run / rundir.LEDGER, signer=signer(run)) as log:
+        log.append(leaves[first[0] :])
+    cosigned(run, RISK, NOW + 39 * DAY)
+    forgotten = surveyed(run, period=JUNE, now=LATER)
+    (place / "2026-06.note").write_bytes(kept)
+    found = surveyed(run, period=JUNE, now=LATER)
+    assert (forgotten.runs[0].counted, found.runs[0].counted) == (0, 10)
+    checked(signed(found, now=LATER), now=LATER)
 
 
 def test_steps_that_nobody_cosigned_are_in_no_period_and_are_said(run: Path) -> None:
