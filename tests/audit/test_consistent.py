@@ -180,7 +180,7 @@ FORGERIES = {
     "a layer left out": Forgery("layers", layers("embed", "body.0", "body.1"), "parameter head.weight: of no layer"),
     "a layer of no tensor": Forgery("layers", layers(*LAYERS, "spare"), "layer spare: no tensor"),
     "a layer listed twice": Forgery("layers", layers(*LAYERS, "head"), "twice"),
-    "a second name that is a layer": Forgery("layers", of(Genesis, shared=(Shared(layer="head", also=("embed",)),))),
+    "second names of no layer": Forgery("layers", of(Genesis, shared=(Shared(layer="tail", also=("tied",)),))),
     "another probe set": Forgery("profiles", of(Profile, step=9, probes=RANDOM), "another probe set"),
     "a profile without its numbers": Forgery("profiles", blobs(Profile, step=3, without=f"numbers/{MIT}")),
     "a decision about no layer": Forgery("decisions", of(Decision, step=3, layers=("tail",)), "layer tail"),
