@@ -3,7 +3,8 @@
 Looked at are the files beside the trainer's key, those one directory further up, and those beside and above the runs of
 the project: where people keep keys who follow the README. An encrypted key is opened where the passphrase of the
 trainer's key opens it, since whoever has the one then has the other; else it is listed, and whose it is is not known.
-Keys in other places, on other machines that can be reached from here, and in memory are not seen.
+Of the keys in an SSH agent those of the trust file are listed; others are nobody's business. Keys in other places, on
+other machines that can be reached from here, and in memory are not seen.
 """
 
 import base64
@@ -17,8 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from explorer.errors import ProvenanceError
+from explorer.provenance.agent import agent_public_keys
 from explorer.provenance.keys import MAX_FILE, PublicKey, public_text, read_any
 from explorer.provenance.lines import Line
+from explorer.provenance.trust import Trust
 from explorer.schema import record
 
 MAX_LISTED = 2_000  # names in one directory that are looked at
@@ -29,6 +32,7 @@ State = Literal[
     "readable",
     "opens with the passphrase of the trainer's key",
     "signed this pack",
+    "in an SSH agent that answers here",
     "encrypted, not opened",
     "damaged, or of another kind",
     "cannot be read by this process",
@@ -45,9 +49,11 @@ class HostKey:
     state: State
 
 
-def host_keys(private: Path, runs: Path, *, signer: Ed25519PrivateKey, passphrase: str | None) -> tuple[HostKey, ...]:
+def host_keys(
+    private: Path, runs: Path, *, signer: Ed25519PrivateKey, passphrase: str | None, trust: Trust
+) -> tuple[HostKey, ...]:
     """The keys on this host. `private` is the directory of the trainer's key, `runs` that of the project; `signer` is
-    the key that signs the pack, and `passphrase` that of its file.
+    the key that signs the pack, and `passphrase` that of its file; `trust` says which keys of an agent count.
 
     Raises `ProvenanceError` if the directory of the trainer's key cannot be listed.
     """
@@ -63,13 +69,25 @@ def host_keys(private: Path, runs: Path, *, signer: Ed25519PrivateKey, passphras
             seen.add(resolved)
             found += _in_directory(prefix, resolved, passphrase)
     own = public_text(signer)
-    return tuple(_signing(each, own) for each in found)
+    return (*(_signing(each, own) for each in found), *_in_agent(trust))
 
 
 def _signing(key: HostKey, own: str) -> HostKey:
     """The signer's key file says so itself, even where it holds no key but says where it is."""
     untold = key.file == "trainer.pem" and key.public_key is None
     return HostKey(file=key.file, public_key=own, state="signed this pack") if untold else key
+
+
+def _in_agent(trust: Trust) -> Iterator[HostKey]:
+    try:
+        public_keys = agent_public_keys()
+    except ProvenanceError:
+        yield HostKey(file="ssh-agent", public_key=None, state="cannot be read by this process")
+        return
+    for public in public_keys:
+        if trust.owner(public) is not None:
+            text = base64.b64encode(public).decode()
+            yield HostKey(file="ssh-agent", public_key=text, state="in an SSH agent that answers here")
 
 
 def _in_directory(prefix: str, directory: Path, passphrase: str | None) -> Iterator[HostKey]:

@@ -165,7 +165,7 @@ def make_pack(
             for path, content in sorted(contents.items())
         ),
         grants=tuple(sorted(grants)),
-        host=Host(keys=host_keys(private, runs_of(run.run), signer=key, passphrase=passphrase)),
+        host=Host(keys=host_keys(private, runs_of(run.run), signer=key, passphrase=passphrase, trust=trust)),
     )
     payload = canonical(to_json(manifest))
     contents[MANIFEST], contents[SIGNATURE] = payload, sign_envelope(payload, PAYLOAD_TYPE, [key]).content

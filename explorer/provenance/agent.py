@@ -113,6 +113,17 @@ def agent_key(name: str) -> AgentKey:
     return AgentKey(found[0], path)
 
 
+def agent_public_keys() -> list[bytes]:
+    """The public halves, 32 bytes each, of the Ed25519 keys in the agent; none where no agent is named.
+
+    Raises `ProvenanceError` for an agent that does not answer as one does.
+    """
+    if not os.environ.get(SOCKET):
+        return []
+    signing = [each for each in _identities(_socket()) if each.kind == _ED25519.decode()]
+    return [_strings(each.blob, 2)[1] for each in signing]
+
+
 def _identities(path: str) -> list[Identity]:
     kind, body = _asked(path, b"\x0b")
     if kind != 12 or len(body) < 4:

@@ -24,6 +24,7 @@ from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.disclosure.granted import READER, confidential_run, granted
 from tests.disclosure.packs import REPORT, faults, findings, governed, opened, packed
+from tests.provenance.agents import Agent, needs_agent
 from tests.provenance.people import EXPIRES, GOVERNANCE, NOW, RISK, private
 
 
@@ -172,7 +173,7 @@ def test_a_pack_replaces_a_pack_and_nothing_else(run: Path, tmp_path: Path) -> N
 
 
 def listed(directory: Path, runs: Path, *, passphrase: str | None = None) -> dict[str, tuple[str | None, str]]:
-    found = host_keys(directory, runs, signer=private(TRAINER), passphrase=passphrase)
+    found = host_keys(directory, runs, signer=private(TRAINER), passphrase=passphrase, trust=governed_run.trust())
     return {each.file: (each.public_key, each.state) for each in found}
 
 
@@ -231,6 +232,18 @@ def test_keys_beside_the_runs_are_found_and_no_more_than_that(tmp_path: Path) ->
         "runs/mr.pem": (public_text(private(RISK)), "readable"),
         "runs/../dg.pem": (public_text(private(GOVERNANCE)), "readable"),
     }
+
+
+@needs_agent
+def test_keys_in_an_agent_are_found_and_strangers_are_not_named(real_agent: Agent, tmp_path: Path) -> None:
+    real_agent.add(private(RISK), "somebody@somewhere")
+    real_agent.add(private("a stranger"), "mine")
+    found = listed(tmp_path, tmp_path)
+    assert found["ssh-agent"] == (public_text(private(RISK)), "in an SSH agent that answers here")
+    assert "somebody" not in str(found) and public_text(private("a stranger")) not in str(found)
+    real_agent.process.kill()
+    real_agent.process.wait()
+    assert listed(tmp_path, tmp_path)["ssh-agent"] == (None, "cannot be read by this process")
 
 
 def test_a_directory_with_more_names_than_are_looked_at_says_so(
