@@ -31,7 +31,7 @@ def conform(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check a run's three conditions anew: gradients routable, examples typed, updates reconstructible.
+    """Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.
 
     The exit status is 0 if all of them hold and the ledger is signed by those whom the trust file names; 1 if it does
     not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
