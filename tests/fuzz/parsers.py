@@ -56,7 +56,7 @@ from explorer.schema import to_json
 from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
-from tests.provenance import people, uses
+from tests.provenance import people, test_usage
 from tests.test_records import PROFILE
 
 ROOT = Path(__file__).parents[2]
@@ -426,7 +426,7 @@ def _files(place: Path) -> dict[str, Parser]:
         ),
         "file of use": Parser(
             read=lambda raw: usage.read_file(raw, where="u"),
-            seeds=tuple(json.dumps(to_json(each)).encode() for each in (uses.PARTY_FILE, uses.WHOLE_FILE)),
+            seeds=tuple(json.dumps(to_json(each)).encode() for each in (test_usage.PARTY_FILE, test_usage.WHOLE_FILE)),
             reads=("provenance.usage.read_file",),
         ),
         "tag table": Parser(

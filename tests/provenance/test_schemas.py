@@ -10,7 +10,7 @@ import pytest
 from explorer.errors import ProvenanceError
 from explorer.provenance import publish
 from explorer.schema import from_json, to_json
-from tests.provenance import test_grants, test_trust, uses
+from tests.provenance import test_grants, test_trust, test_usage
 
 
 @pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
@@ -62,8 +62,8 @@ def broken(value: Any) -> list[Any]:
 GOOD = {
     "trust": to_json(test_trust.LAB),
     "grant": test_grants.GOOD,
-    "usage-party": to_json(uses.PARTY_FILE) | {"statement": {}},  # of an envelope the schema says nothing more
-    "usage-whole": to_json(uses.WHOLE_FILE) | {"statement": {}},
+    "usage-party": to_json(test_usage.PARTY_FILE) | {"statement": {}},  # of an envelope the schema says nothing more
+    "usage-whole": to_json(test_usage.WHOLE_FILE) | {"statement": {}},
 }
 
 
