@@ -5,7 +5,7 @@ documents that the first entry binds, that it rests on.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from explorer.audit.checking import check_sums
 from explorer.audit.conditions import Condition, Outcome, together
 from explorer.audit.conform import Conformance, conform
-from explorer.audit.history import Decided, Vouchers, vouchers
+from explorer.audit.history import Badge, Decided, Vouchers, vouchers
 from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.shares import shares
 from explorer.errors import ExplorerError, RunError
@@ -133,9 +133,14 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
         directory=run_directory,
         made=now,
         simulated=is_simulated(run.genesis.classes),
-        sentence=sentence_of(lines, measured=bool(recorded.numbers.any()), closed=sealed and not opens(run)),
+        sentence=sentence_of(
+            lines,
+            measured=bool(recorded.numbers.any()),
+            closed=sealed and not opens(run),
+            erased=bool(opened.badge.blobs.erased),
+        ),
         facts=facts_of(run, opened, files),
-        integrity=badge_words(opened.badge),
+        integrity=_integrity(opened.badge, judged),
         conditions=judged.conditions,
         sums=str(sums),
         sums_agree=sums.agrees,
@@ -183,6 +188,19 @@ def _vouchers(run: RunLedger, trust: Trust | None) -> tuple[Vouchers | None, str
         return vouchers(run, trust=trust), None
     except ExplorerError as error:
         return None, str(error)
+
+
+CONFORMS = {
+    Outcome.FAILS: "The run does not conform: see Integrity.",
+    Outcome.UNTOLD: "Whether the run conforms cannot be told: see Integrity.",
+}
+
+
+def _integrity(found: Badge, judged: Conformance) -> Words:
+    """The badge, and in a sentence whether all conditions hold, where they do not."""
+    words = badge_words(found)
+    said = CONFORMS.get(together(condition.outcome for condition in judged.conditions))
+    return words if said is None else replace(words, sentences=(*words.sentences, said))
 
 
 def _denied(judged: Conformance) -> Outcome:

@@ -47,13 +47,14 @@ def confidential_words(run: RunLedger, routing: Routing | None) -> str:
     return f"Numbers of {whose}, and those over several classes at once, are {Missing.SEALED}."
 
 
-def sentence_of(lines: tuple[ClassLine, ...], *, measured: bool, closed: bool) -> str:
+def sentence_of(lines: tuple[ClassLine, ...], *, measured: bool, closed: bool, erased: bool = False) -> str:
     """Who moved the layers most, and who was kept out."""
     moved = sorted((line for line in lines if line.share is not None), key=lambda line: -(line.share or 0))
     kept = [line.path for line in lines if line.first_admitted is None]
     words = "What moved this model was not measured"
     if measured:
-        where = f"is {Missing.SEALED}" if closed else "the sums are not beside the ledger"
+        gone = "numbers of it were erased" if erased else "the sums are not beside the ledger"
+        where = f"is {Missing.SEALED}" if closed else gone
         words = f"What moved this model was measured, and {where}"
     if moved:
         named = [f"{line.path} {_rounded(line.share or 0)}" for line in moved[:MOST]]

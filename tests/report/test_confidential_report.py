@@ -70,6 +70,7 @@ def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
     assert [each["outcome"] for each in document["integrity"]["conditions"]] == outcomes
     assert "Cannot be told: every gradient was routable" in page
     assert "Not looked at: joint: sealed: needs a grant" in page
+    assert "Whether the run conforms cannot be told: see Integrity." in page
     words = "what was denied cannot be told from this record: see Integrity"
     assert {line["deletable"]["words"] for line in document["classes"]} == {words}
 

@@ -12,12 +12,14 @@ import pytest
 from markupsafe import escape
 
 from explorer import rundir
+from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
+from explorer.project import Project, runs_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
@@ -34,8 +36,8 @@ from explorer.report.run_report import FORMATS, write_run_report
 from explorer.report.run_summary import LIMITS, _rounded
 from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer
-from tests.governed_sample import LAYERS, SIMULATED, STEPS, Sample, write_governed_run
-from tests.provenance.people import NOW, public
+from tests.governed_sample import LAYERS, SIMULATED, STEPS, TRAINER, Sample, write_governed_run
+from tests.provenance.people import NOW, private, public
 from tests.provenance.tables import DESCRIPTION
 
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
@@ -330,3 +332,14 @@ def test_a_headline_calls_no_share_zero_that_is_not() -> None:
         "under 1%",
         "0%",
     ]
+
+
+def test_a_run_whose_numbers_were_erased_says_so_first(copy: Path) -> None:
+    ledger = RunLedger(copy)
+    with Project.open(runs_of(copy), key=private(TRAINER), name=TRAINER) as project:
+        erase(ledger, of_classes(ledger, ("open/mit",)), project=project)
+    page = written(copy, trust=trust_of(copy))
+    assert "<h1>What moved this model was measured, and numbers of it were erased; denied everywhere: withheld." in page
+    assert "by entry 0 of the project" in page and "what was in them cannot be told" in page
+    assert "Whether the run conforms cannot be told: see Integrity." in page
+    assert "Not looked at: numbers/open/mit: erased: entry 0 of the project" in page
