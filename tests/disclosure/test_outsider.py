@@ -46,6 +46,7 @@ from tests.disclosure.grantees import (
     NEWS,
     OPEN,
     OTHER,
+    OTHERS,
     READER,
     TRUST,
     answered,
@@ -180,11 +181,16 @@ def test_an_outsider_reads_nothing_and_can_still_verify(sealed: Path, tmp_path: 
 
 
 def test_an_outsider_cannot_read_through_us(sealed: Path, tmp_path: Path) -> None:
-    """Without the trainer's key no read can be recorded, and without a reader's key there is none."""
+    """Without the grantee's key nobody can ask, open what was wrapped ahead, or answer."""
     made = wrapped(sealed, grant_of(sealed))
     run = outside(sealed, tmp_path)
+    path = run / made.path.relative_to(sealed)
     with pytest.raises(ProvenanceError, match="this is not the key of example"):
-        answered(run, run / made.path.relative_to(sealed), key=OTHER)
+        answered(run, path, key=OTHERS)
+    with pytest.raises(ProvenanceError, match="this is not the key of example"):
+        opened(run, path, OTHER)
+    with pytest.raises(ProvenanceError, match="its secrets are not here"):
+        answered(run, path)
 
 
 def test_a_guess_cannot_be_held_against_a_commitment(sealed: Path) -> None:
