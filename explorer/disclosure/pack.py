@@ -51,7 +51,7 @@ from explorer.disclosure.wrapped import WrappedKeys
 from explorer.disclosure.wrapping import ledger_state, naming, read_wrapped
 from explorer.entries.envelope import read_head
 from explorer.entries.fields import Digest, LedgerState, Line, Whole
-from explorer.entries.project import Access, Erasure
+from explorer.entries.project import Access, Deletion, Erasure
 from explorer.errors import LedgerError, ProvenanceError, unknown
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import SUFFIX, make_proof
@@ -279,7 +279,7 @@ def _erasures(run: RunLedger) -> Iterator[tuple[str, bytes]]:
     runs = runs_of(run.run)
     mine = ledger_state(run)
     for each in read_project(runs):
-        if isinstance(each.entry, Erasure) and each.entry.ledger == mine:
+        if isinstance(each.entry, Erasure | Deletion) and each.entry.ledger == mine and each.entry.classes:
             yield f"{ERASURES}/{each.index}{SUFFIX}", make_proof(LedgerDirectory(runs / AUDIT), each.index).content
 
 

@@ -692,8 +692,12 @@ KINDS = {
     "end": "step:whole outcome:finished|stopped state:training metrics:{name:float}",
 }
 """What version 1 of each kind of entry of a run holds, beside kind, version and blobs."""
-ERASURE = "ledger:ledger classes:[path] records:whole"
-"""The same of an erasure in the project's ledger."""
+GONE = {
+    "erasure": "ledger:ledger classes:[path] records:whole",
+    "deletion": "ledger:ledger result:ledger? request:digest classes:[path] authorities:[line] records:whole "
+    "level:G0|G1|G2|G3 evidence:{name:digest}",
+}
+"""The same of the entries in a project's ledger that say that numbers of a run are gone."""
 
 
 def read_entry(leaf: bytes, index: int) -> dict[str, Any]:
@@ -866,8 +870,9 @@ def read_erasures(
             expect(leaf is not None, "does not hold its entry")
             check_inclusion(hashes, index, project.size, leaf_hash(leaf or b""), project.root)
             entry = read_entry(leaf or b"", index)
-            said = shape(entry, name, f"kind:erasure version:whole blobs:object {ERASURE}")
-            expect(said["version"] == 1 and said["ledger"] == state, "about another ledger, or another state of it")
+            expect(entry["kind"] in GONE and entry["version"] == 1, f"a {entry['kind']} entry erases nothing")
+            said = shape(entry, name, f"kind:text version:whole blobs:object {GONE[entry['kind']]}")
+            expect(said["ledger"] == state, "about another ledger, or another state of it")
             for path in said["classes"]:
                 found.setdefault(path, []).append(index)
             findings.count("erasures on the record of the project")

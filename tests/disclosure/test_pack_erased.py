@@ -10,7 +10,7 @@ from explorer.deletion.erasing import erase, of_classes
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import make_pack
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Erasure
+from explorer.entries.project import Access, Deletion, Erasure
 from explorer.entries.run import State
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path
@@ -54,7 +54,7 @@ def blob_of(run: Path, name: str) -> str:
     return f"ledger/{blob_path(state.entry.blobs[name].sha256)}"
 
 
-def proof_of(root: Path, entry: Erasure, *, seed: str = TRAINER) -> bytes:
+def proof_of(root: Path, entry: Erasure | Deletion | Access, *, seed: str = TRAINER) -> bytes:
     """The proof of an entry in a project's ledger of its own."""
     with Project.open(root, key=private(seed), name=TRAINER) as project:
         project.append(entry)
@@ -74,6 +74,28 @@ def test_what_was_erased_on_record_is_told_and_refuses_nothing(files: Files) -> 
     told = [each for each in found.unchecked if each.endswith("erased: entry 0 of the project's ledger")]
     assert any(f"numbers/{MIT}" in each for each in told) and any("joint" in each for each in told)
     assert not any(f"numbers/{NEWS}" in each for each in told)
+
+
+def test_a_deletion_on_record_covers_its_classes_too(run: Path, files: Files, tmp_path: Path) -> None:
+    mine = recorded(run, MIT)
+    digest: dict[str, str] = {"certificate": "c" * 64}
+    what = Deletion(
+        ledger=mine.ledger,
+        result=None,
+        request="d" * 64,
+        classes=(MIT,),
+        authorities=(),
+        records=0,
+        level="G1",
+        evidence=digest,
+        blobs={},
+    )
+    assert not faults(signed_again({**files, PROOF: proof_of(tmp_path / "mit", what)}))
+    other = faults(signed_again({**files, PROOF: proof_of(tmp_path / "news", replace(what, classes=(NEWS,)))}))
+    assert f"numbers/{MIT}: {verifier.WITHHELD}" in other
+    read = Access(ledger=mine.ledger, grant="a" * 64, query="b" * 64, blobs={})
+    found = faults(signed_again({**files, PROOF: proof_of(tmp_path / "read", read)}))
+    assert f"{PROOF}: a access entry erases nothing" in found
 
 
 def test_without_its_entry_it_was_withheld(files: Files) -> None:

@@ -73,6 +73,11 @@ def test_the_fields_of_a_kind_are_those_of_its_schema(kind: str) -> None:
         assert verifier.RECORDS[RECORDS.get(name, str(name).lower())] == fields_of(record)
 
 
+@pytest.mark.parametrize("kind", sorted(verifier.GONE))
+def test_entries_that_say_what_is_gone_are_those_of_their_schemas(kind: str) -> None:
+    assert verifier.GONE[kind] == fields_of(published(kind), without=HEAD)
+
+
 def test_no_form_is_left_over() -> None:
     used = {*re.findall(r"[a-z-]+", " ".join((*verifier.KINDS.values(), *verifier.RECORDS.values())))}
     assert {*verifier.RECORDS, *verifier.TEXTS} - used == {"blob", "blob-name"}  # of the head of every entry
