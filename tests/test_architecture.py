@@ -160,8 +160,9 @@ def test_ledger_and_credentials_load_nothing_that_computes() -> None:
 
 
 def test_a_verification_needs_neither_numpy_nor_pydantic() -> None:
-    """What an auditor starts with is light: the ledger, its notes and the heads of its entries."""
-    modules = ["explorer.audit.contents", *modules_below("ledger"), "explorer.note", "explorer.merkle"]
+    """What an auditor starts with is light: the ledger, its notes, and the blobs that its entries name. What kinds of
+    entries hold, which `--contents` asks, needs their records."""
+    modules = ["explorer.audit.named_blobs", *modules_below("ledger"), "explorer.note", "explorer.merkle"]
     assert not loaded_by(modules) & {"numpy", "pyarrow", "pydantic", "torch"}
 
 
