@@ -46,7 +46,9 @@ def stretches(run: RunLedger, kinds: Collection[str]) -> dict[tuple[str, str], s
 
 
 def _entries(run: RunLedger) -> Iterator[Placed[Any]]:
-    """All entries whose blobs hold numbers."""
-    yield from run.read((index for _, index in run.outline.states), State)
-    yield from run.read(run.outline.profiles, Profile)
+    """All entries whose blobs hold numbers, those of steps that were executed again among them: a reader can check
+    what became of them."""
+    past = [each.state for each in run.outline.past if each.state is not None]
+    yield from run.read(sorted({*past, *(index for _, index in run.outline.states)}), State)
+    yield from run.read(sorted({*run.outline.profiles, *run.outline.past_profiles}), Profile)
     yield from run.read(run.outline.decisions, Decision)
