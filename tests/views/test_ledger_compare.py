@@ -103,7 +103,10 @@ def test_what_makes_two_runs_differ_is_named(pair: tuple[OpenRun, OpenRun], tmp_
     differing = {each.name: (each.first, each.second) for each in facts(one, other) if not each.same}
     assert differing.pop("methods routing without") == ("[]", '["open/bsd"]')
     assert set(differing) == {"Recipe"}
-    against = {each.name: (each.first, each.second) for each in facts(pair[0], other) if not each.same}
+    bare = Path(shutil.copytree(pair[0].ledger.run, tmp_path / "bare" / pair[0].ledger.run.name))
+    (bare / rundir.RUN).unlink()
+    without = open_run(bare, trust=None, now=NOW)
+    against = {each.name: (each.first, each.second) for each in facts(without, other) if not each.same}
     assert against["Seed"] == ("0", "5") and against["Settings of the recipe"] == ("not recorded here", "in words")
 
 
