@@ -8,6 +8,7 @@ without duplicate keys, so that two readers of the same bytes never see two valu
 import difflib
 import json
 import math
+import uuid
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform
@@ -18,6 +19,7 @@ from pydantic_core import ErrorDetails
 from explorer.errors import ExplorerError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAMESPACE = uuid.UUID("5c06314d-e92a-42ff-b8a5-d7b8024b3f28")  # of everything that Explorer publishes a name for
 MAX_DEPTH = 40
 
 Record = TypeVar("Record")
@@ -69,9 +71,13 @@ def parse_json(content: bytes, *, where: str, error: type[ExplorerError], max_by
     return value
 
 
-def json_schema(kind: type[Any], *, id: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a record, as it is published."""
-    return {"$schema": DIALECT, "$id": id, **_adapter(kind).json_schema(mode="validation")}
+def json_schema(kind: type[Any], *, name: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a record, as it is published: `entries/step.v1.json`.
+
+    Its `$id` is a UUID made from that name (RFC 9562, version 5), so that no domain has to be owned for it to be right.
+    """
+    id_ = uuid.uuid5(NAMESPACE, f"schemas/{name}").urn
+    return {"$schema": DIALECT, "$id": id_, **_adapter(kind).json_schema(mode="validation")}
 
 
 def _first_fault(kind: type[Any], invalid: ValidationError) -> str:

@@ -37,7 +37,7 @@ def schema_name(kind: type[Entry]) -> str:
 
 def entry_schema(kind: type[Entry]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of an entry of this kind. It says nothing of canonical form and of size."""
-    made = json_schema(kind, id=f"https://explorer.example/schemas/entries/{schema_name(kind)}")
+    made = json_schema(kind, name=f"entries/{schema_name(kind)}")
     head = {"kind": {"const": kind.KIND}, "version": {"const": kind.VERSION}}
     return {
         **made,

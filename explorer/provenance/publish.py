@@ -20,7 +20,6 @@ from explorer.provenance.usage import PartyFile, Usage, WholeFile
 from explorer.schema import json_schema
 
 DIRECTORY = Path(__file__).parent / "schemas"
-BASE = "https://explorer.example/schemas/provenance"
 
 SCHEMAS: dict[str, type[Any]] = {
     "deletion": Certificate,
@@ -44,7 +43,7 @@ def file_of(name: str) -> Path:
 
 def content_of(name: str) -> bytes:
     """A schema as it is published."""
-    schema = json_schema(SCHEMAS[name], id=f"{BASE}/{name}.v1.json")
+    schema = json_schema(SCHEMAS[name], name=f"provenance/{name}.v1.json")
     return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
-from explorer.schema import parse_json
+from explorer.schema import NAMESPACE, parse_json
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
-TYPES = "urn:uuid:5c06314d-e92a-42ff-b8a5-d7b8024b3f28#"
+TYPES = f"{NAMESPACE.urn}#"
 FORMER = {  # what earlier versions wrote
     f"https://explorer.example/{claim}": f"{TYPES}{claim}"
     for claim in ("tag-table/v1", "model/v1", "deletion/v1", "observation/v1")

@@ -13,7 +13,6 @@ from explorer.report.sweep_document import SweepReport
 from explorer.schema import json_schema
 
 DIRECTORY = Path(__file__).parent / "schemas"
-BASE = "https://explorer.example/schemas/report"
 
 SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport, "sweep_report.v3": SweepReport}
 
@@ -25,7 +24,7 @@ def file_of(name: str) -> Path:
 
 def content_of(name: str) -> bytes:
     """A schema as it is published. What a report holds is all there: no key is unknown, none is missing."""
-    schema = _closed(json_schema(SCHEMAS[name], id=f"{BASE}/{name}.json"))
+    schema = _closed(json_schema(SCHEMAS[name], name=f"report/{name}.json"))
     return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
 
 

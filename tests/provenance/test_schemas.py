@@ -3,6 +3,7 @@
 import json
 from importlib import resources
 from typing import Any
+from uuid import UUID, uuid5
 
 import jsonschema
 import pytest
@@ -29,7 +30,8 @@ def test_nothing_else_is_published() -> None:
 def test_a_schema_says_which_it_is(name: str) -> None:
     schema = json.loads(resources.files("explorer.provenance").joinpath(f"schemas/{name}.v1.json").read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == f"https://explorer.example/schemas/provenance/{name}.v1.json"
+    namespace = UUID("5c06314d-e92a-42ff-b8a5-d7b8024b3f28")
+    assert schema["$id"] == f"urn:uuid:{uuid5(namespace, f'schemas/provenance/{name}.v1.json')}"
     assert schema["additionalProperties"] is False
 
 
