@@ -35,6 +35,7 @@ from explorer.records import RunRecord
 from tests import tensors_for_tests as models
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, sign_again, signer, trust, with_blob
+from tests.deletion import deleted_runs
 from tests.governance import desk
 from tests.provenance.people import NOW
 from tests.recipes import recorded_runs
@@ -264,6 +265,26 @@ def test_no_reader_takes_fields_that_the_identity_contradicts(run: Path) -> None
         records.write(run / rundir.RUN, replace(record, **change))
         with pytest.raises(RunError, match=next(iter(change))):
             read_record(RunLedger(run))
+
+
+def test_a_run_that_goes_on_from_another_names_the_one_in_its_origin(tmp_path: Path) -> None:
+    new = deleted_runs.replayed(deleted_runs.write_old(tmp_path, runs.USUAL))
+
+    def parents() -> list[str]:
+        return [words for words in said(judged(new)) if words.startswith("parents: ")]
+
+    assert not parents()
+    origin = (new / rundir.ORIGIN).read_text()
+    in_file(rundir.ORIGIN, begins=4)(new)
+    assert parents() == [f"parents: parents, begins or start: not those of {rundir.ORIGIN}"]
+    (new / rundir.ORIGIN).write_text(origin)
+    of(Genesis, parents=())(new)
+    assert len(parents()) == 1
+    (new / rundir.ORIGIN).unlink()
+    assert not parents(), "no statement is left that there was a parent"
+    with_parent = deleted_runs.replayed(deleted_runs.write_old(tmp_path / "other", runs.USUAL))
+    (with_parent / rundir.ORIGIN).unlink()
+    assert any("what was left out, is not here" in each.message for each in judged(with_parent).conditions[3].untold)
 
 
 # What was executed again.
