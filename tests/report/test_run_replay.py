@@ -13,8 +13,9 @@ from tests.governed_sample import EVERY, write_governed_run
 
 
 def test_kept_states_and_the_recipe_are_where_one_begins(tmp_path: Path) -> None:
-    """The sample's first entry names another recipe than lies beside it, so at first there is no beginning."""
+    """Without the recipe that the first entry names there is no beginning."""
     run = write_governed_run(tmp_path, steps=30)
+    sign_again(run, lambda _, entry: replace(entry, recipe="0" * 64) if isinstance(entry, Genesis) else entry)
     found = replay_of(RunLedger(run))
     assert (found.begins, found.stop, found.starts) == (0, 30, ())
     assert found.covered == 30 and found.states == len({*range(EVERY, 30, EVERY), 30})
