@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from explorer import rundir
-from explorer.entries.run import Decision, Profile, State
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.deletion_claims import Artefact, What
@@ -48,10 +47,7 @@ def blobs(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
     from; wherever an entry names them, executions that were undone too. The ledger alone says which these are."""
     own = {f"{kind}/{path}" for kind in ("numbers", "sketches", "evidence") for path in reach.whole}
     found: dict[str, str] = {}
-    states = run.read((index for _, index in run.outline.states), State)
-    profiles = run.read(run.outline.profiles, Profile)
-    decisions = run.read(run.outline.decisions, Decision)
-    for blobs in (placed.entry.blobs for each in (states, profiles, decisions) for placed in each):
+    for blobs in (placed.entry.blobs for placed in run.with_numbers()):
         if own & blobs.keys():
             names = own & blobs.keys() | ({"joint"} & blobs.keys())
             found |= {blobs[name].sha256: name for name in names}

@@ -1,17 +1,16 @@
 """What a grant covers of one run: its classes, and the stretches of its numbers that have reading keys."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection
 
-from explorer.entries.run import Decision, Genesis, Profile, State
+from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.branches import covers
 from explorer.provenance.grants import Grant
 from explorer.provenance.reading_keys import KINDS
 from explorer.recorded.blobs import class_of
 from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.recorded.run_ledger import RunLedger
 
 
 def covered_classes(genesis: Genesis, grant: Grant) -> frozenset[str]:
@@ -36,19 +35,10 @@ def covered_classes(genesis: Genesis, grant: Grant) -> frozenset[str]:
 def stretches(run: RunLedger, kinds: Collection[str]) -> dict[tuple[str, str], set[int]]:
     """By class path, or *, and kind of entry: the first steps of the stretches in which the run has numbers."""
     found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for placed in _entries(run):
+    for placed in run.with_numbers():  # of steps that were executed again, too: a reader can look at what they were
         kind, first = run.stretch(placed)
         for name in placed.entry.blobs if kind in kinds else ():
             path = class_of(name)
             if path in (*run.genesis.classes, JOINT):
                 found[path, kind].add(first)
     return dict(sorted(found.items()))
-
-
-def _entries(run: RunLedger) -> Iterator[Placed[Any]]:
-    """All entries whose blobs hold numbers, those of steps that were executed again among them: a reader can check
-    what became of them."""
-    past = [each.state for each in run.outline.past if each.state is not None]
-    yield from run.read(sorted({*past, *(index for _, index in run.outline.states)}), State)
-    yield from run.read(sorted({*run.outline.profiles, *run.outline.past_profiles}), Profile)
-    yield from run.read(run.outline.decisions, Decision)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from explorer import rundir
 from explorer.entries.kinds import Unknown, decode
@@ -140,6 +140,14 @@ class RunLedger:
             if past.state is not None:
                 (state,) = self.read([past.state], State)
                 yield Segment(first=past.first, stop=past.first + len(past.entries), state=state, past=past)
+
+    def with_numbers(self) -> Iterator[Placed[Any]]:
+        """The entries whose blobs hold numbers of classes, those of steps that were executed again among them."""
+        outline = self.outline
+        past = (each.state for each in outline.past if each.state is not None)
+        yield from self.read(sorted({*past, *(index for _, index in outline.states)}), State)
+        yield from self.read(sorted({*outline.profiles, *outline.past_profiles}), Profile)
+        yield from self.read(sorted(outline.decisions), Decision)
 
     def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
         """A blob that the entry names, its digest checked, opened if it was sealed; None where it names none, where it

@@ -20,7 +20,7 @@ from explorer.entries.fields import Blob
 from explorer.entries.kinds import Entry, decode, encode
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles
-from explorer.entries.run import Genesis, Sources, TrainingState
+from explorer.entries.run import Decision, Genesis, Sources, State, TrainingState
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.blobs import write_blob
@@ -321,3 +321,31 @@ def with_blob(run: Path, entry: Entry, name: str, content: bytes) -> Entry:
     """The entry with another blob of that name, which is there."""
     blob = Blob(sha256=write_blob(run / rundir.LEDGER, content), size=len(content))
     return replace(entry, blobs={**entry.blobs, name: blob})
+
+
+def rewrite(run: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Write the ledger anew from what `change` makes of its leaves, with the trainer's own signature."""
+    directory = run / rundir.LEDGER
+    leaves = change(list(LedgerDirectory(directory).entries()))
+    for name in ("checkpoint", "tile"):
+        (shutil.rmtree if (directory / name).is_dir() else Path.unlink)(directory / name)
+    with Log.create(directory, origin=signer(run).name, signer=signer(run)) as log:
+        log.append(leaves)
+
+
+def again(step: int) -> bytes:
+    """The entry that takes back this step and all behind it."""
+    decision = Decision(
+        step=step, action="re-execution", rule="other-bits", parameters={}, condition=None,
+        subjects=(), layers=(), evidence={}, blobs={},
+    )  # fmt: skip
+    return encode(decision)
+
+
+def executed_again(leaves: list[bytes], first: Callable[[Entry], Entry], *, closed: bool = True) -> list[bytes]:
+    """Steps 5 to 9 twice: first as `first` makes them, then as they were."""
+    entries = [decode(leaf) for leaf in leaves]
+    begins = next(i for i, e in enumerate(entries) if isinstance(e, State) and e.step == 5) + 1
+    ends = next(i for i, e in enumerate(entries) if isinstance(e, State) and e.step == 10) + 1
+    before = [encode(first(entry)) for entry in entries[begins : ends - (not closed)]]  # pyright: ignore
+    return [*leaves[:begins], *before, again(5), *leaves[begins:]]

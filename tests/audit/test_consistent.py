@@ -21,7 +21,6 @@ from explorer.entries.fields import write_float
 from explorer.entries.kinds import Entry, decode, encode
 from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.errors import RunError
-from explorer.ledger.log import Log
 from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
@@ -34,7 +33,18 @@ from explorer.recorded.tensors import read_ended
 from explorer.records import RunRecord
 from tests import tensors_for_tests as models
 from tests.audit import governed_run as runs
-from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, sign_again, signer, trust, with_blob
+from tests.audit.governed_run import (
+    CLASSES,
+    LAYERS,
+    MIT,
+    NEWS,
+    again,
+    executed_again,
+    rewrite,
+    sign_again,
+    trust,
+    with_blob,
+)
 from tests.deletion import deleted_runs
 from tests.governance import desk
 from tests.provenance.people import NOW
@@ -288,32 +298,6 @@ def test_a_run_that_goes_on_from_another_names_the_one_in_its_origin(tmp_path: P
 
 
 # What was executed again.
-
-
-def rewrite(run: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
-    directory = run / rundir.LEDGER
-    leaves = change(list(LedgerDirectory(directory).entries()))
-    for name in ("checkpoint", "tile"):
-        (shutil.rmtree if (directory / name).is_dir() else Path.unlink)(directory / name)
-    with Log.create(directory, origin=signer(run).name, signer=signer(run)) as log:
-        log.append(leaves)
-
-
-def again(step: int) -> bytes:
-    decision = Decision(
-        step=step, action="re-execution", rule="other-bits", parameters={}, condition=None,
-        subjects=(), layers=(), evidence={}, blobs={},
-    )  # fmt: skip
-    return encode(decision)
-
-
-def executed_again(leaves: list[bytes], first: Callable[[Entry], Entry], *, closed: bool = True) -> list[bytes]:
-    """Steps 5 to 9 twice: first as `first` makes them, then as they were."""
-    entries = [decode(leaf) for leaf in leaves]
-    begins = next(i for i, e in enumerate(entries) if isinstance(e, State) and e.step == 5) + 1
-    ends = next(i for i, e in enumerate(entries) if isinstance(e, State) and e.step == 10) + 1
-    before = [encode(first(entry)) for entry in entries[begins : ends - (not closed)]]  # pyright: ignore
-    return [*leaves[:begins], *before, again(5), *leaves[begins:]]
 
 
 def test_what_was_executed_again_conforms_where_both_executions_do(run: Path) -> None:

@@ -7,12 +7,14 @@ import pytest
 
 from explorer import rundir
 from explorer.deletion.artefacts import artefacts
+from explorer.entries.kinds import Entry
+from explorer.entries.run import State
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.deletion_claims import Artefact
 from explorer.recorded.reach import reach
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-from tests.audit.governed_run import NEWS, USUAL
+from tests.audit.governed_run import NEWS, USUAL, executed_again, rewrite, with_blob
 from tests.deletion import deleted_runs
 
 KEPT = tuple(f"{rundir.KEPT}/step-0000000{step}.{end}" for step in (5, 6) for end in ("json", "safetensors"))
@@ -60,6 +62,18 @@ def test_numbers_are_those_that_the_ledger_names_for_the_class(old: Path) -> Non
             (mine if of_target else others).add(f"{rundir.LEDGER}/{blob_path(blob.sha256)}")
     assert {*paths(listed(old), "numbers")} == mine
     assert mine and others
+
+
+def test_numbers_of_steps_that_were_executed_again_are_among_them(old: Path) -> None:
+    other = b"what the first execution recorded"
+
+    def first(entry: Entry) -> Entry:
+        return with_blob(old, entry, f"numbers/{NEWS}", other) if isinstance(entry, State) else entry
+
+    before = {*paths(listed(old), "numbers")}
+    rewrite(old, lambda leaves: executed_again(leaves, first))
+    written = f"{rundir.LEDGER}/{blob_path(hashlib.sha256(other).hexdigest())}"
+    assert written not in before and {*paths(listed(old), "numbers")} == before | {written}
 
 
 def test_numbers_of_a_class_that_others_are_left_in_stay(old: Path) -> None:
