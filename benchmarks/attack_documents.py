@@ -36,12 +36,14 @@ from attack_world import (
 from explorer import costing
 from explorer.canonical import canonical
 from explorer.document import read_document
+from explorer.errors import ProvenanceError
 from explorer.governance.documents import read_documents
 from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.keys import new_key, public_text
 from explorer.provenance.reader_keys import new_reader_key, reader_public_text
 from explorer.provenance.times import format_time
 from explorer.recipes.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
+from explorer.recipes.governed import credentials
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
 from explorer.recipes.run import build_loop
@@ -96,6 +98,8 @@ class Desk:
         settings: dict[str, Any] = {"sweep": "attacked", "baseline": "started", "tuning": None, "ssr": 1.0, "seed": 0}
         record = plan_run(recipe, threads=1, data=None, documents=found, **settings)
         build_loop(record, data=None, documents=found)
+        for reason, examples in credentials(recipe, found, None).quarantine.items():
+            raise ProvenanceError(f"set aside, and never read: {len(examples)} examples, {reason}")
 
 
 def changed(
@@ -241,9 +245,9 @@ policy(
 )
 policy("a region of rank 0", "a seal of nothing", lambda v: {**v, "sealed": [{**v["sealed"][0], "rank": 0}]})
 policy(
-    "a region of two classes' branch",
-    "one region for all",
-    lambda v: {**v, "sealed": [{**v["sealed"][0], "branch": "simulated"}]},
+    "a region of a class that the taxonomy lacks",
+    "a seal of nobody's",
+    lambda v: {**v, "sealed": [{**v["sealed"][0], "branch": "simulated/class-99"}]},
 )
 policy("two regions of one name", "one region for two", lambda v: {**v, "sealed": [v["sealed"][0], v["sealed"][0]]})
 policy(
@@ -365,7 +369,7 @@ trusted(
 trusted(
     "a revoked key",
     "a stolen key signs",
-    lambda v: _keys(v, 1, revoked={"at": "2026-01-02T00:00:00Z", "reason": "stolen"}),
+    lambda v: _keys(v, 0, revoked={"at": "2026-02-01T00:00:00Z", "reason": "stolen"}),
     breaks="a key counts until it is revoked",
     known=True,
 )

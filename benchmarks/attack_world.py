@@ -444,7 +444,9 @@ SENTENCES = {
     "host": "They do not show that the host ran what it says it ran.",
     "name": "Every trainer in your trust file, for ledgers whose names begin with no other trainer's.",
     "checkpoint": "Without the ledger (`ledger: checkpoint`) the trainer's word is taken for the claims",
-    "dated back": "TODO",
+    "dated back": "nobody but its signer vouches for the date of a document",
+    "metadata": "Metadata in the header of a model's file is no claim",
+    "replay": "Replay does, to whoever has the data and the same machine and build",
     "own trust": "Copies of it inside a run or a pack are shown and never believed.",
     "observations": "who ships a model may leave out observations",
 }
