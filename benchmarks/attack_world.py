@@ -87,6 +87,8 @@ class Plan:
     policy: str = "attacked"
     seed: int = 0
     methods: tuple[Any, ...] = ()
+    model: Mapping[str, Any] | None = None  # None: the usual one
+    train: Mapping[str, Any] | None = None  # settings that are not the usual ones
 
 
 RUNS = {
@@ -114,7 +116,7 @@ class World:
         self.trust_file = self.governance / "trust.json"
         self.trust: Trust = read_trust(self.trust_file)
         self.keys = {name: read_key(self.governance / file, None) for name, file in KEYS.items()}
-        self._runs: dict[str, Path] = {}
+        self.trained: dict[str, Path] = {}
         self._copies = 0
         self._deleted: tuple[Path, Path] | None = None
 
@@ -123,9 +125,9 @@ class World:
 
     def run(self, name: str) -> Path:
         """A finished run, trained at the first call."""
-        if name not in self._runs:
-            self._runs[name] = self._train(name, RUNS[name])
-        return self._runs[name]
+        if name not in self.trained:
+            self.train(name, RUNS[name])
+        return self.trained[name]
 
     def copy(self, name: str) -> Path:
         """A copy of a run in a directory of runs of its own."""
@@ -192,11 +194,18 @@ class World:
             if done.path is None:
                 raise ValueError(f"{run}: {name} cosigns nothing that does not verify: {done.verification.findings}")
 
-    def _train(self, name: str, plan: Plan) -> Path:
+    def train(self, name: str, plan: Plan) -> Path:
+        """Train a run and have it cosigned."""
         documents = self.documents(plan.policy)
         methods = [{"routing": {"policy": plan.policy}}, *METHODS, {"recorder": {"every": EVERY}}, *plan.methods]
         record = plan_run(
-            build_recipe(name, task=TASK, train=TRAIN, methods=methods, where=name),
+            build_recipe(
+                name,
+                task={**TASK, "model": plan.model or TASK["model"]},
+                train={**TRAIN, **(plan.train or {})},
+                methods=methods,
+                where=name,
+            ),
             sweep="attacked",
             baseline=name,
             tuning=None,
@@ -211,6 +220,7 @@ class World:
         records.write(directory / rundir.RUN, record)
         execute(directory)
         self.cosign(directory)
+        self.trained[name] = directory
         return directory
 
 

@@ -21,7 +21,7 @@ from attack_world import ATTACKS, SENTENCES, Row, World
 from options import options
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("ledger", "documents")
+SECTIONS = ("ledger", "documents", "leaks")
 SHOWN = 160  # characters of a message
 
 
