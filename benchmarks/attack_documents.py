@@ -40,7 +40,7 @@ from explorer.errors import ProvenanceError
 from explorer.governance.documents import read_documents
 from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.keys import new_key, public_text
-from explorer.provenance.reader_keys import new_reader_key, reader_public_text
+from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
 from explorer.provenance.times import format_time
 from explorer.recipes.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
 from explorer.recipes.governed import credentials
@@ -777,7 +777,10 @@ def granted(
             "format": "explorer/grant/v1",
             "id": "2026-0001",
             "owner": GOVERNANCE,
-            "grantee": {"name": "example.com/auditor", "public_key": reader_public_text(new_reader_key())},
+            "grantee": {
+                "name": "example.com/auditor",
+                "public_key": reader_public_text(reader_key(new_reader_key()).opens),
+            },
             "runs": [run.name],
             "classes": [OPEN],
             "entries": ["step"],

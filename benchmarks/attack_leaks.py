@@ -20,7 +20,7 @@ from attack_world import LATE, OPEN, SEALED, Plan, World, ask, attack, command, 
 from torch import Tensor
 
 from explorer.data.batches import Batches
-from explorer.data.streams import stream, torch_stream
+from explorer.data.streams import stream
 from explorer.engine import loop as loops
 from explorer.engine.gradients import Gradients
 from explorer.engine.loop import Loop
@@ -29,7 +29,7 @@ from explorer.errors import TrainingError
 from explorer.governance import sealed
 from explorer.governance.routing import Routing
 from explorer.methods import ema as averages
-from explorer.methods import gradient_clipping
+from explorer.methods import gradient_clipping, mixup
 from explorer.methods.ema import EMA
 
 Plant = Callable[["Patch"], None]
@@ -38,7 +38,6 @@ Losses = dict[str, float]
 BATCHNORM = {"resnet8": {"width": 0.5, "norm": "batch"}}
 CLIP = {"gradient_clipping": {"threshold": 0.05}}
 AVERAGE = {"ema": {"half_life": 0.2}}
-DEPTH = {"stochastic_depth": {}}
 ADAMW = {"adamw": {"lr": 0.01, "weight_decay": 0.01}}
 SPARSE = {"batch_size": 1, "epochs": 0.012, "optimizer": ADAMW}  # every step has one class
 
@@ -51,8 +50,9 @@ class Patch:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self.losses: Losses = {}  # of each class in this step so far, or else in the step before
+        self.losses: Losses = {}  # of each class in this step so far, or else when it was there last
         self.around(Loop, "_take_gradients", self._remember)
+        self.planned(lambda loop: None if loop.state.step else self.losses.clear())
 
     def around(self, owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
         """Put another function in the place of one, made from it."""
@@ -553,19 +553,19 @@ def _(p: Patch) -> None:
 # Draws, order, rows.
 
 
-@leak("one random stream", "draws are keyed by class and step", methods=(DEPTH,), known=True)
+@leak("one random stream", "draws are keyed by class and step", methods=({"mixup": {}},), known=True)
 def _(p: Patch) -> None:
     drawn = [0]
 
     def wrap(was: Any) -> Any:
-        def one(device: Any, seed: int, purpose: str, *path: Any) -> Any:
+        def one(seed: int, purpose: str, *path: Any) -> Any:
             drawn[0] += 1
-            return torch_stream(device, seed, "one stream", drawn[0])
+            return was(seed, purpose, "one stream", drawn[0])
 
         return one
 
     p.planned(lambda loop: drawn.__setitem__(0, 0) if not loop.state.step else None)
-    p.around(loops, "torch_stream", wrap)
+    p.around(mixup, "stream", wrap)
 
 
 @leak("augmentation by who is there", "draws belong to slots")

@@ -455,6 +455,7 @@ SENTENCES = {
     "name": "Every trainer in your trust file, for ledgers whose names begin with no other trainer's.",
     "checkpoint": "Without the ledger (`ledger: checkpoint`) the trainer's word is taken for the claims",
     "dated back": "nobody but its signer vouches for the date of a document",
+    "unchecked": "A file of a pack, or a field of one, that nothing binds is among what verify.py could not check",
     "metadata": "Metadata in the header of a model's file is no claim",
     "replay": "Replay does, to whoever has the data and the same machine and build",
     "own trust": "Copies of it inside a run or a pack are shown and never believed.",
@@ -494,6 +495,8 @@ class Row:
     def verdict(self) -> str:
         """Refused by a verb that has to; else accepted as the documents say; else open."""
         asked = self.attack.by or [verb for verb in self.answers if verb != "replay"]
+        if "open" in self.answers:  # in words, where no verb says it
+            return "OPEN"
         if any(self.answers.get(verb) for verb in asked):
             return "refused"
         return "documented" if self.attack.accepted else "OPEN"

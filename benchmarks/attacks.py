@@ -21,7 +21,7 @@ from attack_world import ATTACKS, SENTENCES, Row, World
 from options import options
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("ledger", "documents", "leaks")
+SECTIONS = ("ledger", "documents", "leaks", "packs")
 SHOWN = 160  # characters of a message
 
 
