@@ -27,7 +27,6 @@ from explorer.engine.loop import Loop
 from explorer.engine.state import SHARED, Share, State
 from explorer.errors import TrainingError
 from explorer.governance import sealed
-from explorer.governance.routing import Routing
 from explorer.methods import ema as averages
 from explorer.methods import gradient_clipping, mixup
 from explorer.methods.ema import EMA
@@ -657,18 +656,23 @@ late = partial(leak, target=LATE, level="G3")
 
 @late("denied rows before admission", "a denied class's rows are in no gradient", known=True)
 def _(p: Patch) -> None:
-    def wrap(was: Any) -> Any:
-        def change_plan(method: Routing, state: State) -> None:
-            before = state.shares
-            was(method, state)
-            if state.progress < 0.5:
-                state.shares = tuple(
-                    old if old.name == LATE else new for old, new in zip(before, state.shares, strict=True)
-                )
+    def act(loop: Loop) -> None:
+        batches, state = loop.setting.batches, loop.state
+        slots = [share.slots for share in state.shares if share.name == LATE]
+        if not slots or state.progress >= 0.5:
+            return
+        inputs, labels = batches.read(state.examples[slots[0]])
+        allowed = [(each, each.requires_grad) for each in shared(loop)]
+        for each, _ in allowed:
+            each.requires_grad_(True)
+        loss = torch.nn.functional.cross_entropy(loop.setting.model(batches.prepare(inputs)), labels)
+        found = torch.autograd.grad(loss, shared(loop))
+        for (each, was), gradient in zip(allowed, found, strict=True):
+            each.requires_grad_(was)
+            if each.grad is not None:
+                each.grad.add_(gradient / state.batch_size)
 
-        return change_plan
-
-    p.around(Routing, "change_plan", wrap)
+    p.before_update(act)
 
 
 @late("statistics before admission", "a denied class's pass writes no buffer", model=BATCHNORM)

@@ -130,8 +130,9 @@ def whole(name: str, breaks: str, gains: str, change: Callable[[Files], Files], 
 
 def _without(pattern: str) -> Callable[[Files], Files]:
     def change(files: Files) -> Files:
-        gone = next(name for name in files if re.fullmatch(pattern, name))
-        return {name: content for name, content in files.items() if name != gone}
+        if not any(re.fullmatch(pattern, name) for name in files):
+            raise ValueError(f"the pack that is attacked has no file {pattern}")
+        return {name: content for name, content in files.items() if not re.fullmatch(pattern, name)}
 
     return change
 
@@ -149,7 +150,7 @@ whole(
     "a secret among the files", NAMED, "somebody else's secrets", lambda f: {**f, "private/secrets": b"x"}, known=True
 )
 whole(
-    "a blob less",
+    "the blobs less",
     "a blob that is missing was erased on record",
     "numbers that convict",
     _without(r"ledger/blobs/.*"),
@@ -157,7 +158,7 @@ whole(
 )
 whole("run.json less", NAMED, "nobody knows what was trained", _without(r"run\.json"))
 whole(
-    "a witness's note less",
+    "the witnesses' notes less",
     "a checkpoint has its quorum",
     "a record of one's own",
     _without(r"ledger/witness/.*"),

@@ -64,6 +64,7 @@ CLASSES = (DENIED, LATE, OPEN, SEALED)
 TASK = {"dataset": {"digits": {"simulated_classes": 4}}, "model": {"resnet8": {"width": 0.5, "norm": "group"}}}
 TRAIN = {"epochs": 0.24, "batch_size": 24, "optimizer": {"sgd": {"lr": 0.1, "momentum": 0.9, "weight_decay": 5e-3}}}
 EVERY = 4  # steps of a segment
+STEPS = 9  # of a run
 REGION = SealedRegion(name="own", branch=SEALED, layers=("stages.2.*",), rank=2)
 ADMITTED = Rule(classes=("simulated",), weight=1.0)
 RULES = {
