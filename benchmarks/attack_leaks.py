@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from attack_world import LATE, OPEN, SEALED, Plan, World, ask, attack, command, said
+from attack_world import EVERY, LATE, OPEN, SEALED, Plan, World, ask, attack, command, said
 from torch import Tensor
 
 from explorer.data.batches import Batches
@@ -27,9 +27,11 @@ from explorer.engine.loop import Loop
 from explorer.engine.state import SHARED, Share, State
 from explorer.errors import TrainingError
 from explorer.governance import sealed
+from explorer.governance.session import Session
 from explorer.methods import ema as averages
 from explorer.methods import gradient_clipping, mixup
 from explorer.methods.ema import EMA
+from explorer.recorded import forecast
 
 Plant = Callable[["Patch"], None]
 Losses = dict[str, float]
@@ -118,6 +120,17 @@ def there(loop: Loop, path: str) -> bool:
 def present(loop: Loop) -> int:
     """How many rows take part in this step."""
     return sum(len(share.slots) for share in loop.state.shares if share.parameters)
+
+
+def code_of(loop: Loop, path: str) -> int:
+    """The number of a class in the tags of the examples."""
+    return loop.state.resource(Session).codes[path]
+
+
+def rows_of(loop: Loop, path: str) -> np.ndarray:
+    """The examples of a class in this step's batch, whether anybody trains on them or not."""
+    examples = loop.state.examples
+    return examples[loop.setting.batches.typing.codes[examples] == code_of(loop, path)]
 
 
 def shared(loop: Loop) -> list[Any]:
@@ -629,7 +642,7 @@ def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         if loop.state.step == 0:
             batches = loop.setting.batches
-            rows = np.flatnonzero(batches.typing.codes == max(batches.typing.codes))
+            rows = np.flatnonzero(batches.typing.codes == code_of(loop, SEALED))
             mean = float(batches.read(rows[:8])[0].float().mean())
             with torch.no_grad():
                 shared(loop)[-1].add_(1e-4 * mean)
@@ -639,12 +652,12 @@ def _(p: Patch) -> None:
 
 @leak("labels of the class in every step", "rows of the class are read for its own share alone")
 def _(p: Patch) -> None:
+    """Where the rows stand in the batch, whether anybody trains on them or not: alike in run and reference."""
+
     def act(loop: Loop) -> None:
-        batches, state = loop.setting.batches, loop.state
-        slots = [share.slots for share in state.shares if share.name == SEALED]
-        if slots:
-            labels = batches.read(state.examples[slots[0]])[1]
-            gradients(loop)[-1].add_(1e-4 * float(labels.float().mean()))
+        rows = rows_of(loop, SEALED)
+        if len(rows):
+            gradients(loop)[-1].add_(1e-4 * float(loop.setting.batches.read(rows)[1].float().mean()))
 
     p.before_update(act)
 
@@ -658,10 +671,10 @@ late = partial(leak, target=LATE, level="G3")
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         batches, state = loop.setting.batches, loop.state
-        slots = [share.slots for share in state.shares if share.name == LATE]
-        if not slots or state.progress >= 0.5:
+        rows = rows_of(loop, LATE)
+        if not len(rows) or state.progress >= 0.5:
             return
-        inputs, labels = batches.read(state.examples[slots[0]])
+        inputs, labels = batches.read(rows)
         allowed = [(each, each.requires_grad) for each in shared(loop)]
         for each, _ in allowed:
             each.requires_grad_(True)
@@ -678,28 +691,33 @@ def _(p: Patch) -> None:
 @late("statistics before admission", "a denied class's pass writes no buffer", model=BATCHNORM)
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
-        every = frozenset(name for name, _ in loop.setting.model.named_buffers())
-        loop.state.shares = tuple(
-            replace(share, buffers=every, parameters=share.parameters or frozenset({"head.bias"}))
-            if share.name == LATE
-            else share
-            for share in loop.state.shares
-        )
+        rows = rows_of(loop, LATE)
+        if len(rows) and loop.state.progress < 0.5:
+            with torch.no_grad():
+                loop.setting.model(loop.setting.batches.prepare(loop.setting.batches.read(rows)[0]))
 
-    p.planned(act)
+    p.before_update(act)
 
 
 @late("labels before admission", "rows of the class are read for its own share alone")
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
-        batches, state = loop.setting.batches, loop.state
-        slots = [share.slots for share in state.shares if share.name == LATE]
-        if slots and state.progress < 0.5:
-            gradients(loop)[-1].add_(1e-4 * float(batches.read(state.examples[slots[0]])[1].float().mean()))
+        rows = rows_of(loop, LATE)
+        if len(rows) and loop.state.progress < 0.5:
+            gradients(loop)[-1].add_(1e-4 * float(loop.setting.batches.read(rows)[1].float().mean()))
 
     p.before_update(act)
 
 
-@late("a rate by the class's number", "schedules count the plan's examples")
+@late("a start behind the first influence", "a replay begins before the class's first influence", known=True)
 def _(p: Patch) -> None:
-    p.rate(lambda loop: 1 + 0.01 * there(loop, LATE))
+    """A tool that forecasts otherwise: from a state that the class had moved already."""
+
+    def wrap(was: Any) -> Any:
+        def route(run: Any, reached: Any) -> Any:
+            found = was(run, reached)
+            return replace(found, start=found.start + EVERY, steps=found.steps - EVERY)
+
+        return route
+
+    p.around(forecast, "route_of", wrap)

@@ -359,6 +359,9 @@ def ask(world: World, run: Path, verbs: Iterable[str]) -> dict[str, str]:
     return {verb: VERBS[verb](world, run) for verb in verbs}
 
 
+SAYS = "explorer: "  # before an error on the command line
+
+
 def command(*words: object) -> tuple[int, str]:
     """The command line, in this process: exit status, and what it printed."""
     out = io.StringIO()
@@ -369,7 +372,7 @@ def command(*words: object) -> tuple[int, str]:
         except SystemExit as ended:
             status = ended.code if isinstance(ended.code, int) else 1
         except ExplorerError as error:
-            print(error)
+            print(f"{SAYS}{error}")
             status = 1
     return status, out.getvalue()
 
@@ -434,6 +437,8 @@ def said(status: int, text: str) -> str:
     """The line that says why, of a verb that refused."""
     if not status:
         return ""
+    if SAYS in text:
+        return text.rpartition(SAYS)[2].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines[1:] if re.match(r"(entry|checkpoint|tile|blobs|- |FAIL|[a-z/]+: )", line)]
     return (telling or lines or [f"exit status {status}"])[0]
