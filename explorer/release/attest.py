@@ -27,10 +27,11 @@ from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
 from explorer.recorded.attested import ATTESTATION, check_ledger
 from explorer.recorded.lineage import PARENTS, ancestors
-from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, read_card
+from explorer.recorded.model_file import CARD, MODEL, ModelCard, ModelFile, differences, read_card
+from explorer.recorded.papers import read_policy
 from explorer.recorded.presence import recorded_plan
 from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import read_ended
+from explorer.recorded.tensors import owner_of, read_ended
 from explorer.records import LoopRecord
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
 from explorer.release.past import deletion_of
@@ -104,11 +105,13 @@ def check_tensors(run: RunLedger, path: Path) -> None:
 
 
 def check_card(run: RunLedger, path: Path) -> None:
-    """Raise `LedgerError` for a card of another run, and of another model than the run's recipe, where that is here:
-    with other heads, say, the same tensors make another model."""
+    """Raise `LedgerError` for a card of another run, with other sealed regions than policy and tensors have, and of
+    another model than the run's recipe, where that is here: with other heads, say, the same tensors make another model.
+    """
     record, card = recorded_plan(run), read_card(path)
     if card.run != run.genesis.run:
         raise LedgerError(f"{path}: of run {card.run}; the ledger is of {run.genesis.run}")
+    _check_regions(run, card, path)
     if record is None:
         return
     match record.identity:
@@ -123,6 +126,21 @@ def check_card(run: RunLedger, path: Path) -> None:
                 raise LedgerError(f"{path}: not the model of the recipe that the ledger names: {model}, {dataset}")
         case _:
             raise LedgerError(f"{run.run}: its recipe names no model")
+
+
+def _check_regions(run: RunLedger, card: ModelCard, path: Path) -> None:
+    """A region of the policy whose tensors the run ended with is in the card; a module that was deleted is absent."""
+    policy = read_policy(run)
+    regions = () if policy is None else policy.sealed
+    kept = {owner_of(name, regions) for name in read_ended(run).tensors.parameters}
+    sealed = [region for region in regions if region.name in kept]
+    absent = [region for region in regions if region.name not in kept and region.module]
+    if (sealed, absent) != ([*card.sealed], [*card.absent]):
+        names = [[each.name for each in listed] for listed in (sealed, absent, card.sealed, card.absent)]
+        raise LedgerError(
+            f"{path}: sealed regions {names[2]}, absent {names[3]}, or other places of them; the policy and the tensors"
+            f" that the ledger ends with have {names[0]}, absent {names[1]}"
+        )
 
 
 def check_certificate(run: RunLedger, model: str, *, trust: Trust, now: int) -> None:

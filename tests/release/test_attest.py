@@ -1,7 +1,9 @@
 """Attestations: what they claim is what the ledger says, and a run that is not done or not vouched for gets none."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +20,12 @@ from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
 from explorer.provenance.roles import Role
 from explorer.recorded.anchor import anchor_of_trust
+from explorer.recorded.model_file import read_card, write_card
 from explorer.recorded.presence import Presence
 from explorer.recorded.reach import reach_of
 from explorer.recorded.run_ledger import RunLedger
 from explorer.recorded.target import Target
-from explorer.release.attest import attest
+from explorer.release.attest import attest, check_card
 from explorer.release.claims import claims, deletable_at_best, deletable_here
 from tests import tensors_for_tests
 from tests.audit.governed_run import LAYERS, MIT, NEWS, OPEN, STEPS, TRAINER, write_governed_run
@@ -199,3 +202,25 @@ def test_of_a_confidential_class_only_what_everybody_sees_is_claimed(tmp_path: P
         assert [(e.layer, e.steps, e.examples) for e in one.trained] == [
             (e.layer, e.steps, e.examples) for e in other.trained
         ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sealed": ()}, r"sealed regions \[\], absent \[\]"),
+        ({"sealed": "elsewhere"}, "or other places of them"),
+        ({"absent": "own"}, r"absent \['customer'\]"),
+    ],
+)
+def test_a_card_with_other_sealed_regions(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    """Whoever loads the model by it would have the class's part always on, elsewhere, or not at all."""
+    made = Sample()
+    run = write_governed_run_of_sample(tmp_path, sample=made)
+    ledger, path = RunLedger(run), run / "model" / "model.json"
+    check_card(ledger, path)
+    card = read_card(path)
+    (region,) = card.sealed
+    values = {"elsewhere": (replace(region, layers=("blocks.0.*",)),), "own": (region,)}
+    write_card(path, replace(card, **{key: values.get(value, value) for key, value in change.items()}))
+    with pytest.raises(LedgerError, match=said):
+        check_card(ledger, path)
