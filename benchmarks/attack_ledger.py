@@ -177,7 +177,9 @@ def _(f: Forged) -> None:
     f.entries[second] = replace(b, blobs={**b.blobs, "tensors": a.blobs["tensors"]})
 
 
-@ledger("two states exchanged", "a layer that no step updated did not move", "hides when something moved")
+@ledger(
+    "two states exchanged", "a layer that no step updated did not move", "hides when something moved", accepted="host"
+)
 def _(f: Forged) -> None:
     first, second, *_ = f.places(State)
     a, b = f.entries[first], f.entries[second]
@@ -258,7 +260,7 @@ def _(f: Forged) -> None:
     _layers(f, lambda name: None if name == "stages.0.0.conv1" else name)
 
 
-@ledger("two layers exchanged", "layers stand in the order of the model", "depths of another model")
+@ledger("two layers exchanged", "layers stand in the order of the model", "depths of another model", accepted="layers")
 def _(f: Forged) -> None:
     names = {"conv": "head", "head": "conv"}
     _layers(f, lambda name: names.get(name, name))
@@ -269,7 +271,12 @@ def _(f: Forged) -> None:
     _layers(f, lambda name: name, more=("phantom",))
 
 
-@ledger("an invented second name", "other names of layers are the model's", "a rule for one layer denies another")
+@ledger(
+    "an invented second name",
+    "other names of layers are the model's",
+    "a rule for one layer denies another",
+    accepted="layers",
+)
 def _(f: Forged) -> None:
     f.fields(Genesis, shared=(Shared(layer="head", also=("tied",)),))
 
@@ -336,10 +343,10 @@ def _(f: Forged) -> None:
 
 
 @ledger(
-    "judged an hour after", "the moment of judging lies before the cosignatures", "documents that were signed later"
+    "judged two hours after", "the moment of judging lies before the cosignatures", "documents that were signed later"
 )
 def _(f: Forged) -> None:
-    f.fields(Genesis, judged=f.world.now + 3600)
+    f.fields(Genesis, judged=f.world.now + 2 * 3600)
 
 
 @ledger("another run's name", "the genesis names the run of run.json", "one run's record for another's")
@@ -347,7 +354,7 @@ def _(f: Forged) -> None:
     f.fields(Genesis, run="resnet8-digits-other-ssr1-s0-00000000")
 
 
-@ledger("another strategy", "microbatches are what the engine does", "bits that no replay arrives at")
+@ledger("another strategy", "microbatches are what the engine does", "bits that no replay arrives at", accepted="host")
 def _(f: Forged) -> None:
     f.fields(Genesis, strategy="fused")
 
@@ -582,7 +589,12 @@ def _(f: Forged) -> None:
     f.numbers(lambda step, numbers: scaled(numbers, weight=2.0))
 
 
-@ledger("less weight than the policy gives", "weights are those of the policy", "less training than is claimed")
+@ledger(
+    "less weight than the policy gives",
+    "weights are those of the policy",
+    "less training than is claimed",
+    accepted="host",
+)
 def _(f: Forged) -> None:
     f.numbers(lambda step, numbers: scaled(numbers, weight=0.5))
 
@@ -832,7 +844,7 @@ def _(f: Forged) -> None:
     f.fields(Profile, probes=SOME)
 
 
-@ledger("a profile left out", "profiles stand where the recipe says", "a moment that nobody sees")
+@ledger("a profile left out", "profiles stand where the recipe says", "a moment that nobody sees", accepted="host")
 def _(f: Forged) -> None:
     del f.entries[f.places(Profile)[-1]]
 
@@ -851,7 +863,12 @@ def _(f: Forged) -> None:
     f.change(Profile, less)
 
 
-@ledger("a profile's entropy beyond its probes", "entropies are such as the probes can have", "a class told apart")
+@ledger(
+    "a profile's entropy beyond its probes",
+    "entropies are such as the probes can have",
+    "a class told apart",
+    accepted="host",
+)
 def _(f: Forged) -> None:
     _profile(f, np.float64(1e6))
 
@@ -877,8 +894,8 @@ def _decision(f: Forged, **changes: Any) -> Decision:
     return f.with_blob(replace(made, **changes), f"evidence/{OPEN}", content)
 
 
-def _decided(name: str, gains: str, **changes: Any) -> None:
-    @ledger(name, "a decision is one that the recipe's methods take, about what the run has", gains)
+def _decided(name: str, gains: str, *, accepted: str | None = None, **changes: Any) -> None:
+    @ledger(name, "a decision is one that the recipe's methods take, about what the run has", gains, accepted=accepted)
     def _(f: Forged) -> None:
         f.entries.insert(f.places(Step)[2], _decision(f, **changes))
 
@@ -886,8 +903,20 @@ def _decided(name: str, gains: str, **changes: Any) -> None:
 _decided("an invented decision to freeze", "a layer that was not frozen")
 _decided("a decision about a layer that is not there", "a freeze of nothing", layers=("phantom",))
 _decided("a decision about a class that is not there", "a decision of nobody's", subjects=("simulated/class-07",))
-_decided("an activation of no condition", "a condition that was not", action="activation", condition="invented")
-_decided("a selection that no recipe makes", "examples that were not chosen", action="selection", rule="largest-losses")
+_decided(
+    "an activation of no condition",
+    "a condition that was not",
+    action="activation",
+    condition="invented",
+    accepted="host",
+)
+_decided(
+    "a selection that no recipe makes",
+    "examples that were not chosen",
+    action="selection",
+    rule="largest-losses",
+    accepted="host",
+)
 
 
 # Kinds, versions and the end.
@@ -982,15 +1011,28 @@ _file(
     "governance/source.json",
     lambda v: {**v, "judged": v["judged"] - 10**7},
     "documents of another day",
+    by=("replay",),
 )
 _file(
     "model.json: methods", "model/model.json", lambda v: {**v, "methods": [{"ema": {}}]}, "another model", by=("gate",)
 )
 _file("model.json: run", "model/model.json", lambda v: {**v, "run": "another"}, "another run's model", by=("gate",))
 _file(
-    "model.json: shape", "model/model.json", lambda v: {**v, "example_shape": [3, 8, 8]}, "another model", by=("gate",)
+    "model.json: shape",
+    "model/model.json",
+    lambda v: {**v, "example_shape": [3, 8, 8]},
+    "another model",
+    by=("gate",),
+    accepted="card",
 )
-_file("model.json: outputs", "model/model.json", lambda v: {**v, "classes": 11}, "another model", by=("gate",))
+_file(
+    "model.json: outputs",
+    "model/model.json",
+    lambda v: {**v, "classes": 11},
+    "another model",
+    by=("gate",),
+    accepted="card",
+)
 _file("model.json: regions", "model/model.json", lambda v: {**v, "sealed": []}, "a region without owner", by=("gate",))
 
 
@@ -1011,7 +1053,12 @@ def _(f: Forged) -> Any:
     return False
 
 
-@ledger("model file with words in its header", "the model's file is what was attested", "metadata of anybody's", by=())
+@ledger(
+    "model file with words in its header",
+    "the model's file is what was attested",
+    "metadata of anybody's",
+    accepted="metadata",
+)
 def _(f: Forged) -> Any:
     """Before it is attested: the metadata is nobody's statement, and the digest of the file binds it afterwards."""
     path = f.run / "model" / "model.safetensors"

@@ -461,7 +461,10 @@ SENTENCES = {
     "name": "Every trainer in your trust file, for ledgers whose names begin with no other trainer's.",
     "checkpoint": "Without the ledger (`ledger: checkpoint`) the trainer's word is taken for the claims",
     "dated back": "nobody but its signer vouches for the date of a document",
-    "unchecked": "A file of a pack, or a field of one, that nothing binds is among what verify.py could not check",
+    "unchecked": "Every file of a pack is bound by a signature, by the ledger or by the first entry, or `verify.py` "
+    "names it under",
+    "layers": "In which order the layers stand, and which other names they have, is the ledger's word until a replay",
+    "card": "the shape of its inputs and the number of its outputs are the trainer's word",
     "metadata": "Metadata in the header of a model's file is no claim",
     "replay": "Replay does, to whoever has the data and the same machine and build",
     "own trust": "Copies of it inside a run or a pack are shown and never believed.",
