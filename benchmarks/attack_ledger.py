@@ -31,13 +31,18 @@ from explorer.canonical import canonical, digest
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import encode
 from explorer.entries.numbers import StepNumbers, diagonal
+from explorer.entries.project import Erasure
 from explorer.entries.run import Decision, End, Genesis, Parent, Profile, Shared, State, Step
 from explorer.entries.slots import decode_slots, encode_slots, slots_root
+from explorer.entries.traits import Traits
 from explorer.ledger.blobs import blob_path
+from explorer.ledger.read import LedgerDirectory
+from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.admission import Admissions
 from explorer.provenance.layers import recorded_layers
 from explorer.provenance.routing import bind
 from explorer.provenance.salts import destroy_salt
+from explorer.recipes.demonstration import NAME_OF_TRAINER
 from explorer.recorded.papers import read_policy, read_tag_rows
 from explorer.recorded.segments import read_numbers
 
@@ -1085,6 +1090,160 @@ def _(f: Forged) -> Any:
     }
     (f.run / rundir.ORIGIN).write_text(json.dumps(origin))
     return False
+
+
+# Seams of the checks themselves: the optional fields that switch one off, the files that it reads.
+
+
+@ledger("a trait that nobody has: an average", "traits are those of the recipe's methods", "any model as an average")
+def _(f: Forged) -> None:
+    """Where a method averages, the end is not held against the last state: so one is said to average."""
+    other = f.other("freed")
+    f.change(Genesis, lambda e: replace(e, methods={**(e.methods or {}), "recorder": Traits(averages=True)}))
+    f.change(End, lambda e: f.with_tensors(e, other.tensors(other.entries[-1])))
+    shutil.copy(other.run / "model" / "model.safetensors", f.run / "model" / "model.safetensors")
+
+
+@ledger("a method that the recipe lacks", "traits are those of the recipe's methods", "any model as an average")
+def _(f: Forged) -> None:
+    f.change(Genesis, lambda e: replace(e, methods={**(e.methods or {}), "ema": Traits(averages=True)}))
+
+
+@ledger("no traits at all", "traits are those of the recipe's methods", "an average that nobody sees", run="averaged")
+def _(f: Forged) -> None:
+    f.fields(Genesis, methods=None)
+    state = f.entries[f.places(State)[-1]]
+    f.change(End, lambda e: f.with_tensors(e, replace(f.tensors(e), parameters=f.tensors(state).parameters)))
+
+
+@ledger("what decides by probes does not", "traits are those of the recipe's methods", "a deletion that is too cheap")
+def _(f: Forged) -> None:
+    f.change(Genesis, lambda e: replace(e, methods={name: Traits() for name in e.methods or {}}))
+
+
+@ledger("a constant fitted to nobody", "fitted constants are the dataset's", "a deletion that reaches too much")
+def _(f: Forged) -> None:
+    f.fields(Genesis, fitted=())
+
+
+@ledger("a ledger as if before sketches were committed to", "sketches are committed to", "directions that were not")
+def _(f: Forged) -> None:
+    chance = np.random.default_rng(0)
+    for index in f.places(State):
+        state = f.entries[index]
+        for name in [name for name in state.blobs if name.startswith("sketches/")]:
+            state = f.with_blob(state, name, chance.normal(size=state.blobs[name].size // 4).astype("<f4").tobytes())
+        f.entries[index] = replace(state, sketches=())
+
+
+@ledger("neither sketches nor commitments in one segment", "no number is missing", "directions that nobody sees")
+def _(f: Forged) -> None:
+    def less(state: State) -> State:
+        kept = {name: blob for name, blob in state.blobs.items() if not name.startswith("sketches/")}
+        return replace(state, blobs=kept, sketches=())
+
+    f.change(State, less, at=1)
+
+
+@ledger("sketches of another size, committed to", "sketches can be those of gradients", "directions that were not")
+def _(f: Forged) -> None:
+    for index in f.places(State):
+        state = f.entries[index]
+        for name in [name for name in state.blobs if name.startswith("sketches/")]:
+            sketches = np.frombuffer(f.content(state, name), "<f4").reshape(len(f.genesis.layers), -1)
+            state = f.sketched(state, name, sketches * 1e4)
+        f.entries[index] = state
+
+
+@ledger("sketches of the same size, committed to", "sketches are those of the gradients", "directions", accepted="host")
+def _(f: Forged) -> None:
+    for index in f.places(State):
+        state = f.entries[index]
+        for name in [name for name in state.blobs if name.startswith("sketches/")]:
+            sketches = np.frombuffer(f.content(state, name), "<f4").reshape(len(f.genesis.layers), -1)
+            state = f.sketched(state, name, -sketches)
+        f.entries[index] = state
+
+
+def _erasure(f: Forged, classes: tuple[str, ...], **ledger_of: Any) -> None:
+    """An entry of the project's ledger that says that these classes were erased; everybody cosigns it."""
+    head = LedgerDirectory(f.run / rundir.LEDGER).checkpoint()
+    said = {"origin": head.origin, "size": head.size, "root": head.root.hex(), **ledger_of}
+    entry = Erasure(ledger=LedgerState(**said), classes=classes, records=0, blobs={})
+    runs = runs_of(f.run)
+    with Project.open(runs, key=f.world.keys[NAME_OF_TRAINER], name=NAME_OF_TRAINER) as project:
+        project.append(entry)
+    f.world.cosign_at(runs / AUDIT)
+
+
+@ledger("withheld under another class's erasure", "an erasure covers the class that it names", "numbers that convict")
+def _(f: Forged) -> Any:
+    _trained(f, DENIED)
+    f.sign()
+    _erasure(f, (OPEN,))
+    _remove(f, lambda name: name == f"numbers/{DENIED}")
+    return False
+
+
+@ledger("withheld under another run's erasure", "an erasure names the ledger that it is about", "numbers that convict")
+def _(f: Forged) -> Any:
+    _trained(f, DENIED)
+    f.sign()
+    _erasure(f, (DENIED,), origin="example.com/trainer/another")
+    _remove(f, lambda name: name == f"numbers/{DENIED}")
+    return False
+
+
+@ledger("tensors withheld under an erasure", "an erasure covers numbers, and no tensors", "what moved cannot be seen")
+def _(f: Forged) -> Any:
+    f.sign()
+    _erasure(f, tuple(f.genesis.classes))
+    _remove(f, lambda name: name in ("tensors", "slots"))
+    return False
+
+
+@ledger("secrets of another run", "commitments are opened where numbers are here", "numbers that do not open")
+def _(f: Forged) -> Any:
+    f.sign()
+    shutil.copy(f.other("twin").run / rundir.SECRETS, f.run / rundir.SECRETS)
+    return False
+
+
+def _gone(name: str, relative: str, gains: str, **more: Any) -> None:
+    @ledger(name, "what a statement is held against is here", gains, **more)
+    def _(f: Forged) -> Any:
+        (f.run / relative).unlink()
+        return False
+
+
+_gone("run.json taken away", "run.json", "nothing to hold the recipe against")
+_gone("environment.json taken away", "environment.json", "nothing to hold the environment against")
+_gone("policy.json taken away", "governance/policy.json", "nothing to hold the weights against")
+_gone("tags.parquet taken away", "governance/tags.parquet", "nothing to hold the counts against")
+_gone("taxonomy.json taken away", "governance/taxonomy.json", "nothing to hold the classes against")
+_gone("model.json taken away", "model/model.json", "nothing to hold the model against", by=("gate",))
+
+
+@ledger("a re-execution of nothing", "what is executed again comes out otherwise", "a crash that was none")
+def _(f: Forged) -> None:
+    _executed_again(f, lambda step, numbers: numbers)
+
+
+@ledger("executed again from the end", "a re-execution takes back what was recorded", "a crash that was none")
+def _(f: Forged) -> None:
+    """The decision stands behind the last step and takes nothing back."""
+    again = Decision(
+        step=f.ledger.steps,
+        action="re-execution",
+        rule="other-bits",
+        parameters={},
+        condition=None,
+        subjects=(),
+        layers=(),
+        evidence={},
+        blobs={},
+    )
+    f.entries.insert(-1, again)
 
 
 # Whole ledgers.

@@ -183,8 +183,11 @@ class World:
         self.cosign(run, now=now)
 
     def cosign(self, run: Path, *, now: int | None = None) -> None:
-        """Everybody who may cosigns what is there, remembering nothing."""
-        directory = run / rundir.LEDGER
+        """Everybody who may cosigns the ledger of a run, remembering nothing."""
+        self.cosign_at(run / rundir.LEDGER, now=now)
+
+    def cosign_at(self, directory: Path, *, now: int | None = None) -> None:
+        """The same for the ledger in a directory."""
         anchor = anchor_of_trust(self.trust, origin=LedgerDirectory(directory).checkpoint().origin)
         for name in COSIGNERS:
             signer = Signer(name=name, algorithm=Algorithm.COSIGNATURE, private_key=self.keys[name])
@@ -193,7 +196,9 @@ class World:
                     directory, signer=signer, state=Path(memory), anchor=anchor, now=self.now if now is None else now
                 )
             if done.path is None:
-                raise ValueError(f"{run}: {name} cosigns nothing that does not verify: {done.verification.findings}")
+                raise ValueError(
+                    f"{directory}: {name} cosigns nothing that does not verify: {done.verification.findings}"
+                )
 
     def train(self, name: str, plan: Plan) -> Path:
         """Train a run and have it cosigned."""
