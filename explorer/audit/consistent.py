@@ -90,6 +90,7 @@ class Statements:
         self.slots = 0  # of the latest execution of all steps
         self.committed: list[int] = []  # states that commit to sketches
         self.uncommitted: list[int] = []  # states that have sketches and do not
+        self.without: list[int] = []  # states of steps with numbers that have no sketches at all
 
     @property
     def genesis(self) -> Genesis:
@@ -478,8 +479,10 @@ def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings
 def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
     state, committed = segment.state, segment.state.entry.sketches
     named = [f"sketches/{path}" in state.entry.blobs for path in s.genesis.classes]
-    if not committed:
-        (s.uncommitted.append if any(named) else lambda _: None)(state.index)
+    if not committed and any(named):
+        s.uncommitted.append(state.index)
+    elif not committed and any(having(placed.entry) for placed in numbers.steps):
+        s.without.append(state.index)
     elif len(committed) == len(named):
         s.committed.append(state.index)
         measured = {place for placed in numbers.steps for place in having(placed.entry)}
@@ -544,6 +547,8 @@ def _all_sketches(s: Statements) -> Findings:
     if s.committed or s.genesis.methods is not None:  # which earlier versions do not state either
         for index in s.uncommitted:
             yield Fault(index, "sketches that the state does not commit to")
+        for index in s.without if s.committed else ():
+            yield Fault(index, "no sketches of steps that have numbers, and other states have them")
     elif s.uncommitted:
         yield Note("sketches are bound by no commitment: the ledger is of an earlier version, which made none")
 

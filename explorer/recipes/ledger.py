@@ -44,6 +44,7 @@ from explorer.recorded.origin import Origin, read_origin
 from explorer.records import RunRecord
 
 RECORDER = "recorder"
+STRATEGY = "microbatch"  # how the engine takes the gradients of classes
 QUARANTINE = "quarantine"  # the blob of the genesis that says which examples are in it, by reason
 
 
@@ -154,7 +155,7 @@ def _genesis(loop: Loop, record: RunRecord, recipe: Recipe, run: Path, found: Cr
         policy=None if found.routing is None else found.routing.policy.digest,
         trust=found.trust.digest,
         judged=found.judged,
-        strategy="microbatch",
+        strategy=STRATEGY,
         seed=record.seed,
         initial=training_state(loop.state, step=0).parameters,
         classes=found.classes,

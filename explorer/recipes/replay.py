@@ -39,7 +39,8 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.routing import confidential
 from explorer.recipes import machine
 from explorer.recipes.comparison import NOTHING, Comparison, Difference, Differs, commitments, flat
-from explorer.recipes.run import build_loop, documents_in
+from explorer.recipes.ledger import STRATEGY
+from explorer.recipes.run import build_loop, documents_in, recipe_of
 from explorer.records import Plan, RunRecord
 
 INITIAL = "the initial state"
@@ -114,7 +115,7 @@ def replay(
     missing = erased(secrets, genesis)
     sealed = confidential(loop.state.resource(Session).routing, genesis.classes)
     comparison = Comparison(ledger, commitments(genesis, missing, confidential=sealed))
-    difference = _initial(loop, genesis)
+    difference = _initial(loop, genesis, record)
     checkpoint = None if difference else newest(run, record.run_id, first)
     if difference is None and genesis.begins > (checkpoint.step if checkpoint else 0):
         raise RunError(f"run {record.run_id}: begins after {genesis.begins} steps, and no checkpoint of then is here")
@@ -212,15 +213,20 @@ def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple
     return first, last
 
 
-def _initial(loop: Loop, genesis: Genesis) -> Difference | None:
+def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | None:
     """The first entry against the loop at step 0."""
     session = loop.state.resource(Session)
     pairs: dict[str, tuple[Any, Any]] = {
+        "strategy": (genesis.strategy, STRATEGY),
         "initial": (genesis.initial, training_state(loop.state, step=0).parameters),
         "classes": (genesis.classes, session.classes),
         "layers": (genesis.layers, tuple(layer.name for layer in session.layers)),
         "shared": (genesis.shared, shared_names(session.layers)),
     }
+    if genesis.methods is not None:  # an older ledger states none of this
+        pairs["methods"] = genesis.methods, {method.name: method.traits for method in loop.methods}
+    if genesis.fitted is not None:
+        pairs["fitted"] = genesis.fitted, dict(recipe_of(record).dataset.fitted)
     for name, content in beginning(loop.state).items():
         if name in genesis.blobs:  # ledgers of before have none
             pairs[f"blobs.{name}"] = genesis.blobs[name].sha256, hashlib.sha256(content).hexdigest()

@@ -420,6 +420,23 @@ def test_sketches_that_were_not_committed_to(run: Path) -> None:
     assert names == ["reconstructible"] and first == f"{MIT}: its numbers are not those that the entry committed to"
 
 
+def test_one_segment_without_sketches(run: Path) -> None:
+    """A run may measure none; one that measures them does so in every segment that trained."""
+    last = RunLedger(run).outline.states[-1][1]
+
+    def less(state: State) -> State:
+        kept = {name: each for name, each in state.blobs.items() if not name.startswith("sketches/")}
+        return replace(state, blobs=kept, sketches=())
+
+    sign_again(run, lambda i, e: less(e) if i == last and isinstance(e, State) else e)
+    assert broken(run) == (
+        ["consistent"],
+        "sketches: no sketches of steps that have numbers, and other states have them",
+    )
+    sign_again(run, lambda i, e: less(e) if isinstance(e, State) else e)
+    assert broken(run) == ([], "")
+
+
 def test_commitments_to_the_sketches_of_another_number_of_classes(run: Path) -> None:
     last = RunLedger(run).outline.states[-1][1]
     sign_again(run, lambda i, e: replace(e, sketches=e.sketches[:2]) if i == last and isinstance(e, State) else e)

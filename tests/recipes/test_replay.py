@@ -5,6 +5,7 @@ import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from explorer import records, rundir
 from explorer.engine.loop import Loop
 from explorer.entries.envelope import read_head
 from explorer.entries.kinds import Entry, Unknown, decode, encode
-from explorer.entries.run import End, State, Step
+from explorer.entries.run import End, Genesis, State, Step
+from explorer.entries.traits import Traits
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.salts import destroy_salt
 from explorer.recipes.replay import INITIAL, replay
@@ -96,6 +98,23 @@ def test_an_entry_that_was_changed_is_found(run: Path, tmp_path: Path, name: str
     difference = found.difference
     assert (difference.entry, difference.kind, difference.step) == (index, kind.KIND, step)
     assert difference.field.startswith(field) and difference.expected != difference.found
+
+
+def test_traits_and_strategy_are_those_of_the_code_that_trains(run: Path, tmp_path: Path) -> None:
+    """Who says that nothing decides by probes, and that nothing was fitted, makes deletions look cheaper."""
+    genesis = decode(entries_of(run)[0])
+    assert isinstance(genesis, Genesis) and genesis.methods
+    lies: dict[str, Any] = {
+        "strategy": "fused",
+        "methods": dict.fromkeys(genesis.methods, Traits(probes=True)),
+        "fitted": {"tokeniser": "on everything"},
+    }
+    for name, value in lies.items():
+        (tmp_path / name).mkdir()
+        difference = replay(changed(run, tmp_path / name, 0, {name: value})).difference
+        assert difference and (difference.entry, difference.field) == (0, name)
+    (tmp_path / "older").mkdir()
+    assert replay(changed(run, tmp_path / "older", 0, {"methods": None, "fitted": None})).equal
 
 
 def test_numbers_and_states_that_were_changed_are_found(run: Path, tmp_path: Path) -> None:
