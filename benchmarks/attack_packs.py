@@ -120,12 +120,26 @@ file("report.json", r"report\.json", LISTED, "other figures", of="main")
 
 
 def whole(name: str, breaks: str, gains: str, change: Callable[[Files], Files], **more: Any) -> None:
-    """Files more or fewer, under a manifest that names them."""
+    """Files more or fewer, under a manifest that names them. `accepted`: what is gone has to be named."""
 
     @packs(name, breaks, gains, **more)
     def _(world: World) -> dict[str, str]:
-        found = judged(world, container(signed(world, change(pack_of(world)))))
-        return {"verify.py": (found.failed or [""])[0]}
+        files = pack_of(world)
+        made = change(files)
+        found = judged(world, container(signed(world, made)))
+        answers = {"verify.py": (found.failed or [""])[0]}
+        gone = files.keys() - made.keys()
+        named = [line for line in found.unchecked if any(each in line for each in gone)]
+        if found.failed or "accepted" not in more:
+            return answers
+        return answers | ({"named": named[0]} if named else {"open": f"{name}: neither refused nor named"})
+
+
+def _uncosigned(files: Files) -> Files:
+    """Without the notes of witnesses, and without their lines under the checkpoint; the trainer's line stays."""
+    text, signatures = files["ledger/checkpoint"].split(b"\n\n", 1)
+    alone = text + b"\n\n" + signatures.splitlines(keepends=True)[0]
+    return {**_without(r"ledger/witness/.*")(files), "ledger/checkpoint": alone}
 
 
 def _without(pattern: str) -> Callable[[Files], Files]:
@@ -156,14 +170,8 @@ whole(
     _without(r"ledger/blobs/.*"),
     known=True,
 )
-whole("run.json less", NAMED, "nobody knows what was trained", _without(r"run\.json"))
-whole(
-    "the witnesses' notes less",
-    "a checkpoint has its quorum",
-    "a record of one's own",
-    _without(r"ledger/witness/.*"),
-    known=True,
-)
+whole("run.json less", LISTED, "nobody knows what was trained", _without(r"run\.json"), accepted="unchecked")
+whole("the cosignatures less", "a checkpoint has its quorum", "a record of one's own", _uncosigned, known=True)
 whole("tags.json less", NAMED, "nobody vouches", _without(r"governance/tags\.json"))
 whole("the policy less", NAMED, "nothing was denied", _without(r"governance/policy\.json"))
 
