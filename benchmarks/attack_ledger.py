@@ -159,6 +159,20 @@ def _(f: Forged) -> None:
 
 
 @ledger(
+    "averaged: end and model of another run",
+    "where a method averages, the end has the averages that the last state remembers",
+    "a model that trained a denied class passes the gate",
+    run="averaged",
+)
+def _(f: Forged) -> None:
+    other = f.other("freed")
+    f.change(
+        End, lambda e: f.with_tensors(e, replace(f.tensors(e), parameters=other.tensors(other.entries[-1]).parameters))
+    )
+    shutil.copy(other.run / "model" / "model.safetensors", f.run / "model" / "model.safetensors")
+
+
+@ledger(
     "averaged: end is the last state",
     "where a method averages, the end has the averages that the last state remembers",
     "a model that the method did not make",

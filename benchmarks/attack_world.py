@@ -394,12 +394,12 @@ def _conform(world: World, run: Path) -> str:
         found = json.loads(text)
     except ValueError:
         return said(status, text)
-    first = [
+    judged = [
         *found["ledger"]["findings"],
         *(each["message"] for one in found["conditions"] for each in one["contradictions"]),
     ]
-    unseen = [each for one in found["conditions"] for each in (*one.get("unseen", ()), *one["notes"])]
-    return (first or unseen or ["does not conform"])[0]
+    unseen = [f"cannot be told: {each['message']}" for one in found["conditions"] for each in one["untold"]]
+    return (judged or unseen)[0]
 
 
 def _gate(world: World, run: Path) -> str:
