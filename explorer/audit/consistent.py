@@ -290,13 +290,16 @@ def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findi
     found = {} if file is None else file.leaves({name: place for name, place in averages.items()})
     for kind, (old, new) in model.items():
         for name in sorted(old.keys() | new.keys()):
+            average = before.optimizer[averages[name]] if name in averages else None
             if old.get(name) == new.get(name):
+                if average is not None and name in found and found[name] != average:
+                    yield Fault(end, f"{kind}: {name}: as it was in the last state, and others are the average")
                 continue
-            if name not in averages:
+            if average is None:
                 yield Fault(end, f"{kind}: {name}: not as it was in the last state, which has no average of it")
             elif file is None:
                 yield Gap(f"whether the run ended with the average of its weights: {path.name} is not here")
-            elif found.get(name) != before.optimizer[averages[name]]:
+            elif found.get(name) != average:
                 words = f"{kind}: {name}: neither as it was in the last state nor the average that the state has of it"
                 yield Fault(end, words)
 

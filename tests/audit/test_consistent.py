@@ -21,6 +21,7 @@ from explorer.entries.fields import write_float
 from explorer.entries.kinds import Entry, decode, encode
 from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.errors import RunError
+from explorer.ledger.blobs import read_blob
 from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
@@ -29,7 +30,7 @@ from explorer.recipes.run import execute
 from explorer.recorded.model_file import MODEL, ModelFile
 from explorer.recorded.presence import read_record
 from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import read_ended
+from explorer.recorded.tensors import parse_tensors, read_ended
 from explorer.records import RunRecord
 from tests import tensors_for_tests as models
 from tests.audit import governed_run as runs
@@ -426,6 +427,38 @@ def test_what_is_neither_trained_nor_averaged_is_named(averaged: Path, tmp_path:
     save_file(values, run / rundir.MODEL / MODEL)
     messages = [each.message for each in trained(run).conditions[3].contradictions]
     assert len(messages) == 1 and messages[0].startswith("end state: ") and name in messages[0], messages
+
+
+@pytest.mark.slow
+def test_an_average_of_some_tensors_alone_is_named(averaged: Path, tmp_path: Path) -> None:
+    """The last state, the end and the model's file agree about one tensor; the average of it, as of all, is another."""
+    ledger = RunLedger(averaged)
+    ended, (step, at) = read_ended(ledger), ledger.outline.states[-1]
+    name = max(ended.tensors.parameters)
+    values = load_file(averaged / rundir.MODEL / MODEL)
+    values[name] = values[name] + 1
+    save_file(values, tmp_path / MODEL)
+    leaf = ModelFile(tmp_path / MODEL).leaves()[name]
+
+    def with_leaf(entry: Any) -> Any:
+        tensors = parse_tensors(blob_of(entry), where="test")
+        tensors = replace(tensors, parameters=tensors.parameters | {name: leaf})
+        state = replace(entry.state, parameters=tensors.roots[0])
+        return with_blob(tmp_path / averaged.name, replace(entry, state=state), "tensors", tensors.content)
+
+    def blob_of(entry: Any) -> bytes:
+        return read_blob(averaged / rundir.LEDGER, entry.blobs["tensors"].sha256)
+
+    def change(entries: list[bytes]) -> list[bytes]:
+        return [
+            encode(with_leaf(decode(each))) if i in (at, ended.end.index) else each for i, each in enumerate(entries)
+        ]
+
+    assert step == ended.end.entry.step
+    run = recorded_runs.rewritten(averaged, tmp_path, change)
+    save_file(values, run / rundir.MODEL / MODEL)
+    messages = [each.message for each in trained(run).conditions[3].contradictions]
+    assert messages == [f"end state: parameters: {name}: as it was in the last state, and others are the average"]
 
 
 def test_other_digests_of_documents_than_in_run_json(run: Path) -> None:
