@@ -25,6 +25,7 @@ from attack_world import (
     attack,
     command,
 )
+from safetensors.numpy import load_file, save_file
 
 from explorer import rundir
 from explorer.canonical import canonical, digest
@@ -181,6 +182,44 @@ def _(f: Forged) -> None:
 def _(f: Forged) -> None:
     state = f.entries[f.places(State)[-1]]
     f.change(End, lambda e: f.with_tensors(e, replace(f.tensors(e), parameters=f.tensors(state).parameters)))
+
+
+def _raw(f: Forged, names: Callable[[str], bool]) -> None:
+    """The end and the model's file have the last state's values of these parameters, and the averages of the others.
+    The run of the same seed without an average has them in its file."""
+    state, raw = f.entries[f.places(State)[-1]], f.other("main").run / "model" / "model.safetensors"
+    was = f.tensors(state).parameters
+    taken = {name for name in was if names(name)}
+    f.change(
+        End,
+        lambda e: f.with_tensors(
+            e,
+            replace(f.tensors(e), parameters={**f.tensors(e).parameters, **{name: was[name] for name in taken}}),
+        ),
+    )
+    path = f.run / "model" / "model.safetensors"
+    save_file({**load_file(path), **{name: each for name, each in load_file(raw).items() if name in taken}}, path)
+
+
+@ledger(
+    "averaged: a mixture of averages and last values",
+    "where a method averages, the end has the averages that the last state remembers",
+    "a model that the method did not make",
+    run="averaged",
+)
+def _(f: Forged) -> None:
+    _raw(f, lambda name: name.startswith("head."))
+
+
+@ledger(
+    "averaged: end and model of the last state",
+    "where a method averages, the end has the averages that the last state remembers",
+    "a model that was trained, and not averaged",
+    run="averaged",
+    accepted="host",
+)
+def _(f: Forged) -> None:
+    _raw(f, lambda name: True)
 
 
 @ledger("a state's root is garbage", "the roots of a state follow from its list of tensors", "a replay from anywhere")
