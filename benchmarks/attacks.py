@@ -31,7 +31,7 @@ SECTIONS = {
 }
 SHOWN = 150  # characters of a message
 _SCRUBBED = (
-    (re.compile(r"/\S*/(?=[^/\s])"), ""),  # directories of the machine
+    (re.compile(r"(?<!\S)/\S*/(?=[^/\s])"), ""),  # directories of the machine
     (re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b"), r"\1..."),
     (re.compile(r"resnet8-digits-[a-z0-9.-]*?-s\d+-[0-9a-f]{8}"), "RUN"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
