@@ -56,6 +56,8 @@ LONGEST = 366 * 24 * 3600  # seconds from the moment for which documents were ju
 LARGEST = 16.0  # times the sum of the norms: a sketch is larger with a chance of less than 1 in 10^9
 MOST = 3  # faults of one kind that are told one by one
 
+RECIPE = "microbatch"  # the strategy of every run of a recipe
+
 
 class Fault(NamedTuple):
     """Two statements that cannot both be true."""
@@ -164,6 +166,8 @@ def _name(s: Statements) -> Findings:
 def _strategy(s: Statements) -> Findings:
     if s.genesis.policy is not None and s.genesis.strategy == "plain":
         yield Fault(0, "a policy, and gradients that were not taken class by class", found=s.genesis.strategy)
+    if s.record is not None and s.genesis.strategy != RECIPE:
+        yield Fault(0, "not how recipes take gradients", expected=RECIPE, found=s.genesis.strategy)
 
 
 def _judged(s: Statements) -> Findings:

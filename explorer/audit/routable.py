@@ -76,6 +76,10 @@ class Routable:
         if placed.entry.condition is None or not placed.entry.evidence:
             self._judgement.contradict(placed.index, "an activation that names no condition, or no numbers behind it")
             return
+        if not any(placed.entry.condition in on for on in self._known.values()):
+            words = f"an activation of {placed.entry.condition}, a condition that the policy does not have"
+            self._judgement.contradict(placed.index, words)
+            return
         self._activations.setdefault(placed.entry.condition, []).append(placed)
 
     def _standing(self, decisions: Sequence[Placed[Decision]], step: Placed[Step]) -> Placed[Decision] | None:
@@ -139,12 +143,14 @@ class Routable:
         self._judgement.count("cells", len(layers))
         if admission is not None:
             admitted = admission.weights[index].astype(np.float32)
-            for at in np.flatnonzero(~(found[:, _WEIGHT] <= admitted)):
+            weights = found[:, _WEIGHT]
+            for at in np.flatnonzero((weights != 0) & (weights != admitted)):  # 0: a method may take it out, for a time
+                which = "less" if weights[at] < admitted[at] else "more"
                 self._judgement.contradict(
                     placed.index,
-                    f"step {step}: {path} trained {layers[at]} with more weight than the policy gives it",
-                    expected=f"at most {admitted[at]:g}",
-                    found=f"{found[at, _WEIGHT]:g}",
+                    f"step {step}: {path} trained {layers[at]} with {which} weight than the policy gives it",
+                    expected=f"{admitted[at]:g}",
+                    found=f"{weights[at]:g}",
                 )
         denied = found[:, _WEIGHT] == 0
         for at in np.flatnonzero(denied & (found[:, _NORM] != 0)):

@@ -167,6 +167,15 @@ def test_a_table_that_the_policy_does_not_give(run: Path) -> None:
     assert names[0] == "routable" and first == "step 0: the weights in force are not those of the signed policy"
 
 
+def test_a_class_that_trained_with_less_weight_than_the_policy_gives(run: Path) -> None:
+    def lie(numbers: np.ndarray) -> None:
+        numbers[:, 0] *= 0.5
+
+    change_numbers(run, 8, "open", lie)
+    names, first = broken(run)
+    assert "routable" in names and "with less weight than the policy gives it" in first
+
+
 def test_a_class_that_trained_what_it_is_denied(run: Path) -> None:
     def lie(numbers: np.ndarray) -> None:
         numbers[0] = (1.0, 2.0)
@@ -288,7 +297,7 @@ def test_conditions_follow_the_decisions_that_switch_them_on(tmp_path: Path) -> 
     assert activations(lambda e: replace(e, condition=None)) == (["routable"], nameless)
     assert activations(lambda e: replace(e, evidence={}, blobs={})) == (["routable"], nameless)
     other = activations(lambda e: replace(e, condition="ready"))
-    assert other == (["routable"], "settled: on, and no decision has switched it on")
+    assert other == (["routable"], "an activation of ready, a condition that the policy does not have")
 
 
 # What was typed otherwise.

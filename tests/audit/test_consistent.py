@@ -186,6 +186,7 @@ class Forgery:
 FORGERIES = {
     "a ledger named after another run": Forgery("name", of(Genesis, run="another"), "not named after its run"),
     "gradients of the whole batch at once": Forgery("strategy", of(Genesis, strategy="plain")),
+    "gradients split in the backward pass": Forgery("strategy", of(Genesis, strategy="fused")),
     "other initial parameters": Forgery("begin", of(Genesis, initial=RANDOM), "not the parameters that it lists"),
     "a start without steps before it": Forgery("begin", of(Genesis, start=runs.state(0))),
     "a layer renamed past its rule": Forgery("layers", layers("embed", "body.0", "body.1", "haed"), "head.weight"),

@@ -190,4 +190,4 @@ def test_the_readme_does_it(papers: Path, tmp_path: Path, monkeypatch: pytest.Mo
     exec(compile(before, "README.md", "exec"), names)
     signed(tmp_path / "governed")
     exec(compile(f"#{after}", "README.md", "exec"), names)
-    assert (tmp_path / "runs" / "mine" / "ledger" / "checkpoint").exists()
+    assert (tmp_path / "runs" / "own" / "mine" / "ledger" / "checkpoint").exists()
