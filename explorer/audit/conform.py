@@ -1,14 +1,14 @@
-"""Conformance: whether a run kept the three conditions of a governed pipeline, found out from its directory alone.
+"""Conformance: whether a run kept the conditions of a governed pipeline, found out from its directory alone.
 
 1. every gradient was routable by depth and provenance      routable.py, unmoved.py
 2. every example was typed by an authority                  typed.py
 3. every update is ledgered so that it can be reconstructed reconstructible.py
+4. no statement of the record contradicts another one       consistent.py
 
-A fourth is asked of the record itself: no statement in it contradicts another one (consistent.py). Before all of them
-comes the ledger: sound, and signed by those whom the caller's trust file names. Steps that were executed again are
-judged as all others are. That the conditions hold says that the record is one that a governed run leaves; that the
-record is true, a replay shows. Where something that a condition depends on was erased or is sealed, it cannot be told
-whether the run conforms: that is an outcome of its own, and never counts as conforming.
+Before all of them comes the ledger: sound, and signed by those whom the caller's trust file names. Steps that were
+executed again are judged as all others are. That the conditions hold says that the record is one that a governed run
+leaves; that the record is true, a replay shows. Where something that a condition depends on was erased or is sealed, it
+cannot be told whether the run conforms: that is an outcome of its own, and never counts as conforming.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""`explorer conform`: whether a run kept the three conditions of a governed pipeline."""
+"""`explorer conform`: whether a run kept the conditions of a governed pipeline."""
 
 import sys
 from dataclasses import asdict
@@ -14,6 +14,8 @@ from explorer.cli.trace import RunDirectory
 if TYPE_CHECKING:
     from explorer.audit.conditions import Condition
     from explorer.audit.conform import Conformance
+
+SHOWN = 5  # lines of one kind; --json has more
 
 NOBODY = """\
 Nobody vouches for this: the run's own trust file was used, and a forger's would agree with his run just as well. Say
@@ -69,8 +71,10 @@ def _print(found: "Conformance", run: Path) -> None:
     signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "signed by nobody who is believed"
     state = "verified" if badge.verified else "not verified"
     print(visible(f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"), file=out)
-    for finding in badge.faults if badge.anchored else ():
+    for finding in badge.faults[:SHOWN] if badge.anchored else ():
         print(visible(f"    {finding}"), file=out)
+    if badge.anchored and len(badge.faults) > SHOWN:
+        print(f"    and {len(badge.faults) - SHOWN} more: --json lists them", file=out)
     for condition in found.conditions:
         for line in _lines(condition):
             print(visible(line), file=out)
@@ -83,11 +87,13 @@ def _lines(condition: "Condition") -> list[str]:
     outcome = condition.outcome if condition.holds else condition.outcome.upper()
     lines = [f"  {condition.name:<16} {outcome}: {condition.says}"]
     lines.append(f"    checked: {counts or 'nothing'}")
-    lines += [f"    not looked at: {each.message}" for each in condition.untold]
-    lines += [f"    and {condition.more_untold} more not looked at"] if condition.more_untold else []
+    lines += [f"    not looked at: {each.message}" for each in condition.untold[:SHOWN]]
+    unseen = condition.more_untold + len(condition.untold[SHOWN:])
+    lines += [f"    and {unseen} more not looked at"] if unseen else []
     lines += [f"    note: {note}" for note in condition.notes]
-    for each in condition.contradictions:
+    for each in condition.contradictions[:SHOWN]:
         lines.append(f"    {'' if each.entry is None else f'entry {each.entry}: '}{each.message}")
         lines += [f"      expected {each.expected}"] if each.expected is not None else []
         lines += [f"      found    {each.found}"] if each.found is not None else []
-    return lines + ([f"    and {condition.more} more"] if condition.more else [])
+    more = condition.more + len(condition.contradictions[SHOWN:])
+    return lines + ([f"    and {more} more"] if more else [])

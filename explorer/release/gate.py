@@ -27,7 +27,7 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
     deleted    something of the branch, or all that an authority vouches for, was deleted exactly, and no class of the
                branch trains what is left
     evaluated  a metric of the admitted observations, the mean of several observers' by their weights
-    conforms   the ledger keeps the three conditions of a governed pipeline (`explorer conform`). Where that cannot be
+    conforms   the ledger keeps the conditions of a governed pipeline (`explorer conform`). Where that cannot be
                told the rule fails
     conforms_but_for
                the same, and where it cannot be told the rule holds if all that could not be looked at is of branches

@@ -78,9 +78,9 @@ def words_of(rule: Rule) -> str:
             return f"{asked.metric} is {bound}, by {asked.by or 'the observers'}"
         case Rule(conforms_but_for=ButFor(erased=erased, sealed=sealed)):
             but = [f"{what} numbers of {', '.join(of)}" for what, of in (("erased", erased), ("sealed", sealed)) if of]
-            return f"the ledger keeps the three conditions of a governed pipeline, but for {' and '.join(but)}"
+            return f"the ledger keeps the conditions of a governed pipeline, but for {' and '.join(but)}"
         case _:
-            return "the ledger keeps the three conditions of a governed pipeline"
+            return "the ledger keeps the conditions of a governed pipeline"
 
 
 def _deny(asked: Deny, evidence: Evidence) -> str:

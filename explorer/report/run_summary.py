@@ -109,7 +109,7 @@ def commands_of(directory: Path, steps: range) -> tuple[tuple[str, str], ...]:
     ledger = shlex.quote((directory / rundir.LEDGER).as_posix())
     return (
         (f"explorer ledger verify {ledger} --trust TRUST.json", "the tree, the signatures, every blob"),
-        (f"explorer conform {where} --trust TRUST.json", "the three conditions of a conforming pipeline"),
+        (f"explorer conform {where} --trust TRUST.json", "the conditions of a conforming pipeline"),
         (
             f"explorer replay {where} --steps {steps.start}:{steps.stop}",
             "execute it again and compare it entry by entry, bit for bit",
