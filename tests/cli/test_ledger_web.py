@@ -31,11 +31,20 @@ def lab(tmp_path: Path) -> Path:
     return tmp_path
 
 
+# As `python -m explorer`, and Ctrl-C works: a process that was started in the background may ignore it, and its
+# children with it.
+START = """import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from explorer.cli.app import main
+main()
+"""
+
+
 @contextmanager
 def server(*arguments: str | Path) -> Iterator[str]:
     """The command as a process of its own; its URL. It ends by Ctrl-C."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "explorer", "ledger", *map(str, arguments)]
+    command = [sys.executable, "-c", START, "ledger", *map(str, arguments)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -48,7 +57,11 @@ def server(*arguments: str | Path) -> Iterator[str]:
             yield match[1]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130 and "Traceback" not in process.stderr.read()
+            try:
+                status = process.wait(60)
+            finally:
+                process.kill()  # where it is still there: leaving the block waits for it
+            assert status == 130 and "Traceback" not in process.stderr.read()
 
 
 def test_a_ledger_is_witnessed_over_http_and_then_verifies(lab: Path) -> None:
