@@ -99,6 +99,7 @@ def proven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.C
     return directory, walked(directory, f"{claims}\npython ledger.py\n{ledger}")
 
 
+@pytest.mark.slow
 def test_the_walk_from_keys_to_a_proof_works_as_it_stands(
     proven: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:

@@ -188,7 +188,10 @@ def test_no_sound_file_is_called_loose(packs: dict[str, Files]) -> None:
     assert listed == {"README.txt", "report.html", "report.json", "pack.json", "run.json", "grants/2026-0007.json"}
 
 
-@pytest.mark.parametrize("which", ["whole", "own", "deletion", "model"])
+@pytest.mark.parametrize(
+    "which",
+    [pytest.param("whole", marks=pytest.mark.slow), "own", "deletion", pytest.param("model", marks=pytest.mark.slow)],
+)
 def test_every_value_of_every_file_is_bound_or_named(packs: dict[str, Files], which: str) -> None:
     files, tried = packs[which], 0
     blobs = [name for name in files if name.startswith("ledger/blobs/")]

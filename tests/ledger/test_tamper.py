@@ -85,6 +85,7 @@ def detected(directory: Path, anchor: Anchor, *, whole: bool) -> set[str]:
     return names
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_a_small_ledger_is_detected_and_its_file_named(tmp_path: Path) -> None:
     names = detected(small(tmp_path), policy("dg.example"), whole=False)
     assert {name.split("/")[0] for name in names} == {"checkpoint", "tile", "blobs", "witness"}

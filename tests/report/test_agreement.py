@@ -421,6 +421,10 @@ SLOW = (
     "on one fresh seed",
     "a confirmation itself that does not hold",
     "confirmed, and a control has it too",
+    "a confirmation in progress",
+    "a confirmation itself",
+    "a control has it too",
+    "nothing reached",
 )
 
 

@@ -44,6 +44,7 @@ def ingest_in_a_loop(runs):
         rebuild(runs)
 
 
+@pytest.mark.slow
 def test_a_reader_beside_a_writer_sees_whole_snapshots_only(tmp_path):
     write_sweep(tmp_path, {"baseline": {1.0: (0.9, 0.8)}})
     ingest(tmp_path)

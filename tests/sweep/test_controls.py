@@ -251,6 +251,7 @@ def test_a_sweep_knows_the_budgets_of_its_controls_before_it_runs_anything(tmp_p
 
 
 @pytest.mark.notebook
+@pytest.mark.slow
 def test_controls_can_be_asked_for_later(tmp_path, quiet):
     """A finished sweep is not run again for them, and every run of it keeps its bytes."""
     plain = {key: value for key, value in REAL.items() if key != "controls"}

@@ -73,6 +73,7 @@ WILD = {"train": {"optimizer": {"sgd": {"lr": 100.0, "weight_decay": 10.0}}}, "m
 DIVERGES = spec(recipes={"baseline": [], "wild": WILD}, budgets=[2.0, 3.0])
 
 
+@pytest.mark.slow
 def test_a_run_that_raises_is_recorded_and_the_others_go_on(tmp_path):
     listener = Listener()
     summary = execute(tmp_path, DIVERGES, on_event=listener)
@@ -89,6 +90,7 @@ def test_a_run_that_raises_is_recorded_and_the_others_go_on(tmp_path):
     assert sweep_status(tmp_path / "tiny").counts == {"done": 2, "failed": 2}
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_tried_again_by_the_next_start(tmp_path, monkeypatch):
     expected = outcomes_of_undisturbed(tmp_path / "calm")
     monkeypatch.setattr(executing, "perform", lambda job: Outcome(fault="exception", message="ValueError: moody"))
@@ -128,6 +130,7 @@ def test_faults_of_the_surroundings_are_tried_again_twice(tmp_path, monkeypatch,
     assert (failure.kind, failure.attempts) == (fault, 3)
 
 
+@pytest.mark.slow
 def test_success_needs_a_result_and_not_only_a_notebook(tmp_path):
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL})
     source = "directory = None\ndata = None\ncontended = None"
@@ -146,6 +149,7 @@ def test_a_notebook_without_the_parameters_is_refused_before_anything_starts(tmp
     assert not list(tmp_path.glob("tiny/*/run.json"))
 
 
+@pytest.mark.slow
 def test_a_second_start_on_the_same_directory_is_refused(tmp_path):
     with (
         rundir.locked(tmp_path / "tiny", what="sweep"),
@@ -245,6 +249,7 @@ def test_a_place_that_is_no_directory(tmp_path):
         execute(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_damaged_run_record_is_written_again_from_the_plan(tmp_path):
     first, *_ = plan(tmp_path).runs
     first.directory.mkdir(parents=True)
@@ -252,6 +257,7 @@ def test_a_damaged_run_record_is_written_again_from_the_plan(tmp_path):
     assert execute(tmp_path).complete
 
 
+@pytest.mark.slow
 def test_every_recipe_is_profiled_once(tmp_path):
     listener = Listener()
     summary = execute(tmp_path, spec(budgets=[0.5]), profile=True, on_event=listener)

@@ -95,6 +95,7 @@ def test_governed_runs_have_the_same_bits_in_every_engine(made: Path, tmp_path: 
 
 
 @pytest.mark.notebook
+@pytest.mark.slow
 def test_steps_that_are_timed_leave_the_ledgers_alone(made: Path, tmp_path: Path) -> None:
     execute(tmp_path, str(made), "inline")
     whole = plan(tmp_path, str(made))

@@ -70,6 +70,7 @@ def test_a_killed_kernel_and_a_killed_worker_cost_one_run_a_retry(tmp_path, undi
     assert outcomes(tmp_path) == undisturbed
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_leaves_nothing_behind_and_resumes(tmp_path, undisturbed, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "private"))
     (tmp_path / "private").mkdir()

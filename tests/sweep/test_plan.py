@@ -116,6 +116,7 @@ def test_a_run_belongs_to_its_specification(tmp_path):
         assert names == {run.record.run_id for run in plan(tmp_path, spec(**change)).runs}
 
 
+@pytest.mark.slow
 def test_damaged_results_are_kept_and_reported(tmp_path):
     execute(tmp_path)
     first, second, *_ = plan(tmp_path).runs
@@ -134,6 +135,7 @@ def test_damaged_results_are_kept_and_reported(tmp_path):
     assert [run.record.run_id for run in plan(tmp_path).missing] == [first.record.run_id]
 
 
+@pytest.mark.slow
 def test_a_recipe_that_was_renamed_is_not_trained_again(tmp_path):
     execute(tmp_path)
     trained = {run.record.run_id for run in plan(tmp_path).runs}

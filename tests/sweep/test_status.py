@@ -39,6 +39,7 @@ def test_a_changed_specification_is_noticed(finished):
     assert sweep_status(finished / "tiny").spec_changed is None
 
 
+@pytest.mark.slow
 def test_every_state(tmp_path):
     execute(tmp_path)
     directories = [run.directory for run in plan(tmp_path).runs]
