@@ -262,8 +262,7 @@ def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes
         yield f"{place}/{bundle.path}", encode_bundle(ledger.bundle(bundle))
     for tile in tiles(size):
         yield f"{place}/{tile.path}", ledger.tile(tile)
-    blobs = [each for leaf in ledger.entries() for each in read_head(leaf).blobs.items()]
-    named = {(blob_path(blob.sha256), name) for name, blob in blobs}
+    named = _named(ledger)
     gone = sorted((path, name) for path, name in named if not (ledger.path / path).exists())
     withheld = read_withheld(ledger, trust=trust, now=now) if gone else None
     for path, name in gone:
@@ -273,9 +272,17 @@ def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes
         yield f"{place}/{path}", ledger.blob(path.rpartition("/")[2])
 
 
+def _named(ledger: LedgerDirectory) -> set[tuple[str, str]]:
+    """The blobs that entries name: the path of each, and what it is there."""
+    blobs = [each for leaf in ledger.entries() for each in read_head(leaf).blobs.items()]
+    return {(blob_path(blob.sha256), name) for name, blob in blobs}
+
+
 def _erasures(run: RunLedger) -> Iterator[tuple[str, bytes]]:
-    """The entries of the project's ledger that say what was erased of the run, each with its proof. Other entries stay
-    where they are: who may read which run is nobody's business here."""
+    """Where blobs are gone, the entries of the project's ledger that say what was erased of the run, each with its
+    proof. Other entries stay where they are: who may read which run is nobody's business here."""
+    if all((run.ledger.path / path).exists() for path, _ in _named(run.ledger)):
+        return
     runs = runs_of(run.run)
     mine = ledger_state(run)
     for each in read_project(runs):
