@@ -33,9 +33,8 @@ from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import encode
 from explorer.entries.numbers import StepNumbers, diagonal
 from explorer.entries.project import Erasure
-from explorer.entries.run import Decision, End, Genesis, Parent, Profile, Shared, State, Step
+from explorer.entries.run import Decision, End, Genesis, Parent, Profile, Shared, State, Step, Traits
 from explorer.entries.slots import decode_slots, encode_slots, slots_root
-from explorer.entries.traits import Traits
 from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.project import AUDIT, Project, runs_of

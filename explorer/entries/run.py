@@ -22,7 +22,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Name, Whole, read_float
-from explorer.entries.traits import Traits
 from explorer.provenance.branches import Path as ClassPath
 from explorer.schema import record
 
@@ -77,6 +76,16 @@ class Shared:
 
     layer: Line
     also: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+@record
+class Traits:
+    """What a method can do to a run that its steps do not record. The method's class states it
+    (`engine.method.Method.traits`), the genesis carries it, and no reader has a list of methods."""
+
+    probes: bool = False  # what layers make of examples of a class decides about other classes
+    remembers: Literal["nothing", "classes", "model"] = "nothing"  # classes: a record of them, and no part of training
+    averages: bool = False  # the run ends with other weights than its last step left
 
 
 @record

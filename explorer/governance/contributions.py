@@ -18,7 +18,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
-from explorer.entries.traits import Traits
+from explorer.entries.run import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.layers import governed_layers
 from explorer.governance.measure import Measure

@@ -44,8 +44,8 @@ from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.plan import deny
 from explorer.engine.state import State
+from explorer.entries.run import Traits
 from explorer.entries.told_apart import Told, told_of
-from explorer.entries.traits import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.linear_probe import MAX_DIMENSIONS, fit, probe, recognised
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments, of_one_width

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Share, State
-from explorer.entries.traits import Traits
+from explorer.entries.run import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.by_example import BandGrant, ByExample, grouped
 from explorer.governance.layers import GovernedLayer, governed_layers

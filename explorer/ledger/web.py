@@ -14,6 +14,7 @@ import ssl
 import sys
 import time
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,7 +134,7 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler, ABC):
     """Reads one request, bounded; what is answered is `respond`'s."""
 
     protocol_version = "HTTP/1.1"
@@ -141,8 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE
     limit = 0
 
+    @abstractmethod
     def respond(self, method: str, path: str, body: bytes) -> Answer:
-        raise NotImplementedError
+        """Answer one request."""
 
     def do_GET(self) -> None:
         self._get(body=True)

@@ -33,7 +33,7 @@ from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, decay_g
 from explorer.engine.schedule import Constant
 from explorer.engine.state import State, progress
 from explorer.engine.statistics import refresh_on_training_data
-from explorer.entries.traits import Traits
+from explorer.entries.run import Traits
 from explorer.errors import RecipeError
 
 COUNTS = 3  # steps, sum of weights, largest learning rate

@@ -13,8 +13,7 @@ from explorer import records, rundir
 from explorer.engine.loop import Loop
 from explorer.entries.envelope import read_head
 from explorer.entries.kinds import Entry, Unknown, decode, encode
-from explorer.entries.run import End, Genesis, State, Step
-from explorer.entries.traits import Traits
+from explorer.entries.run import End, Genesis, State, Step, Traits
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.salts import destroy_salt
 from explorer.recipes.replay import INITIAL, replay

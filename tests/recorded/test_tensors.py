@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.entries.run import End
-from explorer.entries.traits import Traits
+from explorer.entries.run import End, Traits
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.sealed import SealedRegion
