@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
 
 
 def notebook_directory() -> Path:
-    """The repository's `notebooks/`. Raises `ExplorerError` where the package was installed without it."""
+    """The `notebooks/` next to the package, in a clone as in an installed wheel. Raises `ExplorerError` where it is
+    not there."""
     directory = Path(explorer.__file__).parents[1] / "notebooks"
     if not (directory / "run.ipynb").is_file():
         raise ExplorerError(f"no notebooks in {directory}: install from a clone with 'pip install -e .'")
@@ -50,11 +51,22 @@ def open_notebook(
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
     if data is not None:
         os.environ["EXPLORER_DATA"] = str(data.resolve())
+    if "site-packages" in path.parts:  # of a wheel: a copy, so that what is saved is the user's
+        path = _copied(path, Path.cwd() / "notebooks")
     # The server's root holds notebooks and runs, so that the links from one to the other work.
     root = f"--ServerApp.root_dir={path.parents[1]}"
     arguments = [sys.executable, "-m", "jupyterlab", root, str(path)]
     sys.stdout.flush()
     os.execv(sys.executable, arguments)
+
+
+def _copied(notebook: Path, to: Path) -> Path:
+    """The user's copy of a notebook, made unless it is there."""
+    copy = to / notebook.name
+    if not copy.exists():
+        to.mkdir(exist_ok=True)
+        copy.write_bytes(notebook.read_bytes())
+    return copy
 
 
 def _checked(view: str, notebook: Notebook) -> str:
