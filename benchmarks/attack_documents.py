@@ -47,8 +47,8 @@ from explorer.recipes.governed import credentials
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
 from explorer.recipes.run import build_loop
-from explorer.recorded.attested import ATTESTATION
 from explorer.release.gate import read_gate
+from explorer.runlog.attested import ATTESTATION
 from explorer.sweep.spec import read_spec
 
 documents = partial(attack, "documents")

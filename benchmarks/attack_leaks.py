@@ -31,7 +31,7 @@ from explorer.governance.session import Session
 from explorer.methods import ema as averages
 from explorer.methods import gradient_clipping, mixup
 from explorer.methods.ema import EMA
-from explorer.recorded import forecast
+from explorer.runlog import forecast
 
 Plant = Callable[["Patch"], None]
 Losses = dict[str, float]

@@ -43,8 +43,8 @@ from explorer.provenance.layers import recorded_layers
 from explorer.provenance.routing import bind
 from explorer.provenance.salts import destroy_salt
 from explorer.recipes.demonstration import NAME_OF_TRAINER
-from explorer.recorded.papers import read_policy, read_tag_rows
-from explorer.recorded.segments import read_numbers
+from explorer.runlog.papers import read_policy, read_tag_rows
+from explorer.runlog.segments import read_numbers
 
 SOME = "5" * 64
 FROZEN = "conv"  # a layer that the denied class may not train

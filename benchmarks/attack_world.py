@@ -50,12 +50,12 @@ from explorer.recipes.demonstration import COSIGNERS, KEYS, NAME_OF_TRAINER, dem
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
 from explorer.recipes.run import execute
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
-from explorer.recorded.tensors import BLOB as TENSORS
-from explorer.recorded.tensors import Tensors, parse_tensors
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
+from explorer.runlog.tensors import BLOB as TENSORS
+from explorer.runlog.tensors import Tensors, parse_tensors
 
 POLICIES = Path(__file__).resolve().parents[1] / "notebooks" / "policies"
 DATA = Digits(simulated_classes=4)

@@ -25,9 +25,9 @@ from explorer.provenance.policy import read_policy
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.recipes.demonstration import demonstrate
 from explorer.recipes.tagging import dataset_of
-from explorer.recorded.forecast import forecast
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import resolve
+from explorer.runlog.forecast import forecast
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import resolve
 from explorer.store import frames
 from explorer.store.place import database
 from explorer.sweep.plan import Plan, make_plan

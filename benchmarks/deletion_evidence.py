@@ -29,9 +29,9 @@ from explorer.recipes.evidence import EXAMPLES, STEPS, Behaviour, Bench
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
 from explorer.recipes.run import execute
-from explorer.recorded.forecast import forecast
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import resolve
+from explorer.runlog.forecast import forecast
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import resolve
 
 POLICIES = Path(__file__).resolve().parents[1] / "notebooks" / "policies"
 DATA = Digits(simulated_classes=4)

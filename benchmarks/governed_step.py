@@ -38,7 +38,7 @@ from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
 from explorer.recipes import machine
-from explorer.recorded.tensors import Tensors, moved
+from explorer.runlog.tensors import Tensors, moved
 
 OPACUS = importlib.util.find_spec("opacus") is not None
 SMALL = 8  # rows of a pass where there are 16 classes

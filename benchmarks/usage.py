@@ -52,9 +52,9 @@ from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyCla
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import FORMAT as TRUST_FORMAT
 from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Trust, write_trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.usage_check import verify_usage
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES, STEPS = 1_000, 400

@@ -12,8 +12,8 @@ from explorer.canonical import digest
 from explorer.entries.run import TrainingState
 from explorer.provenance.layers import ADAPTER
 from explorer.provenance.sealed import SealedRegion
-from explorer.recorded.model_file import CARD, MODEL, ModelCard, write_card
-from explorer.recorded.tensors import Tensors, tensor_leaf
+from explorer.runlog.model_file import CARD, MODEL, ModelCard, write_card
+from explorer.runlog.tensors import Tensors, tensor_leaf
 
 BUILT = {"gpt-tiny": {"context": 128}}  # as a recipe and a card have it
 

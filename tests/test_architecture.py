@@ -26,7 +26,7 @@ GOVERNING = ("provenance", "ledger")
 READING = (
     *COMMON,
     *GOVERNING,
-    "recorded",
+    "runlog",
     "project",
     "store",
     "analysis",

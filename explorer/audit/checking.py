@@ -8,8 +8,8 @@ import numpy as np
 
 from explorer import rundir
 from explorer.entries.numbers import share_terms
-from explorer.recorded.run_ledger import RunLedger, Segment
-from explorer.recorded.segments import missing_words, read_numbers
+from explorer.runlog.run_ledger import RunLedger, Segment
+from explorer.runlog.segments import missing_words, read_numbers
 from explorer.store.spool import segment_sums
 
 COLUMNS = ("steps", "examples", "share_num", "share_den", "update_num", "update_sq", "exact_num")

@@ -10,9 +10,9 @@ from explorer.audit.conditions import Judgement
 from explorer.entries.envelope import read_head
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.routing import Routing, confidential
-from explorer.recorded.blobs import claims_seal, class_of
-from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.blobs import claims_seal, class_of
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
 from explorer.store.spool import CONTRIBUTIONS, ENTROPY, select
 
 _TERMS = ("share_num", "share_den", "update_num", "update_sq", "exact_num")  # that several classes made

@@ -30,9 +30,9 @@ from explorer.errors import ExplorerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.routing import confidential
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
 from explorer.records import RunRecord
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
 
 WORDS = {
     Outcome.HOLDS: "conforms",

@@ -29,14 +29,15 @@ from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.recorded.blobs import Missing
-from explorer.recorded.lineage import PARENTS
-from explorer.recorded.model_file import CARD, MODEL, ModelFile, differences, read_card
-from explorer.recorded.named_state import goes_on_from
-from explorer.recorded.origin import read_origin
-from explorer.recorded.run_ledger import Placed, RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, having
-from explorer.recorded.tensors import (
+from explorer.records import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
+from explorer.runlog.blobs import Missing
+from explorer.runlog.lineage import PARENTS
+from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
+from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.origin import read_origin
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, having
+from explorer.runlog.tensors import (
     BLOB,
     MAX_BYTES,
     OPTIMIZER,
@@ -46,7 +47,6 @@ from explorer.recorded.tensors import (
     parse_tensors,
     read_owners,
 )
-from explorer.records import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
 from explorer.store.examine import Examined, examine
 
 NAME = "consistent"

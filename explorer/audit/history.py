@@ -31,8 +31,8 @@ from explorer.ledger.proof import Proof, make_proof
 from explorer.ledger.verify import Verification, verify
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.audit.withheld import read_withheld
 from explorer.entries.numbers import share_terms
-from explorer.recorded.blobs import class_of
-from explorer.recorded.keys import OwnKeys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import having, read_numbers
-from explorer.recorded.tables import InForce, tables
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import OwnKeys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import having, read_numbers
+from explorer.runlog.tables import InForce, tables
 
 COLUMNS = 7  # steps, greatest weight, examples, share, update, update_sq, exact
 Numbers = NDArray[np.float64]

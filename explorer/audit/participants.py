@@ -20,12 +20,12 @@ from explorer.errors import LedgerError
 from explorer.provenance.absent import Absent
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags_parquet import TagFile
-from explorer.recorded.blobs import Missing
-from explorer.recorded.counterfactual import ROUTING, left_out
-from explorer.recorded.presence import recorded_plan
-from explorer.recorded.run_ledger import RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, read_numbers, read_rows
-from explorer.recorded.tables import InForce, tables
+from explorer.runlog.blobs import Missing
+from explorer.runlog.counterfactual import ROUTING, left_out
+from explorer.runlog.presence import recorded_plan
+from explorer.runlog.run_ledger import RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, read_numbers, read_rows
+from explorer.runlog.tables import InForce, tables
 
 MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
 

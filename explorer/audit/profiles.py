@@ -8,7 +8,7 @@ from explorer.entries.run import Profile
 from explorer.entries.told_apart import Told
 from explorer.errors import LedgerError
 from explorer.provenance.layers import ADAPTER
-from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.store.spool import ALL
 
 MAX_BYTES = 2**24

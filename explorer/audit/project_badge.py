@@ -8,7 +8,7 @@ from explorer.ledger.read import CHECKPOINT
 from explorer.ledger.verify import read_checkpoint, verify
 from explorer.project import AUDIT
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_trust
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

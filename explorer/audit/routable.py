@@ -26,9 +26,9 @@ from explorer.provenance.findings import void
 from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
-from explorer.recorded.blobs import Missing
-from explorer.recorded.run_ledger import Placed, RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers
+from explorer.runlog.blobs import Missing
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers
 
 NAME = "routable"
 SAYS = "every gradient was routable by depth and provenance: what a class may not train, it did not"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from explorer.audit.ledger_sums import COLUMNS, Numbers, from_ledger, ledger_sums, were_erased
 from explorer.errors import StoreError
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.store.spool import binned_sums, binned_updates
 
 

@@ -18,8 +18,8 @@ from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
 
 LIMITS = (
     "First order, one step at a time: each step is the recorded one with other weights, from the parameters that the "

@@ -15,9 +15,9 @@ from explorer.audit.profiles import DepthProfile, depth_profiles
 from explorer.audit.shares import Shares, sums
 from explorer.errors import LedgerError, unknown
 from explorer.provenance.layers import ADAPTER
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tables import first_admitted
 from explorer.records import ResultRecord
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import first_admitted
 from explorer.store.spool import ALL
 
 RECOMPUTED = 1_000  # steps up to which sums are recomputed without being asked

@@ -17,9 +17,9 @@ from explorer.errors import LedgerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.recorded.papers import quarantine_of
-from explorer.recorded.run_ledger import Placed, RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, read_rows
+from explorer.runlog.papers import quarantine_of
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, read_rows
 
 NAME = "typed"
 SAYS = "every example was typed by an authority: it has a signed tag, and counts as what the tag says"

@@ -12,8 +12,8 @@ from itertools import chain
 from explorer.audit.conditions import Judgement
 from explorer.entries.run import State, Step
 from explorer.errors import LedgerError
-from explorer.recorded.run_ledger import Placed, RunLedger, Segment
-from explorer.recorded.tensors import (
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.tensors import (
     BLOB,
     MAX_BYTES,
     OWNERS,

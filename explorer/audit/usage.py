@@ -34,12 +34,12 @@ from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags_parquet import TagFile
 from explorer.provenance.trust import Trust
 from explorer.provenance.usage import By, Gap, Superseded, Untold
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import NoKeys
-from explorer.recorded.presence import recorded_plan
-from explorer.recorded.run_ledger import Placed, RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, read_numbers, read_rows
-from explorer.recorded.tables import InForce, tables
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import NoKeys
+from explorer.runlog.presence import recorded_plan
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, read_numbers, read_rows
+from explorer.runlog.tables import InForce, tables
 
 CONTEXT = "context"  # the parameter of a dataset of text: how many tokens an example has
 SIMULATED = "simulated"  # the branch of classes that were cut for demonstration

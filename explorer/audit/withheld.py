@@ -19,8 +19,8 @@ from explorer.errors import ExplorerError
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.trust import Trust
-from explorer.recorded.blobs import Missing, class_of
-from explorer.recorded.keys import JOINT
+from explorer.runlog.blobs import Missing, class_of
+from explorer.runlog.keys import JOINT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -52,11 +52,11 @@ def attest(
     file asks for.
     """
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
     from explorer.release.attest import attest as sign
     from explorer.release.attest import ship
     from explorer.release.model_signing import SIGNATURE, read_signing_key, sign_directory
     from explorer.release.shipped import open_shipped
+    from explorer.runlog.run_ledger import RunLedger
 
     other = None if model_signing_key is None else read_signing_key(model_signing_key)
     stale = run / rundir.MODEL / SIGNATURE
@@ -95,7 +95,7 @@ def _keys(
     run: Path, paths: list[Path], passphrase_file: Path | None, *, trust: "Trust", now: int
 ) -> "list[Ed25519PrivateKey]":
     from explorer.cli.credentials import provide_passphrase
-    from explorer.recorded.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.source import TRAINER, source_of, trainer_key
 
     if paths:
         return [load_key(path, passphrase_file) for path in paths]

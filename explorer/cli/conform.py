@@ -42,7 +42,7 @@ def conform(
     from explorer.audit.conform import conform as judge
     from explorer.cli.credentials import clock
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
     believed = None if trust is None else read_trust(trust)
     found = judge(RunLedger(run), trust=believed, now=clock())

@@ -40,11 +40,11 @@ def certify(
     from explorer import rundir
     from explorer.deletion.beyond import beyond
     from explorer.errors import RunError
-    from explorer.recorded.origin import read_origin
-    from explorer.recorded.presence import Presence
-    from explorer.recorded.reach import reach_of
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import TRAINER, source_of
+    from explorer.runlog.origin import read_origin
+    from explorer.runlog.presence import Presence
+    from explorer.runlog.reach import reach_of
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.source import TRAINER, source_of
 
     origin = read_origin(new)
     if origin is None:
@@ -69,7 +69,7 @@ def conclude_and_print(
     from explorer.deletion.conclude import conclude
     from explorer.provenance.times import format_time
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.source import trainer_key
+    from explorer.runlog.source import trainer_key
 
     believed, now = read_trust(trust), clock()
     name, key = trainer_key(new, trust=believed, now=now, private=private)

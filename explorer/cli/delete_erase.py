@@ -42,10 +42,10 @@ def erase(
     from explorer.deletion.erasing import of_classes, of_records
     from explorer.project import Project, runs_of
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.obstacles import SALTS
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import TRAINER, source_of, trainer_key
-    from explorer.recorded.target import resolve
+    from explorer.runlog.obstacles import SALTS
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.target import resolve
 
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, records=record or ())

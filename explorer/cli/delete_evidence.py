@@ -47,9 +47,9 @@ def evidence(
     from explorer.analysis.forgetting import judge, reference
     from explorer.errors import RunError
     from explorer.recipes.evidence import Bench
-    from explorer.recorded.origin import read_origin
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.target import resolve
+    from explorer.runlog.origin import read_origin
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.target import resolve
 
     target = resolve(RunLedger(run), class_=class_)
     bench = Bench(run, target, data=data)

@@ -13,7 +13,7 @@ from explorer.costing import price_words
 
 if TYPE_CHECKING:
     from explorer.deletion.plan import Plan
-    from explorer.recorded.replay_time import Time
+    from explorer.runlog.replay_time import Time
 
 Class = Annotated[str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch: all classes of it.")]
 Records = Annotated[
@@ -41,8 +41,8 @@ def plan(
     The exit status is 0 only if the deletion can be done here and now. Nothing is changed.
     """
     from explorer.deletion.plan import plan as make
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.target import resolve
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.target import resolve
 
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())

@@ -17,8 +17,8 @@ from explorer.errors import ProvenanceError, RunError, unknown
 if TYPE_CHECKING:
     from explorer.deletion.plan import Plan
     from explorer.provenance.trust import Trust
-    from explorer.recorded.forecast import Route
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.forecast import Route
+    from explorer.runlog.run_ledger import RunLedger
 
 MAX_REQUEST = 2**20
 LEVELS = ("G2", "G3")
@@ -59,10 +59,10 @@ def run(
     from explorer.deletion.request import keep_request
     from explorer.project import runs_of
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.counterfactual import SWEEP
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import TRAINER, source_of, trainer_key
-    from explorer.recorded.target import resolve
+    from explorer.runlog.counterfactual import SWEEP
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.target import resolve
 
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
@@ -131,9 +131,9 @@ def _print_waiting(old: Path, new: Path, trust: Path, route: "Route", *, json: b
 
 def _route(found: "Plan", ledger: "RunLedger", level: str | None, *, loop: str | None) -> "Route":
     """The way to go. Raises `RunError` for one that there is not."""
-    from explorer.recorded.forecast import replay_route
-    from explorer.recorded.obstacles import NO_CODE, obstacles
-    from explorer.recorded.presence import Presence
+    from explorer.runlog.forecast import replay_route
+    from explorer.runlog.obstacles import NO_CODE, obstacles
+    from explorer.runlog.presence import Presence
 
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")
@@ -175,7 +175,7 @@ def _text(request: str) -> str:
 
 
 def _planned(found: "Plan", route: "Route", run: Path) -> list[str]:
-    from explorer.recorded.forecast import time_of
+    from explorer.runlog.forecast import time_of
 
     lines = [f"{found.run}: {found.target.words}"]
     if route.level == "G2":

@@ -101,7 +101,7 @@ def check(
     from explorer.disclosure.standing import check_standing
     from explorer.disclosure.wrapping import naming
     from explorer.project import read_project, runs_of
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
     signed = _open(grant, trust)
     classes = None
@@ -135,9 +135,9 @@ def answer(
     from explorer.project import Project, runs_of
     from explorer.provenance.private import replace_private
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import trainer_key
     from explorer.rundir import read_bytes
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.source import trainer_key
 
     where, believed, found = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
@@ -170,8 +170,8 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile, json: Json = False) -
     from explorer.disclosure.wrapping import wrap_keys
     from explorer.project import Project, runs_of
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import trainer_key
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.source import trainer_key
 
     signed, found = _open(grant, trust), RunLedger(run)
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
@@ -206,8 +206,8 @@ def revoke(
     from explorer.provenance.envelope import MAX_BYTES, parse_envelope
     from explorer.provenance.grants import claimed_grant, grant_digest
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.source import trainer_key
     from explorer.rundir import read_bytes
+    from explorer.runlog.source import trainer_key
 
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
@@ -232,7 +232,7 @@ def list_(run: RunDirectory, trust: TrustFile, json: Json = False) -> None:
     from explorer.disclosure.listing import wrapped_grants
     from explorer.project import read_project, runs_of
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
     recorded = tuple(read_project(runs_of(run)))
     found = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())

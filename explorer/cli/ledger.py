@@ -236,7 +236,7 @@ def named_anchor(
     if trust is not None:
         from explorer.ledger.verify import read_checkpoint
         from explorer.provenance.trust import read_trust
-        from explorer.recorded.anchor import anchor_of_trust
+        from explorer.runlog.anchor import anchor_of_trust
 
         named = read_checkpoint(origin_of)[1].origin if origin_of else origin
         return anchor_of_trust(read_trust(trust), origin=named)

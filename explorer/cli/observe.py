@@ -86,8 +86,8 @@ def _keep_in_project(
     """Write it, then append the entry that points to it. The project's ledger is opened first, so that where that
     cannot be done nothing is written."""
     from explorer.project import Project
-    from explorer.recorded.source import TRAINER, source_of, trainer_key
     from explorer.release.observe import keep
+    from explorer.runlog.source import TRAINER, source_of, trainer_key
 
     run = _run_of(runs, shipped.attested.value.run)
     own = Path(source_of(run).private) / TRAINER

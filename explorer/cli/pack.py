@@ -54,9 +54,9 @@ def pack(
     from explorer.project import Project, runs_of
     from explorer.provenance.private import PASSPHRASE
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
-    from explorer.recorded.source import TRAINER, source_of, trainer_key
     from explorer.rundir import GOVERNANCE
+    from explorer.runlog.run_ledger import RunLedger
+    from explorer.runlog.source import TRAINER, source_of, trainer_key
 
     check_place(out)
     found, now = RunLedger(run), clock()
@@ -83,9 +83,9 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
     the run's private files and its project are not."""
     from explorer import rundir
     from explorer.disclosure.pack import papers
-    from explorer.recorded.run_ledger import RunLedger
     from explorer.report.run_content import gather
     from explorer.report.run_report import FORMATS
+    from explorer.runlog.run_ledger import RunLedger
 
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "runs" / "pack" / run.resolve().name

@@ -112,7 +112,7 @@ def simulate(
     from explorer.cli.simulation import print_outcomes
     from explorer.provenance.routing import bind, policy_for
     from explorer.provenance.trust import read_trust
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
     found = RunLedger(run)
     basis = read_basis(run, found.genesis, trust=None if trust is None else read_trust(trust))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from explorer.disclosure.reading import Answer, Query
     from explorer.provenance.reader_keys import ReaderKey
     from explorer.provenance.trust import Trust
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
 SHOWN = 40  # rows in a terminal
 FORMATS = ("csv", "parquet")
@@ -70,8 +70,8 @@ def read(
     run, or an unpacked pack; both times the reader's key is enough, whose passphrase is in $EXPLORER_READER_PASSPHRASE.
     The exit status is 0 only if all that was asked for could be read.
     """
-    from explorer.recorded.keys import NoKeys
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.keys import NoKeys
+    from explorer.runlog.run_ledger import RunLedger
 
     if out is not None and out.suffix.removeprefix(".") not in FORMATS:
         raise ProvenanceError(f"cannot write {out}: {unknown('format', out.suffix.removeprefix('.'), FORMATS)}")

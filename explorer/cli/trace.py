@@ -11,7 +11,7 @@ from explorer.errors import LedgerError
 
 if TYPE_CHECKING:
     from explorer.audit.trace import Trace
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
 Steps = Annotated[
@@ -49,7 +49,7 @@ def trace(
 ) -> None:
     """Which classes and which examples took part in updates, how strongly, since when; with proofs."""
     from explorer.audit.trace import trace as ask
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")

@@ -180,7 +180,7 @@ def _keys(
     found: "Survey", paths: list[Path], passphrase_file: Path | None, *, trust: "Trust", now: int
 ) -> "list[Ed25519PrivateKey]":
     """The keys that were named, or that of the trainer of the first run: it has to have signed all of them."""
-    from explorer.recorded.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.source import TRAINER, source_of, trainer_key
 
     if paths:
         return [load_key(path, passphrase_file) for path in paths]

@@ -12,9 +12,9 @@ from explorer import rundir
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.deletion_claims import Artefact, What
-from explorer.recorded.reach import Reach
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import JOINT
+from explorer.runlog.reach import Reach
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import JOINT
 
 _REPORTS = (".html", ".pdf", ".md")
 

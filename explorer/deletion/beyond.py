@@ -17,11 +17,11 @@ from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.sealed import region_of
-from explorer.recorded.counterfactual import left_out
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import Reach
-from explorer.recorded.target import Target
 from explorer.records import RunRecord, read_plan
+from explorer.runlog.counterfactual import left_out
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import Reach
+from explorer.runlog.target import Target
 
 SHOWN = 3  # names in a line
 MOST = 480  # characters of a line

@@ -20,14 +20,14 @@ from explorer.provenance.deletion_claims import Certificate, Deleted, RunAt
 from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.papers import read_policy
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import Reach, reach_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import Ended, read_ended
 from explorer.records import read_plan
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.papers import read_policy
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import Ended, read_ended
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

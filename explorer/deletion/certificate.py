@@ -34,9 +34,9 @@ from explorer.provenance.deletion_claims import (
 from explorer.provenance.envelope import Envelope
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.origin import Origin, read_origin
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.origin import Origin, read_origin
+from explorer.runlog.run_ledger import RunLedger
 
 DETAIL = "as with every deletion"  # of what a signer has no more to say about
 

@@ -22,7 +22,7 @@ from explorer.provenance.deletion_claims import Certificate
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.statement import parse_statement
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import from_json
 
 MOST = 2_000  # files that are looked at

@@ -17,11 +17,11 @@ from explorer.costing import Duration, Price, cost_usd, default_price, load_pric
 from explorer.deletion.beyond import beyond
 from explorer.project import runs_of
 from explorer.provenance.deletion_certificate import MEANS, NotReached
-from explorer.recorded.forecast import Forecast, forecast_of
-from explorer.recorded.presence import Presence
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.records import RunRecord
+from explorer.runlog.forecast import Forecast, forecast_of
+from explorer.runlog.presence import Presence
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 
 PRICES = "prices.csv"  # in the directory of runs: the user's own prices
 

@@ -17,8 +17,8 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.commitments import commit, new_salt
 from explorer.provenance.deletion_claims import Listed
 from explorer.provenance.private import write_private
-from explorer.recorded.target import MAX_RECORDS
 from explorer.rundir import PRIVATE, read_bytes
+from explorer.runlog.target import MAX_RECORDS
 from explorer.schema import from_json, parse_json, record, to_json
 
 FORMAT = "explorer/deleted-records/v1"

@@ -10,7 +10,7 @@ from explorer.deletion.checks import Claim, differ
 from explorer.entries.run import Decision, Profile, State, Step, TrainingState
 from explorer.errors import LedgerError
 from explorer.provenance.deletion_claims import Replay, Start
-from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.runlog.run_ledger import Placed, RunLedger
 
 
 def replay_of(case: Case) -> Replay:

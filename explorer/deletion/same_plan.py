@@ -11,12 +11,12 @@ from explorer.deletion.case import Case, name_of, state_of
 from explorer.deletion.checks import Claim, differ
 from explorer.deletion.records_list import FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
-from explorer.recorded.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
-from explorer.recorded.model_file import MODEL, ModelFile, differences
-from explorer.recorded.obstacles import learned_before, stopped_early
-from explorer.recorded.presence import read_record
-from explorer.recorded.target import Target
 from explorer.records import LoopRecord, Plan, read_plan
+from explorer.runlog.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
+from explorer.runlog.model_file import MODEL, ModelFile, differences
+from explorer.runlog.obstacles import learned_before, stopped_early
+from explorer.runlog.presence import read_record
+from explorer.runlog.target import Target
 
 # What determines a run beside its recipe, and is the same in both.
 SAME = (

@@ -20,7 +20,7 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.deletion_claims import ALWAYS, UNREACHED, Certificate, RunAt, Unreached
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 
 OLD = "the old ledger is whole, signed by whom you believe, ended, and the one that is certified"
 NEW = "the new ledger is whole, signed by whom you believe, ended, and the one that is certified"

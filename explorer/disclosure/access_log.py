@@ -25,9 +25,9 @@ from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_o
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.trust import Trust
-from explorer.recorded.keys import JOINT
-from explorer.recorded.named_state import goes_on_from
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.keys import JOINT
+from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.run_ledger import RunLedger
 
 MOST = 1_000  # files of wrapped keys that are looked at
 

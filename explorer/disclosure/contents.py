@@ -13,10 +13,10 @@ from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit
 from explorer.provenance.layers import ADAPTER
 from explorer.provenance.reading_keys import salt_of
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import Placed, RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, having, open_commitments, read_numbers
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, having, open_commitments, read_numbers
 
 MAX_BYTES = 2**24
 NO_KEY = "no key: recorded after the keys were wrapped, or its secret was destroyed"

@@ -12,7 +12,7 @@ from explorer.errors import ProvenanceError
 from explorer.project import Recorded
 from explorer.provenance.grants import Grant, claimed_grant
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

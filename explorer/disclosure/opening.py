@@ -13,12 +13,12 @@ from explorer.provenance.grants import Grant, open_grant
 from explorer.provenance.reader_keys import reader_public_text, unwrap
 from explorer.provenance.signed import Signed
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class GrantKeys:
-    """The keys that a grant gives, as `explorer.recorded.keys.Keys`. They are never printed."""
+    """The keys that a grant gives, as `explorer.runlog.keys.Keys`. They are never printed."""
 
     bundles: Mapping[tuple[str, str], Bundle]  # by class path, or *, and kind of entry
 

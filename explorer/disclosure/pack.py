@@ -63,13 +63,13 @@ from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.grants import grant_digest
 from explorer.provenance.times import Time, format_time
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.counterfactual import ROUTING, left_out
-from explorer.recorded.origin import read_origin
-from explorer.recorded.presence import recorded_plan
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.source import source_of
 from explorer.records import plan_file
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.counterfactual import ROUTING, left_out
+from explorer.runlog.origin import read_origin
+from explorer.runlog.presence import recorded_plan
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.source import source_of
 from explorer.schema import record, to_json
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"

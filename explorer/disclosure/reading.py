@@ -14,8 +14,8 @@ from explorer.entries import profiles
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.grants import Grant
 from explorer.provenance.reading_keys import KINDS
-from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
 
 KEYS = ("entry", "step", "layer", "class")
 """What a row is about: the number of the entry that committed to it, the step, the layer, the class (* is several)."""

@@ -69,10 +69,10 @@ from explorer.provenance.reader_keys import ReaderKey, reader_of, reader_public_
 from explorer.provenance.signed import Signed
 from explorer.provenance.times import Time, format_time, parse_time
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.keys import JOINT, OwnKeys, own_keys
-from explorer.recorded.named_state import goes_on_from
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.keys import JOINT, OwnKeys, own_keys
+from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
 
 PAYLOAD_TYPE = "application/vnd.explorer.reading-request.v1+json"

@@ -21,8 +21,8 @@ from explorer.project import Project
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest
 from explorer.provenance.reader_keys import wrap
 from explorer.provenance.signed import Signed
-from explorer.recorded.keys import OwnKeys, own_keys
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.keys import OwnKeys, own_keys
+from explorer.runlog.run_ledger import RunLedger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,7 +29,7 @@ from explorer.provenance.signed import open_document
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust, parse_trust
-from explorer.recorded.papers import MAX_QUARANTINE, rows_set_aside
+from explorer.runlog.papers import MAX_QUARANTINE, rows_set_aside
 from explorer.schema import parse_json
 
 # Why an example is in quarantine, beside the reasons of `provenance.vouching.Reason`.

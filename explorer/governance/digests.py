@@ -8,8 +8,8 @@ from torch import Tensor
 from explorer.canonical import digest
 from explorer.engine.state import State
 from explorer.entries.run import TrainingState
-from explorer.recorded.tensors import OPTIMIZER, Tensors
-from explorer.recorded.tensors import tensor_leaf as leaf_of_values
+from explorer.runlog.tensors import OPTIMIZER, Tensors
+from explorer.runlog.tensors import tensor_leaf as leaf_of_values
 
 
 def tensor_leaf(name: str, tensor: Tensor) -> str:

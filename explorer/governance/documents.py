@@ -26,9 +26,9 @@ from explorer import rundir
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import MAX_BYTES as MAX_TRUST
-from explorer.recorded.papers import MAX_QUARANTINE
-from explorer.recorded.source import SOURCE, TRAINER, Source, source_of
 from explorer.rundir import read_bytes
+from explorer.runlog.papers import MAX_QUARANTINE
+from explorer.runlog.source import SOURCE, TRAINER, Source, source_of
 from explorer.schema import to_json
 
 TRUST = "trust.json"

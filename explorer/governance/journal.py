@@ -41,9 +41,9 @@ from explorer.governance.writer import Writer
 from explorer.note import Signer
 from explorer.provenance.admission import Admission
 from explorer.provenance.salts import Salts
-from explorer.recorded.keys import OwnKeys
-from explorer.recorded.tensors import BLOB as TENSORS
-from explorer.recorded.tensors import Tensors
+from explorer.runlog.keys import OwnKeys
+from explorer.runlog.tensors import BLOB as TENSORS
+from explorer.runlog.tensors import Tensors
 
 EVIDENCE = "evidence"  # blobs of a decision: evidence/<class>
 WHOLE = "progress [0, 1]"  # the phase of a run without a policy

@@ -30,8 +30,8 @@ from explorer.governance.routing import Router
 from explorer.governance.session import DecisionNote, Notes, Session
 from explorer.provenance.admission import Admission
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.recorded.tensors import BLOB as TENSORS
-from explorer.recorded.tensors import OWNERS, Tensors, layer_of, moved, parameter_of
+from explorer.runlog.tensors import BLOB as TENSORS
+from explorer.runlog.tensors import OWNERS, Tensors, layer_of, moved, parameter_of
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,12 +21,12 @@ from explorer.recipes.own_replay import OwnLoop, trained_without
 from explorer.recipes.reference import Reference, blank
 from explorer.recipes.replay import Elsewhere, elsewhere
 from explorer.recipes.run import build_loop, documents_in, recipe_of
-from explorer.recorded.model_file import differences
-from explorer.recorded.obstacles import NO_CODE
-from explorer.recorded.presence import read_record
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import Tensors, read_ended, without_bookkeeping
 from explorer.records import LoopRecord, RunRecord
+from explorer.runlog.model_file import differences
+from explorer.runlog.obstacles import NO_CODE
+from explorer.runlog.presence import read_record
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import Tensors, read_ended, without_bookkeeping
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

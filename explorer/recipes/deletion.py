@@ -26,15 +26,15 @@ from explorer.recipes.replay import elsewhere
 from explorer.recipes.run import build_loop, execute
 from explorer.recipes.start import keep_start, kept_in, start_in
 from explorer.recipes.without_region import drop, is_whole
-from explorer.recorded.counterfactual import counterfactual
-from explorer.recorded.forecast import Route, kept
-from explorer.recorded.obstacles import NO_CODE, stopped_early
-from explorer.recorded.origin import Origin, read_origin, write_origin
-from explorer.recorded.papers import quarantine_content
-from explorer.recorded.presence import read_record
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.records import LoopRecord, Plan, RunRecord, read_plan
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.forecast import Route, kept
+from explorer.runlog.obstacles import NO_CODE, stopped_early
+from explorer.runlog.origin import Origin, read_origin, write_origin
+from explorer.runlog.papers import quarantine_content
+from explorer.runlog.presence import read_record
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 
 IMMATERIAL = ("platform",)  # an update of the operating system changes no bit
 

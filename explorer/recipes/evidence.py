@@ -33,11 +33,11 @@ from explorer.provenance.branches import covers
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.localised import localised
 from explorer.recipes.run import build_loop, documents_in, recipe_of
-from explorer.recorded.counterfactual import counterfactual
-from explorer.recorded.model_file import MODEL, ModelFile, differences
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import owner_of, read_ended
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.model_file import MODEL, ModelFile, differences
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import owner_of, read_ended
 
 EXAMPLES = 512  # of the class and of the others that are looked at, evenly spaced over all of them
 PROBES = 128  # of the class's that are looked at before every step of relearning

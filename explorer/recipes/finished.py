@@ -21,8 +21,8 @@ from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
-from explorer.recorded.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.records import RunRecord
+from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 
 EXAMPLES = "examples"  # what the ledger of a loop of one's own calls its data
 

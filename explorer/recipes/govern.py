@@ -33,8 +33,8 @@ from explorer.recipes.choice import written
 from explorer.recipes.finished import EXAMPLES, check_types, class_name, write_own
 from explorer.recipes.governed import session_of
 from explorer.recipes.ledger import begun, keep_environment, parent_of, signer_of
-from explorer.recorded.origin import Origin, write_origin
 from explorer.records import LoopRecord
+from explorer.runlog.origin import Origin, write_origin
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's
 

@@ -40,8 +40,8 @@ from explorer.recipes import machine
 from explorer.recipes.governed import credentials
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.start import start_in
-from explorer.recorded.origin import Origin, read_origin
 from explorer.records import RunRecord
+from explorer.runlog.origin import Origin, read_origin
 
 RECORDER = "recorder"
 STRATEGY = "microbatch"  # how the engine takes the gradients of classes

@@ -16,9 +16,9 @@ from explorer.errors import RunError
 from explorer.governance.layers import governed_layers
 from explorer.governance.session import Session
 from explorer.recipes.replay import newest
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tables import first_admitted, tables
-from explorer.recorded.target import Target
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import first_admitted, tables
+from explorer.runlog.target import Target
 
 MODEL = "model/"  # the prefix of a model's tensors in a checkpoint
 

@@ -27,8 +27,8 @@ from explorer.methods import METHODS
 from explorer.models.table import MODELS
 from explorer.provenance.trust import read_trust
 from explorer.recipes.choice import choose
-from explorer.recorded.attested import ModelPlace, read_attested
-from explorer.recorded.model_file import TYPES, ModelCard, ModelFile, read_card
+from explorer.runlog.attested import ModelPlace, read_attested
+from explorer.runlog.model_file import TYPES, ModelCard, ModelFile, read_card
 
 
 def load_model(

@@ -56,13 +56,13 @@ from explorer.recipes.govern import Given, begin, genesis_of, governed
 from explorer.recipes.ledger import stand_in
 from explorer.recipes.reference import Reference, blank
 from explorer.recipes.replay import INITIAL, Elsewhere, Replayed, elsewhere
-from explorer.recorded.counterfactual import ROUTING
-from explorer.recorded.origin import Origin
-from explorer.recorded.papers import quarantine_content, read_policy
-from explorer.recorded.presence import read_record
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import Tensors
 from explorer.records import LoopRecord, listed_methods
+from explorer.runlog.counterfactual import ROUTING
+from explorer.runlog.origin import Origin
+from explorer.runlog.papers import quarantine_content, read_policy
+from explorer.runlog.presence import read_record
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import Tensors
 
 OwnLoop = Callable[[Callable[..., Governed]], object]
 """A training loop that governs by what it is handed; what it returns is not looked at."""

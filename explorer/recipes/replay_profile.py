@@ -13,8 +13,8 @@ from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, time_steps
 from explorer.recipes.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
 from explorer.recipes.run import documents_in
-from explorer.recorded.counterfactual import counterfactual
-from explorer.recorded.target import Target
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.target import Target
 
 PLACES = 5
 

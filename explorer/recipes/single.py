@@ -16,9 +16,9 @@ from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.rehearsal import rehearse
 from explorer.recipes.start import Start, StartFrom, check_fit, start_of
-from explorer.recorded.attested import ModelPlace
-from explorer.recorded.model_file import read_card
 from explorer.records import RunRecord
+from explorer.runlog.attested import ModelPlace
+from explorer.runlog.model_file import read_card
 
 SWEEP = "single"  # the directory that single runs share
 RECIPE_KEYS = ("task", "train", "methods")

@@ -42,11 +42,11 @@ from explorer.provenance.sealed import SealedRegion, region_of
 from explorer.provenance.trust import Trust, parse_trust
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
-from explorer.recorded.attested import ModelPlace, read_attested
-from explorer.recorded.lineage import PARENTS, ancestors, beside, kept_beside
-from explorer.recorded.model_file import ModelCard, read_card
-from explorer.recorded.tensors import owner_of
 from explorer.records import RunRecord
+from explorer.runlog.attested import ModelPlace, read_attested
+from explorer.runlog.lineage import PARENTS, ancestors, beside, kept_beside
+from explorer.runlog.model_file import ModelCard, read_card
+from explorer.runlog.tensors import owner_of
 from explorer.schema import from_json, record, to_json
 
 KEY = "start"  # in a run's identity

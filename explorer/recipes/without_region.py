@@ -29,13 +29,13 @@ from explorer.ledger.blobs import write_blob
 from explorer.ledger.read import CHECKPOINT
 from explorer.provenance.trust import parse_trust
 from explorer.recipes.ledger import parent_of, signer_of
-from explorer.recorded.model_file import CARD, ModelFile, differences, read_card, write_card
-from explorer.recorded.model_file import MODEL as WEIGHTS
-from explorer.recorded.origin import Origin, write_origin
-from explorer.recorded.papers import MAX_QUARANTINE, read_policy
-from explorer.recorded.run_ledger import Placed, RunLedger
-from explorer.recorded.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from explorer.records import Plan, ResultRecord, RunRecord, Timings, plan_file
+from explorer.runlog.model_file import CARD, ModelFile, differences, read_card, write_card
+from explorer.runlog.model_file import MODEL as WEIGHTS
+from explorer.runlog.origin import Origin, write_origin
+from explorer.runlog.papers import MAX_QUARANTINE, read_policy
+from explorer.runlog.run_ledger import Placed, RunLedger
+from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 
 TRAIN_LOSS = "train_loss"
 

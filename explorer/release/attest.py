@@ -25,17 +25,17 @@ from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, wr
 from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION, check_ledger
-from explorer.recorded.lineage import PARENTS, ancestors
-from explorer.recorded.model_file import CARD, MODEL, ModelCard, ModelFile, differences, read_card
-from explorer.recorded.papers import read_policy
-from explorer.recorded.presence import recorded_plan
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import owner_of, read_ended
 from explorer.records import LoopRecord
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
 from explorer.release.past import deletion_of
 from explorer.rundir import read_bytes
+from explorer.runlog.attested import ATTESTATION, check_ledger
+from explorer.runlog.lineage import PARENTS, ancestors
+from explorer.runlog.model_file import CARD, MODEL, ModelCard, ModelFile, differences, read_card
+from explorer.runlog.papers import read_policy
+from explorer.runlog.presence import recorded_plan
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import owner_of, read_ended
 
 OBSERVATIONS = "observations"
 DAYS = 365

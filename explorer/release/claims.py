@@ -36,15 +36,15 @@ from explorer.provenance.model_attestation import (
 from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.forecast import route_of
-from explorer.recorded.obstacles import obstacles
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import Reach, reach_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.release.contributions import Contributions, contributions
 from explorer.release.past import before, deletion_of, stretches
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.forecast import route_of
+from explorer.runlog.obstacles import obstacles
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from explorer.schema import to_json
 
 CERTIFICATE = "certificate.json"

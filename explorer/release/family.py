@@ -21,11 +21,11 @@ from explorer.errors import ExplorerError
 from explorer.ledger.read import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION
-from explorer.recorded.named_state import goes_on_from
-from explorer.recorded.origin import read_origin
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.relatives import Reader, Relative, first_model, observations, own_model, run_here, run_named, told
+from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.origin import read_origin
+from explorer.runlog.run_ledger import RunLedger
 
 MOST = 60  # relatives
 LOOKED = 2_000  # runs whose first entry is read

@@ -15,7 +15,7 @@ from explorer.entries.run import Parent
 from explorer.errors import LedgerError, RunError
 from explorer.project import runs_of
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 
 MOST = 100  # deletions in a row
 

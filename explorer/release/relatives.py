@@ -20,12 +20,12 @@ from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, Attested, open_model
 from explorer.provenance.statement import parse_statement
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION, ModelPlace, read_attested
-from explorer.recorded.lineage import PARENTS
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.attest import OBSERVATIONS
 from explorer.release.observations import weigh
 from explorer.rundir import read_bytes
+from explorer.runlog.attested import ATTESTATION, ModelPlace, read_attested
+from explorer.runlog.lineage import PARENTS
+from explorer.runlog.run_ledger import RunLedger
 
 Standing = Literal["verified", "here", "refused", "claimed"]
 UNASKED = "nobody was asked who signed it"

@@ -14,10 +14,10 @@ from explorer.provenance.routing import policy_for
 from explorer.provenance.signed import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION, ModelPlace, check_ledger, read_attested
-from explorer.recorded.lineage import PARENTS, ancestors
-from explorer.recorded.model_file import CARD, MODEL, read_card
 from explorer.rundir import read_bytes
+from explorer.runlog.attested import ATTESTATION, ModelPlace, check_ledger, read_attested
+from explorer.runlog.lineage import PARENTS, ancestors
+from explorer.runlog.model_file import CARD, MODEL, read_card
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,9 +49,9 @@ from explorer.provenance.usage import (
     sign_usage,
     tree_over,
 )
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.usage_check import Checked, Span, moment_of, span_in, span_of
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import parse_json, to_json
 
 DAYS = 3_652  # that a statement holds: accounts are looked at for longer than an attestation is of use

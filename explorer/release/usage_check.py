@@ -40,8 +40,8 @@ from explorer.provenance.usage import (
     run_leaf,
     tree_over,
 )
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.attested import check_checkpoint
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.attested import check_checkpoint
 
 TOLERANCE = 1e-6  # of the sum of shares, from 1
 

@@ -16,9 +16,6 @@ from explorer.ledger.read import CHECKPOINT
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
-from explorer.recorded.model_file import CARD
-from explorer.recorded.presence import recorded_plan
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.attest import check_card, check_certificate, check_tensors
 from explorer.release.claims import claims, deletable_at_best
 from explorer.release.differences import differences
@@ -26,6 +23,9 @@ from explorer.release.gate import CONFORMS, Gate, kind_of
 from explorer.release.observations import Weighed, weigh
 from explorer.release.rules import Evidence, Ruling, judge_rules, words_of
 from explorer.release.shipped import Shipped, open_shipped
+from explorer.runlog.model_file import CARD
+from explorer.runlog.presence import recorded_plan
+from explorer.runlog.run_ledger import RunLedger
 
 MOST = 5  # differences that are shown
 

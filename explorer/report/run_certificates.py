@@ -12,8 +12,8 @@ from explorer.project import runs_of
 from explorer.provenance.deletion_certificate import MEANS, UNREACHED, Opened, open_certificate
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import Trust
-from explorer.recorded.counterfactual import SWEEP
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.counterfactual import SWEEP
+from explorer.runlog.run_ledger import RunLedger
 
 KEPT_COPIES = "deletions"  # where a pack has certificates, by run
 MAX_CERTIFICATES = 1_000

@@ -9,9 +9,9 @@ from explorer.audit.shares import sums
 from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.routing import Routing
 from explorer.provenance.sealed import region_of
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_deletion import Deletability
 from explorer.report.run_references import Reference, refer
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger_steps import Steps
 
 BANDS = ("input quarter", "second quarter", "third quarter", "output quarter")

@@ -20,7 +20,6 @@ from explorer.errors import ExplorerError, RunError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.description import Description
 from explorer.provenance.trust import Trust, read_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_channels import Channel, channels
 from explorer.report.run_classes import ClassLine, class_lines
 from explorer.report.run_counts import Counts, counts
@@ -36,6 +35,7 @@ from explorer.report.run_replay import Replay, replay_of
 from explorer.report.run_summary import commands_of, confidential_words, facts_of, metrics_of, opens, sentence_of
 from explorer.report.run_taxonomy import TaxonomyLine, taxonomy_lines
 from explorer.report.run_vouchers import VoucherLine, voucher_lines
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views import ledger_heat
 from explorer.views.ledger_badge import Words, badge_words, is_simulated
 from explorer.views.ledger_runs import OpenRun, open_run

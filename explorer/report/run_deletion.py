@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from explorer.audit.conditions import Outcome
-from explorer.recorded.forecast import route_of
-from explorer.recorded.obstacles import learned_before
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import Reach, reach_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
+from explorer.runlog.forecast import route_of
+from explorer.runlog.obstacles import learned_before
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +32,7 @@ LEFT_OUT = Deletability(level=None, words="left out of this run: its slots were 
 def deletability(run: RunLedger, *, denied: Outcome) -> dict[str, Deletability]:
     """By class. `denied`: whether what the record says about who was denied what holds.
 
-    Raises as `explorer.recorded.forecast` does.
+    Raises as `explorer.runlog.forecast` does.
     """
     if denied is not Outcome.HOLDS:
         return dict.fromkeys(run.genesis.classes, UNTOLD if denied is Outcome.UNTOLD else UNESTABLISHED)

@@ -16,10 +16,10 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.ledger.verify import verify
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_certificates import Certified, certificates
 from explorer.report.run_references import Reference, refer
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 
 UNVERIFIED = "not verified"
 

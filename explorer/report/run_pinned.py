@@ -12,8 +12,8 @@ from explorer.audit.vouched import TRUST
 from explorer.canonical import digest
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.trust import Trust, read_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import RunRecord
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import parse_json
 
 MOST = 200  # characters of a value

@@ -9,9 +9,9 @@ import numpy as np
 from explorer.audit.history import Vouchers
 from explorer.provenance.intervals import exact
 from explorer.provenance.words import QUARANTINE, confidential_words, region_words, rule_words
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tables import InForce, tables
 from explorer.report.run_references import Reference
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import InForce, tables
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

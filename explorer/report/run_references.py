@@ -7,7 +7,7 @@ from typing import Literal
 
 from explorer.entries.envelope import read_head
 from explorer.merkle import leaf_hash
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 
 MAX_LISTED = 300
 

@@ -7,10 +7,10 @@ which lies among the run's private files and goes into no pack.
 from dataclasses import dataclass
 
 from explorer import rundir
-from explorer.recorded.forecast import kept
-from explorer.recorded.presence import recorded_plan
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import RunRecord
+from explorer.runlog.forecast import kept
+from explorer.runlog.presence import recorded_plan
+from explorer.runlog.run_ledger import RunLedger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,6 @@ from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import StoreError, unknown
 from explorer.provenance.private import replace_private
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
 from explorer.report.render_pdf import render_pdf
@@ -25,6 +24,7 @@ from explorer.report.run_croissant import as_croissant
 from explorer.report.run_json import as_json
 from explorer.report.run_page import run_page
 from explorer.report.run_summary import opens
+from explorer.runlog.run_ledger import RunLedger
 
 CROISSANT = "croissant"
 FORMATS: dict[str, Callable[[RunContent], bytes]] = {

@@ -8,13 +8,13 @@ from explorer import rundir
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
 from explorer.provenance.routing import Routing, confidential
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import NoKeys
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import METRICS
 from explorer.report.run_classes import ClassLine
 from explorer.report.run_pinned import Pinned
 from explorer.report.run_references import Reference, refer
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import NoKeys
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views import text
 from explorer.views.ledger_runs import OpenRun
 

@@ -7,13 +7,13 @@ profile that is made later counts, and so does another price.
 from pathlib import Path
 from typing import Any
 
-from explorer.recorded.forecast import route_of
-from explorer.recorded.origin import read_origin
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import reach_of
-from explorer.recorded.replay_time import STRUCTURAL, besides_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
+from explorer.runlog.forecast import route_of
+from explorer.runlog.origin import read_origin
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import reach_of
+from explorer.runlog.replay_time import STRUCTURAL, besides_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 
 Row = tuple[Any, ...]
 

@@ -26,9 +26,9 @@ from explorer.errors import ExplorerError, LedgerError, RunError, SweepError, un
 from explorer.ledger.read import LedgerDirectory
 from explorer.planned import describe, read_plan, superseded
 from explorer.project import read_project
-from explorer.recorded.attested import ATTESTATION
-from explorer.recorded.origin import read_origin
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.origin import read_origin
+from explorer.runlog.run_ledger import RunLedger
 
 TRASH = ".pruned"
 

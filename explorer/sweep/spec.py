@@ -32,8 +32,8 @@ from explorer.errors import RecipeError, unknown
 from explorer.recipes.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.single import SWEEP as SINGLE
-from explorer.recorded.counterfactual import SWEEP as DELETIONS
 from explorer.records import says_how_tuned
+from explorer.runlog.counterfactual import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 

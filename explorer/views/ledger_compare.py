@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from explorer.audit.ledger_sums import is_confidential
 from explorer.errors import ExplorerError
-from explorer.recorded.blobs import Missing
+from explorer.runlog.blobs import Missing
 from explorer.views import ledger_depth
 from explorer.views.ledger_controls import measure_buttons
 from explorer.views.ledger_depth import depth_profile, profile_frame

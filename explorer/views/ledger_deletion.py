@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
-from explorer.recorded.keys import JOINT, OwnKeys
+from explorer.runlog.keys import JOINT, OwnKeys
 from explorer.views.ledger_certificates import certificates_html
 from explorer.views.ledger_deletions import deletions_table
 from explorer.views.ledger_pane import coded, heading, note, warning

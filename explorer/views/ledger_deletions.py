@@ -2,10 +2,10 @@
 
 from markupsafe import Markup
 
-from explorer.recorded.forecast import Forecast, forecast_of
-from explorer.recorded.presence import Presence
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
+from explorer.runlog.forecast import Forecast, forecast_of
+from explorer.runlog.presence import Presence
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from explorer.views import text
 from explorer.views.tables import Column, Row, table, with_note
 
@@ -24,7 +24,7 @@ NOTE = (
 
 
 def deletions_table(run: RunLedger) -> Markup:
-    """A row for each class that the run did not leave out. Raises as `explorer.recorded.forecast` does."""
+    """A row for each class that the run did not leave out. Raises as `explorer.runlog.forecast` does."""
     presence = Presence(run)
     classes = [path for path in run.genesis.classes if path not in presence.absent.classes]
     found = {path: forecast_of(presence, Target(classes=(path,))) for path in classes}

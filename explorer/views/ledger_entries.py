@@ -12,10 +12,10 @@ from explorer import rundir
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.merkle import leaf_hash
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import Keys, NoKeys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import open_commitments, read_numbers
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import Keys, NoKeys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import open_commitments, read_numbers
 from explorer.views import text
 from explorer.views.ledger_pane import heading, note
 from explorer.views.ledger_steps import Steps

@@ -14,9 +14,9 @@ from explorer import rundir
 from explorer.audit.shares import shares
 from explorer.canonical import canonical
 from explorer.entries.run import Genesis, Profile
-from explorer.recorded.papers import POLICY, read_policy
-from explorer.recorded.presence import recorded_plan
 from explorer.records import RunRecord
+from explorer.runlog.papers import POLICY, read_policy
+from explorer.runlog.presence import recorded_plan
 from explorer.views import ledger_heat
 from explorer.views.ledger_depth import MEASURES, profile_frame
 from explorer.views.ledger_runs import OpenRun

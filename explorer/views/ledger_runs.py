@@ -7,7 +7,7 @@ from explorer import rundir
 from explorer.audit.history import Badge, Decided, DepthProfile, badge, decisions, depth_profiles
 from explorer.errors import RunError, unknown
 from explorer.provenance.trust import Trust, read_trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.store.examine import candidates, sweeps
 from explorer.views.ledger_steps import Steps, read_all_steps
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tables import InForce, tables
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import InForce, tables
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

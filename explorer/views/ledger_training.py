@@ -9,7 +9,7 @@ from explorer.audit.history import directions
 from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.shares import shares
 from explorer.errors import ExplorerError
-from explorer.recorded.blobs import Missing
+from explorer.runlog.blobs import Missing
 from explorer.views import ledger_depth, ledger_direction, ledger_heat, ledger_timeline
 from explorer.views.ledger_controls import CellControls, measure_buttons
 from explorer.views.ledger_entries import drilled

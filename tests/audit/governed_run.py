@@ -36,8 +36,8 @@ from explorer.provenance.routing import Routing, bind, confidential
 from explorer.provenance.signed import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Trust, write_trust
-from explorer.recorded.tensors import Tensors
 from explorer.records import RunRecord
+from explorer.runlog.tensors import Tensors
 from tests import tensors_for_tests as models
 from tests.builders import run_record, with_identity, write_run
 from tests.provenance import people, tables

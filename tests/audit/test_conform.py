@@ -31,7 +31,7 @@ from explorer.provenance.signed import sign_document
 from explorer.provenance.tags import read_tags
 from explorer.provenance.tags_parquet import TagFile
 from explorer.recipes.run import execute
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import CLASSES, EVERY, LAYERS, MIT, NEWS, sign_again, trust, with_blob, write_governed_run
 from tests.governance import desk

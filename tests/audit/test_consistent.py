@@ -27,11 +27,11 @@ from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import read_salts
 from explorer.recipes.run import execute
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.presence import read_record
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import parse_tensors, read_ended
 from explorer.records import RunRecord
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.presence import read_record
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import parse_tensors, read_ended
 from tests import tensors_for_tests as models
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import (

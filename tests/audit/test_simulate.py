@@ -11,7 +11,7 @@ from explorer.provenance.admission import admit
 from explorer.provenance.examples import Examples
 from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import Rule
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, counts_of, routing, rows_of, write_governed_run
 
 

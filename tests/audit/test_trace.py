@@ -16,7 +16,7 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, State, Step
 from explorer.entries.slots import encode_slots
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, sign_again, with_blob, write_governed_run
 

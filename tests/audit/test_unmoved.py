@@ -16,8 +16,8 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import Genesis, State, Step
 from explorer.ledger.blobs import read_blob
 from explorer.provenance.policy import Rule
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import BLOB, OWNERS, Tensors
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import BLOB, OWNERS, Tensors
 from tests import tensors_for_tests as models
 from tests.audit.governed_run import MIT, OPEN, policy, sign_again, trust, with_blob, write_governed_run
 from tests.provenance.people import NOW

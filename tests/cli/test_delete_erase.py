@@ -13,8 +13,8 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.commitments import check_commitment
 from explorer.provenance.policy import Quarantine, Rule
 from explorer.provenance.salts import read_salts
-from explorer.recorded.papers import read_tag_rows
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.papers import read_tag_rows
+from explorer.runlog.run_ledger import RunLedger
 from tests.cli.command import explorer, refused
 from tests.governance import desk
 from tests.recipes.deletions import NEWS, author, recipe_of, trained

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from explorer.recipes.deletion import delete
-from explorer.recorded.forecast import forecast
-from explorer.recorded.origin import read_origin, write_origin
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import resolve
+from explorer.runlog.forecast import forecast
+from explorer.runlog.origin import read_origin, write_origin
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import resolve
 from tests.cli.command import explorer, refused
 from tests.recipes.evidence_runs import TARGET, Desk
 

@@ -14,7 +14,7 @@ import explorer as package
 from explorer import rundir
 from explorer.errors import RunError
 from explorer.governance.sealed import switched_on
-from explorer.recorded.model_file import CARD, MODEL, ModelFile, read_card
+from explorer.runlog.model_file import CARD, MODEL, ModelFile, read_card
 from tests.cli.command import Done, explorer, refused
 from tests.foreign_models import Foreign
 from tests.recipes import own_deletions as own

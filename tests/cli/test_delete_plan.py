@@ -11,7 +11,7 @@ from explorer import rundir
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes import replay_profile
-from explorer.recorded.replay_time import START
+from explorer.runlog.replay_time import START
 from tests.cli.command import explorer, refused
 from tests.governance import desk
 from tests.recipes.deletions import BATCHNORM, NEWS, author, recipe_of, trained

@@ -19,7 +19,7 @@ from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.demonstration import demonstrate
-from explorer.recorded.origin import read_origin
+from explorer.runlog.origin import read_origin
 from tests.cli.command import Done, explorer, refused
 from tests.recipes.governed_for_tests import DIGITS, TAXONOMY, recipe
 from tests.recipes.governed_for_tests import policy as lower

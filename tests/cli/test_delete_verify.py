@@ -16,8 +16,8 @@ from explorer.provenance.levels import Level
 from explorer.provenance.trust import write_trust
 from explorer.recipes.counterfactual import Compared
 from explorer.recipes.deletion import delete
-from explorer.recorded.model_file import MODEL
-from explorer.recorded.target import Target
+from explorer.runlog.model_file import MODEL
+from explorer.runlog.target import Target
 from tests.audit.governed_run import FAR, NEWS, RISK, USUAL
 from tests.cli.command import explorer, refused
 from tests.deletion import deleted_runs

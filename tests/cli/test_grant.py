@@ -355,7 +355,7 @@ def test_what_was_not_read_is_no_success(desk: Path) -> None:
 
 
 def news_blob(desk: Path) -> str:
-    from explorer.recorded.run_ledger import RunLedger
+    from explorer.runlog.run_ledger import RunLedger
 
     return list(RunLedger(desk / run_of(desk)).segments())[1].state.entry.blobs[f"numbers/{NEWS}"].sha256
 

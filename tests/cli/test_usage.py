@@ -12,7 +12,7 @@ from explorer.entries.run import Step
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.keys import new_key, write_key
 from explorer.provenance.trust import write_trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, MIT, TRAINER, sign_again, trust, write_governed_run
 from tests.cli.command import explorer
 from tests.governed_sample import SIMULATED, Sample

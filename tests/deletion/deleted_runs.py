@@ -19,13 +19,13 @@ from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.provenance.routing import bind
 from explorer.provenance.sealed import SealedRegion, with_adapters
-from explorer.recorded.counterfactual import counterfactual
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.origin import Origin, write_origin
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from explorer.records import RunRecord
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.origin import Origin, write_origin
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from tests import tensors_for_tests as models
 from tests.audit.governed_run import (
     CLASSES,

@@ -11,9 +11,9 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import State
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.deletion_claims import Artefact
-from explorer.recorded.reach import reach
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
+from explorer.runlog.reach import reach
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from tests.audit.governed_run import NEWS, USUAL, executed_again, rewrite, with_blob
 from tests.deletion import deleted_runs
 

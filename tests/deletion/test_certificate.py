@@ -15,7 +15,7 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.deletion_claims import ALWAYS, MEANS, Certificate, NotReached
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.times import parse_time
-from explorer.recorded.model_file import MODEL
+from explorer.runlog.model_file import MODEL
 from explorer.schema import to_json
 from tests.audit.governed_run import NEWS, TRAINER, USUAL
 from tests.deletion import deleted_runs

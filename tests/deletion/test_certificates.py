@@ -11,7 +11,7 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.project import Deletion as Entry
 from explorer.project import Project, runs_of
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import NEWS, TRAINER
 from tests.deletion import certified, deleted_runs
 from tests.deletion.certified import TRUST, Deletion, signed_again

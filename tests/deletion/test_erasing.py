@@ -21,9 +21,9 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.blobs import blob_path
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.salts import new_salts, read_salts, write_salts
-from explorer.recorded.keys import JOINT, own_keys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import open_commitments, read_numbers
+from explorer.runlog.keys import JOINT, own_keys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import open_commitments, read_numbers
 from explorer.store.spool import segment_sums
 from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, ROWS, TRAINER, sign_again, trust, write_governed_run
 from tests.provenance.people import NOW, private

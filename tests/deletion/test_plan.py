@@ -18,9 +18,9 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.project import Project
 from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, NotReached
 from explorer.provenance.policy import Rule
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import resolve
 from explorer.records import RunRecord
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import resolve
 from explorer.schema import from_json, to_json
 from tests.audit.governed_run import MIT, NEWS, OPEN, sign_again, write_governed_run
 from tests.builders import with_identity, write_profile

@@ -22,11 +22,11 @@ from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.policy import Rule
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import Tensors, read_ended
 from explorer.records import RunRecord
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import Tensors, read_ended
 from tests.audit.governed_run import CLASSES, NEWS, USUAL, sign_again, with_blob
 from tests.builders import with_identity
 from tests.deletion import deleted_runs

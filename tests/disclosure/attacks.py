@@ -14,10 +14,10 @@ from explorer.entries.envelope import read_head
 from explorer.entries.numbers import decode_joint, split_joint
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.sealing import is_sealed, open_sealed
-from explorer.recorded.blobs import class_of
-from explorer.recorded.keys import Keys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import having, read_numbers
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import Keys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import having, read_numbers
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

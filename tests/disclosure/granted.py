@@ -14,7 +14,7 @@ from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant
 from explorer.provenance.reader_keys import reader_public_text
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.signed import sign_document
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER
 from tests.disclosure.packs import governed

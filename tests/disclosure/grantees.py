@@ -19,8 +19,8 @@ from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant
 from explorer.provenance.keys import write_key
 from explorer.provenance.reader_keys import ReaderKey, reader_key, reader_public_text
 from explorer.provenance.signed import Signed
-from explorer.recorded.keys import NoKeys
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.keys import NoKeys
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json
 from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER, USUAL, trust, write_governed_run
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, private

@@ -15,7 +15,7 @@ from explorer.disclosure.wrapped import WrappedKeys
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import Trust, trust_content
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.provenance.people import NOW, private

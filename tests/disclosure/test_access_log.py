@@ -13,7 +13,7 @@ from explorer.entries.project import Access
 from explorer.ledger.blobs import blob_path
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.trust import Trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import MIT, NEWS, STEPS
 from tests.disclosure import grantees
 from tests.disclosure.grantees import (

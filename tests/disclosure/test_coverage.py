@@ -6,7 +6,7 @@ from pathlib import Path
 from explorer.disclosure.coverage import stretches
 from explorer.entries.kinds import decode, encode
 from explorer.entries.run import State, Step
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import NEWS, executed_again, rewrite
 from tests.disclosure.granted import confidential_run
 

@@ -25,11 +25,11 @@ from explorer.project import runs_of
 from explorer.provenance.commitments import commit
 from explorer.provenance.grants import Grant
 from explorer.provenance.reader_keys import unwrap
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import Keys, NoKeys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import Keys, NoKeys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
 from tests.audit.governed_run import sign_again
 from tests.disclosure.attacks import (
     by_subtraction,

@@ -22,8 +22,8 @@ from explorer.disclosure.pack import MANIFEST, PAYLOAD_TYPE, SIGNATURE, make_pac
 from explorer.entries.run import Genesis
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import sign_envelope
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import LoopRecord
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.builders import run_record

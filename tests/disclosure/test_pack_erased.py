@@ -18,7 +18,7 @@ from explorer.ledger.proof import make_proof
 from explorer.ledger.read import LedgerDirectory
 from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.roles import Role
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER
 from tests.disclosure.packs import REPORT, Files, faults, findings, governed, opened, packed, signed_again

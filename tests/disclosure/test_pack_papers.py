@@ -10,7 +10,7 @@ import pytest
 from explorer import rundir
 from explorer.disclosure.pack import Pack, make_pack
 from explorer.provenance import attestation, deletion_certificate, model_attestation
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import TRAINER
 from tests.deletion import certified
 from tests.deletion.certified import Deletion

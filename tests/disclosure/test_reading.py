@@ -22,9 +22,9 @@ from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.blobs import blob_path
 from explorer.project import AUDIT, Project, read_project, runs_of
 from explorer.provenance.sealing import seal
-from explorer.recorded.keys import NoKeys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
+from explorer.runlog.keys import NoKeys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
 from tests.audit.governed_run import CLASSES, LAYERS, STEPS, sign_again, with_blob
 from tests.disclosure.grantees import (
     EVERYTHING,

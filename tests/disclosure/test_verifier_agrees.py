@@ -22,7 +22,7 @@ from explorer.provenance.require import require
 from explorer.provenance.roles import Role
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Quorum, Trust
-from explorer.recorded.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_trust
 from tests.disclosure.packs import trusted
 from tests.provenance import people
 from tests.provenance.people import NOW, private

@@ -18,8 +18,8 @@ from explorer.errors import ExplorerError
 from explorer.ledger.anchor import Anchor
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.provenance.roles import Role
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.disclosure.packs import Files, faults, findings, governed, manifest_of, opened, packed, signed_again, trusted
 from tests.provenance import people

@@ -14,7 +14,7 @@ from explorer.ledger.witnesses import note_name
 from explorer.note import Algorithm, Signature, Signer
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_trust
 from tests.audit import governed_run
 from tests.disclosure.packs import Files, findings, governed, opened, packed, signed_again
 from tests.provenance.people import GOVERNANCE, NOW, RISK, private

@@ -16,7 +16,7 @@ from explorer.disclosure import verifier
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Genesis, Step
 from explorer.errors import ExplorerError
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.disclosure.two_readers import DIFFERENCES, OF_AN_ENTRY, Answers, ask, entries, variations, written
 from tests.provenance.people import NOW

@@ -11,8 +11,8 @@ from explorer.ledger.cosign import cosign
 from explorer.note import Algorithm, Signer
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.disclosure.packs import REPORT, Files, faults, findings, governed, opened, signed_again

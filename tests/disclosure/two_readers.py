@@ -24,7 +24,7 @@ from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.quorum import judge
 from explorer.ledger.tiles import encode_bundle
 from explorer.note import Algorithm, Signer
-from explorer.recorded.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_trust
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
 from tests.disclosure.packs import trusted

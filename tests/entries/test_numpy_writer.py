@@ -32,9 +32,9 @@ from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
 from explorer.provenance.trust import Trust, write_trust
 from explorer.provenance.usage import By
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.usage import survey
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import TRAINER, trust
 from tests.disclosure.packs import findings
 from tests.entries import numpy_writer

@@ -18,7 +18,7 @@ import explorer
 from explorer.audit.conform import conform
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.foreign_models import EXAMPLES, Foreign
 from tests.governance import desk
 from tests.governance.governed import bits

@@ -11,7 +11,7 @@ from explorer.entries.run import Genesis, TrainingState
 from explorer.governance.journal import Journal
 from explorer.provenance.admission import Admission
 from explorer.provenance.phases import Phase
-from explorer.recorded.tensors import Tensors
+from explorer.runlog.tensors import Tensors
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import signer
 

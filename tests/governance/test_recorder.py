@@ -32,8 +32,8 @@ from explorer.methods.ema import EMA
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.recorded.tensors import BLOB, parse_tensors
 from explorer.records import METRICS
+from explorer.runlog.tensors import BLOB, parse_tensors
 from tests.governance.recorded import (
     CLASSES,
     EVERY,

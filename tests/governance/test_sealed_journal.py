@@ -13,10 +13,10 @@ from explorer.entries.kinds import Entry, Unknown, decode
 from explorer.entries.run import Decision, Profile, State, Step
 from explorer.ledger.read import LedgerDirectory
 from explorer.provenance import sealing
-from explorer.recorded.blobs import class_of
-from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
 from tests.governance import journals
 from tests.governance.journals import CLASSES, finish, open_journal, record, recorded, state
 from tests.governance.recorded import with_secrets_of

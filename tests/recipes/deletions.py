@@ -21,13 +21,13 @@ from explorer.recipes import governed, plan, run
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.run import execute
-from explorer.recorded.counterfactual import counterfactual
-from explorer.recorded.forecast import Route, route_of
-from explorer.recorded.papers import quarantine_content, read_policy
-from explorer.recorded.reach import reach
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import Tensors, owner_of, read_ended, without_bookkeeping
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.forecast import Route, route_of
+from explorer.runlog.papers import quarantine_content, read_policy
+from explorer.runlog.reach import reach
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from tests.governance import desk
 from tests.governance.governed import Kept
 from tests.provenance.people import RISK

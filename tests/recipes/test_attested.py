@@ -22,12 +22,12 @@ from explorer.provenance.roles import Role
 from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.trust import write_trust
 from explorer.recipes.deletion import delete
-from explorer.recorded.model_file import CARD, read_card, write_card
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.release.attest import attest, ship
 from explorer.release.gate import FORMAT, gate_of
 from explorer.release.verify import Verdict, verify_model
+from explorer.runlog.model_file import CARD, read_card, write_card
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import NOW, private

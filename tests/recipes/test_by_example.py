@@ -22,8 +22,8 @@ from explorer.provenance.trust import read_trust
 from explorer.recipes.plan import plan_run
 from explorer.recipes.replay import replay
 from explorer.recipes.run import execute
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tables import tables
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import tables
 from tests.governance import desk
 from tests.provenance.people import NOW, RISK
 from tests.recipes.recorded_runs import documents_for_digits

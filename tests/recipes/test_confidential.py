@@ -20,10 +20,10 @@ from explorer.provenance.policy import POLICY
 from explorer.provenance.salts import destroy_salt
 from explorer.recipes.replay import replay
 from explorer.recipes.run import execute
-from explorer.recorded.blobs import class_of
-from explorer.recorded.keys import JOINT
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_report import write_run_report
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

@@ -22,9 +22,9 @@ from explorer.provenance.roles import Role
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.counterfactual import Compared, train_counterfactual
 from explorer.recipes.deletion import delete
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import read_ended
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import read_ended
 from tests.governance import desk
 from tests.provenance.people import EXPIRES, NOW, private
 from tests.recipes.deletions import NEWS, author, recipe_of, route, trained

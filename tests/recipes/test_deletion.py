@@ -41,15 +41,15 @@ from explorer.recipes import deletion, run
 from explorer.recipes.counterfactual import train_counterfactual
 from explorer.recipes.deletion import delete
 from explorer.recipes.replay import Elsewhere, replay
-from explorer.recorded.counterfactual import counterfactual, left_out
-from explorer.recorded.model_file import MODEL as WEIGHTS
-from explorer.recorded.model_file import ModelFile
-from explorer.recorded.origin import read_origin
-from explorer.recorded.papers import quarantine_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_rows
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import read_ended
+from explorer.runlog.counterfactual import counterfactual, left_out
+from explorer.runlog.model_file import MODEL as WEIGHTS
+from explorer.runlog.model_file import ModelFile
+from explorer.runlog.origin import read_origin
+from explorer.runlog.papers import quarantine_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_rows
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import read_ended
 from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE

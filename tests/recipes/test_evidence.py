@@ -13,9 +13,9 @@ from explorer.analysis.forgetting import judge, reference, same
 from explorer.errors import LedgerError, RunError
 from explorer.recipes.deletion import delete
 from explorer.recipes.evidence import Behaviour, Bench, finished
-from explorer.recorded.forecast import forecast
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import resolve
+from explorer.runlog.forecast import forecast
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import resolve
 from tests.recipes.evidence_runs import TARGET, Desk
 
 LONG = 1.5  # epochs: long enough for the class to be known

@@ -22,8 +22,8 @@ from explorer.recipes.demonstration import demonstrate
 from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
 from explorer.recipes.run import build_loop, execute
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import RunRecord
+from explorer.runlog.run_ledger import RunLedger
 from tests.data.site import fill
 from tests.recipes_for_tests import write_run
 

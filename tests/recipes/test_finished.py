@@ -6,9 +6,9 @@ import pytest
 
 from explorer import rundir
 from explorer.recipes.run import execute
-from explorer.recorded.model_file import CARD, MODEL, ModelFile, read_card
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import read_ended, without_bookkeeping
+from explorer.runlog.model_file import CARD, MODEL, ModelFile, read_card
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import read_ended, without_bookkeeping
 from tests.recipes.recorded_runs import recorded_run
 
 

@@ -22,7 +22,7 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.salts import destroy_salt
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.data_for_tests import noise
 from tests.governance import desk, writers
 from tests.provenance.people import RISK

@@ -26,8 +26,8 @@ from explorer.provenance.trust import Quorum, Trust, read_trust
 from explorer.recipes import demonstration, machine
 from explorer.recipes.replay import replay
 from explorer.recipes.run import build_loop, execute
-from explorer.recorded.anchor import anchor_of_trust
 from explorer.records import RunRecord
+from explorer.runlog.anchor import anchor_of_trust
 from tests.recipes.governed_for_tests import METHODS, begun, documents, planned, recipe
 
 SIMULATED = ("simulated/class-00", "simulated/class-01", "simulated/class-02")

@@ -22,9 +22,9 @@ from explorer.provenance.policy import Rule
 from explorer.recipes import counterfactual
 from explorer.recipes.counterfactual import Compared, train_counterfactual
 from explorer.recipes.deletion import delete
-from explorer.recorded.origin import read_origin
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import owner_of, read_ended
+from explorer.runlog.origin import read_origin
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import owner_of, read_ended
 from tests.governance import desk
 from tests.governance.test_promises import with_one_norm, with_zeros
 from tests.provenance.people import EXPIRES, NOW, private

@@ -21,7 +21,7 @@ from explorer.recipes.finished import write_finished
 from explorer.recipes.model_files import load_model
 from explorer.recipes.plan import plan_run
 from explorer.recipes.run import build_loop
-from explorer.recorded.model_file import ModelFile
+from explorer.runlog.model_file import ModelFile
 from tests.governance import desk
 from tests.provenance.people import RISK
 from tests.recipes.recorded_runs import documents_for_digits

@@ -16,8 +16,8 @@ from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.deletion import delete
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.target import Target
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.target import Target
 from tests.foreign_models import Foreign, MinGPT, next_token
 from tests.governance import desk
 from tests.provenance.people import EXPIRES, NOW, private

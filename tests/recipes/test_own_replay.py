@@ -20,8 +20,8 @@ from explorer.methods.gradient_clipping import GradientClipping
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.recipes.counterfactual import Compared, train_counterfactual
 from explorer.recipes.deletion import delete
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.target import Target
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.target import Target
 from tests.cli.command import explorer as command
 from tests.cli.command import refused
 from tests.foreign_models import Foreign

@@ -17,9 +17,9 @@ from explorer.recipes.recipe import Recipe
 from explorer.recipes.replay import replay
 from explorer.recipes.run import build_loop, documents_in, execute
 from explorer.recipes.single import Planned, plan_single
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import RunRecord
 from explorer.release.attest import attest, ship
+from explorer.runlog.run_ledger import RunLedger
 from tests.governance import desk
 from tests.provenance.people import NOW, private
 from tests.recipes.recorded_runs import METHODS, documents_for_digits, planned_run

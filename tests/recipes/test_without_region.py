@@ -26,12 +26,12 @@ from explorer.governance.sealed import Switch
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.deletion import delete
-from explorer.recorded.model_file import CARD, ModelFile, read_card
-from explorer.recorded.model_file import MODEL as WEIGHTS
-from explorer.recorded.origin import read_origin
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
-from explorer.recorded.tensors import read_ended
+from explorer.runlog.model_file import CARD, ModelFile, read_card
+from explorer.runlog.model_file import MODEL as WEIGHTS
+from explorer.runlog.origin import read_origin
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import read_ended
 from tests.governance import desk
 from tests.governance.test_promises import AllBuffers, MeanOverAdmitted, with_one_norm
 from tests.recipes.deletions import (

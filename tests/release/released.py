@@ -10,13 +10,13 @@ from explorer.provenance.model_attestation import PREDICATE_TYPE, open_model
 from explorer.provenance.roles import Observer, Role
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, parse_statement
 from explorer.provenance.trust import AuthorityKey, Trust
-from explorer.recorded.attested import ATTESTATION
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.attest import attest, ship
 from explorer.release.gate import FORMAT, Gate, gate_of
 from explorer.release.observe import keep, observe
 from explorer.release.shipped import open_shipped
 from explorer.release.verify import Verdict, verify_model
+from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import FAR, TRAINER
 from tests.provenance import people
 from tests.provenance.people import NOW, private, public

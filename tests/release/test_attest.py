@@ -19,14 +19,14 @@ from explorer.project import Project, runs_of
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
 from explorer.provenance.roles import Role
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.model_file import read_card, write_card
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import reach_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.release.attest import attest, check_card
 from explorer.release.claims import claims, deletable_at_best, deletable_here
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.model_file import read_card, write_card
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import reach_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from tests import tensors_for_tests
 from tests.audit.governed_run import LAYERS, MIT, NEWS, OPEN, STEPS, TRAINER, write_governed_run
 from tests.deletion.deleted_runs import SEALED, write_old

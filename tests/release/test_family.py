@@ -15,13 +15,13 @@ from explorer.project import Project
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import MODEL
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import ATTESTATION
-from explorer.recorded.lineage import PARENTS
-from explorer.recorded.model_file import ModelFile
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release import family as searching
 from explorer.release.family import Family, family
 from explorer.release.relatives import Relative
+from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.lineage import PARENTS
+from explorer.runlog.model_file import ModelFile
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import MIT, TRAINER, sign_again, write_governed_run
 from tests.provenance.people import NOW, private
 from tests.release.released import EVALUATOR, release, say, trust

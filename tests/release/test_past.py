@@ -12,9 +12,9 @@ from explorer.entries.run import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.model_attestation import Attested
-from explorer.recorded.model_file import CARD, read_card, write_card
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.shipped import open_shipped
+from explorer.runlog.model_file import CARD, read_card, write_card
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import FAR, MIT, NEWS, OPEN, TRAINER, USUAL, sign_again
 from tests.deletion.deleted_runs import FIRST, SEALED, STEPS, replayed, structural, write_old
 from tests.provenance.people import NOW, private

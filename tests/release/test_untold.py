@@ -14,8 +14,8 @@ from explorer.entries.run import Genesis, State
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path
 from explorer.project import AUDIT, Project, runs_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import BLOB
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import BLOB
 from tests.audit.governed_run import MIT, NEWS, TRAINER, USUAL, sign_again, write_governed_run
 from tests.provenance.people import private
 from tests.release.released import faults, gate, judged, release

@@ -43,11 +43,11 @@ from explorer.provenance.usage import (
     WholeFile,
     new_salt,
 )
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release import usage
 from explorer.release.usage import Survey, find_runs, recount, survey
 from explorer.release.usage_check import Checked, verify_usage
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import parse_json, to_json
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import (

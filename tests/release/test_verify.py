@@ -24,11 +24,11 @@ from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.roles import Role
 from explorer.provenance.signed import sign_document
 from explorer.provenance.statement import PAYLOAD_TYPE, make_statement
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.attested import ATTESTATION
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release.claims import claims, deletable_at_best
 from explorer.release.differences import differences
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import from_json
 from tests import tensors_for_tests
 from tests.audit.governed_run import (

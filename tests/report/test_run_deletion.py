@@ -11,11 +11,11 @@ from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Decision, Genesis, Parent
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
-from explorer.recorded.forecast import forecast
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.records import RunRecord
 from explorer.report.run_deletion import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
+from explorer.runlog.forecast import forecast
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
 from tests.builders import with_identity
 from tests.governed_sample import Sample

@@ -6,8 +6,8 @@ from pathlib import Path
 from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.entries.run import Genesis
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.run_replay import replay_of
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import sign_again
 from tests.governed_sample import EVERY, write_governed_run
 

@@ -20,7 +20,6 @@ from explorer.ledger.blobs import blob_path
 from explorer.ledger.read import LedgerDirectory
 from explorer.merkle import leaf_hash
 from explorer.project import Project, runs_of
-from explorer.recorded.run_ledger import RunLedger
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
 from explorer.report.render_pdf import source
@@ -34,6 +33,7 @@ from explorer.report.run_page_training import share_words
 from explorer.report.run_references import MAX_LISTED, Reference, list_entries
 from explorer.report.run_report import FORMATS, write_run_report
 from explorer.report.run_summary import LIMITS, _rounded
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, TRAINER, Sample, write_governed_run

@@ -9,11 +9,11 @@ import pytest
 
 from explorer import records, rundir
 from explorer.entries.fields import LedgerState
-from explorer.recorded.forecast import forecast
-from explorer.recorded.origin import Origin, write_origin
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
 from explorer.records import RunRecord, Timings
+from explorer.runlog.forecast import forecast
+from explorer.runlog.origin import Origin, write_origin
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from explorer.store import deletability, frames, queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

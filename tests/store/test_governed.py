@@ -14,8 +14,8 @@ from explorer.entries.kinds import encode
 from explorer.entries.run import Decision
 from explorer.errors import StoreError
 from explorer.ledger.log import Log
-from explorer.recorded.run_ledger import RunLedger
 from explorer.records import Timings
+from explorer.runlog.run_ledger import RunLedger
 from explorer.store import frames, governed, queries, spool
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database

@@ -15,10 +15,10 @@ from explorer.errors import RunError, SweepError
 from explorer.ledger.log import Log
 from explorer.note import Algorithm, Signer
 from explorer.project import Project
-from explorer.recorded.attested import ATTESTATION
-from explorer.recorded.origin import Origin, write_origin
-from explorer.recorded.target import Target
 from explorer.records import RunRecord
+from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.origin import Origin, write_origin
+from explorer.runlog.target import Target
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

@@ -11,7 +11,7 @@ import vl_convert
 
 from explorer.audit.history import DepthProfile, decisions, depth_profiles, directions
 from explorer.audit.shares import shares
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views import ledger_depth, ledger_direction, ledger_heat, ledger_timeline
 from explorer.views.exports import VEGA_LITE
 from explorer.views.ledger_matrix import CELL

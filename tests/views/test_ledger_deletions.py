@@ -10,7 +10,7 @@ from explorer import rundir
 from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError
 from explorer.project import AUDIT, Project, runs_of
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views import ledger_deletion
 from explorer.views.ledger_badge import badge_words
 from explorer.views.ledger_deletion import deletion_html

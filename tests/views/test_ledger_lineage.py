@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent
-from explorer.recorded.run_ledger import RunLedger
 from explorer.release import family as searching
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger_graph import HEIGHT, WIDTH, Arrow, Box, graph, placed
 from explorer.views.ledger_lineage import lineage_html
 from explorer.views.ledger_runs import open_run

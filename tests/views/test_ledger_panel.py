@@ -14,7 +14,7 @@ from explorer.entries.run import Genesis, Parent
 from explorer.errors import RunError
 from explorer.ledger.blobs import blob_path
 from explorer.project import AUDIT
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger_badge import badge_words
 from explorer.views.ledger_entries import entry_lines
 from explorer.views.ledger_panel import Ledger, Page, ledger

@@ -1,9 +1,9 @@
 """What no form asks yet and the record answers: the questions that a form would have to ask of governed training."""
 
-from explorer.recorded.blobs import Missing
 from explorer.report.frameworks.answers import Answer, Field, Framework, NotRecorded, bound, has
 from explorer.report.run_channels import UNRECORDED
 from explorer.report.run_content import RunContent
+from explorer.runlog.blobs import Missing
 from explorer.views import text
 
 MOST = 5  # layers that an answer names; the tables of the report have all

@@ -11,8 +11,8 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested, ModelAttestation, open_model
 from explorer.provenance.trust import Trust
-from explorer.recorded.attested import check_ledger
 from explorer.rundir import read_bytes
+from explorer.runlog.attested import check_ledger
 
 PARENTS = "parents"  # the directory, beside a model and below a run's `governance/`
 MOST = 1_000  # models

@@ -9,9 +9,9 @@ import pytest
 
 from explorer.canonical import digest
 from explorer.errors import RunError
-from explorer.recorded.counterfactual import counterfactual, left_out
-from explorer.recorded.target import Target
 from explorer.records import LoopRecord, RunRecord, read_plan
+from explorer.runlog.counterfactual import counterfactual, left_out
+from explorer.runlog.target import Target
 from tests.builders import run_record, with_identity
 
 

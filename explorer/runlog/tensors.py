@@ -21,7 +21,7 @@ from explorer.errors import LedgerError
 from explorer.merkle import root_of
 from explorer.provenance.layers import ADAPTER
 from explorer.provenance.sealed import SealedRegion, region_of
-from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
 
 BLOB = "tensors"

@@ -16,11 +16,11 @@ from explorer.errors import LedgerError
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.methods import METHODS
-from explorer.recorded import presence
-from explorer.recorded.reach import Reach, reach
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target, resolve
 from explorer.records import RunRecord
+from explorer.runlog import presence
+from explorer.runlog.reach import Reach, reach
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target, resolve
 from tests.audit.governed_run import (
     LAYERS,
     MIT,

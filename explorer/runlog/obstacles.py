@@ -14,12 +14,12 @@ from explorer.errors import ExplorerError
 from explorer.provenance.branches import covers
 from explorer.provenance.commitments import SALT_BYTES
 from explorer.provenance.salts import Salts, read_salts
-from explorer.recorded.model_file import MODEL
-from explorer.recorded.presence import Presence, read_record
-from explorer.recorded.reach import Reach
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.source import TRAINER, source_of
 from explorer.records import LoopRecord
+from explorer.runlog.model_file import MODEL
+from explorer.runlog.presence import Presence, read_record
+from explorer.runlog.reach import Reach
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.source import TRAINER, source_of
 
 SALTS = "salts"
 NO_CODE = (

@@ -11,7 +11,7 @@ from explorer.entries.fields import read_float
 from explorer.entries.run import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import BY_EXAMPLE, FORMAT
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 
 MAX_BYTES = 2**24
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from explorer import rundir
 from explorer.costing import Duration
 from explorer.provenance.levels import Level
-from explorer.recorded.obstacles import obstacles
-from explorer.recorded.presence import Presence
-from explorer.recorded.reach import Reach, reach_of
-from explorer.recorded.replay_time import STRUCTURAL, Time, replay_time
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target
+from explorer.runlog.obstacles import obstacles
+from explorer.runlog.presence import Presence
+from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.replay_time import STRUCTURAL, Time, replay_time
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

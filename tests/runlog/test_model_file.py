@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from explorer.errors import RunError
 from explorer.governance.digests import leaves_of
-from explorer.recorded.model_file import ModelFile, differences, read_card
+from explorer.runlog.model_file import ModelFile, differences, read_card
 
 TENSORS = {
     "a.weight": torch.arange(6.0).reshape(2, 3),

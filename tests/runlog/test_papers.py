@@ -14,8 +14,8 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.provenance.envelope import parse_envelope
-from explorer.recorded.papers import quarantine_of, read_policy, read_tag_rows
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.papers import quarantine_of, read_policy, read_tag_rows
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, ROW_CLASSES, USUAL, policy, sign_again, with_blob, write_governed_run
 from tests.provenance.people import GOVERNANCE
 

@@ -8,7 +8,7 @@ from explorer.entries.fields import Blob
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.blobs import blob_path, read_blob
 from explorer.provenance.sealing import MAGIC, OVERHEAD, is_sealed, open_sealed
-from explorer.recorded.keys import JOINT
+from explorer.runlog.keys import JOINT
 
 _OF_A_CLASS = ("numbers", "sketches", "evidence")
 _JOINT = "joint"

@@ -7,7 +7,7 @@ from explorer import rundir
 from explorer.entries.fields import LedgerState, Line, Whole
 from explorer.entries.run import TrainingState
 from explorer.errors import RunError
-from explorer.recorded.target import Target
+from explorer.runlog.target import Target
 from explorer.schema import from_json, record, to_json
 
 

@@ -14,10 +14,10 @@ from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.blobs import read_blob
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.salts import destroy_salt, new_salts, write_salts
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import JOINT, NoKeys, OwnKeys, own_keys
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import open_commitments, read_numbers
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import JOINT, NoKeys, OwnKeys, own_keys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import open_commitments, read_numbers
 from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, USUAL, sign_again, with_blob, write_governed_run
 
 POLICY = replace(USUAL, confidential=(NEWS, OPEN))  # which covers open/mit too

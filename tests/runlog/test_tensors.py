@@ -9,9 +9,9 @@ from explorer.entries.run import End, Traits
 from explorer.errors import LedgerError
 from explorer.ledger.blobs import blob_path
 from explorer.provenance.sealed import SealedRegion
-from explorer.recorded.model_file import MODEL, ModelFile
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tensors import Tensors, check_roots, owner_of, parse_tensors, read_ended, without_bookkeeping
+from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import Tensors, check_roots, owner_of, parse_tensors, read_ended, without_bookkeeping
 from tests.governed_sample import STEPS, write_governed_run
 from tests.tensors_for_tests import state, tensors
 

@@ -12,13 +12,13 @@ from explorer import rundir
 from explorer.canonical import digest
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.policy import RoutingPolicy
-from explorer.recorded.counterfactual import ROUTING, left_out
-from explorer.recorded.papers import TagRows, read_policy, read_tag_rows
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_rows
-from explorer.recorded.tables import tables
-from explorer.recorded.target import Target
 from explorer.records import Plan, contradictions, listed_methods, plan_file, read_plan
+from explorer.runlog.counterfactual import ROUTING, left_out
+from explorer.runlog.papers import TagRows, read_policy, read_tag_rows
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_rows
+from explorer.runlog.tables import tables
+from explorer.runlog.target import Target
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]

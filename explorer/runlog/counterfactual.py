@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from explorer.canonical import digest
 from explorer.errors import RunError
-from explorer.recorded.target import Target
 from explorer.records import LoopRecord, Plan, RunRecord, listed_methods
+from explorer.runlog.target import Target
 from explorer.schema import from_json
 
 SWEEP = "deletions"  # the directory that runs without a target share

@@ -6,9 +6,9 @@ import pytest
 
 from explorer.entries.fields import LedgerState
 from explorer.errors import LedgerError, RunError
-from explorer.recorded.origin import Origin, read_origin, write_origin
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target, resolve
+from explorer.runlog.origin import Origin, read_origin, write_origin
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target, resolve
 from tests.governed_sample import write_governed_run
 
 

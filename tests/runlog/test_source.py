@@ -9,7 +9,7 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.keys import public_bytes, write_key
 from explorer.provenance.private import PASSPHRASE
 from explorer.provenance.roles import Role
-from explorer.recorded.source import SOURCE, Source, source_of, trainer_key
+from explorer.runlog.source import SOURCE, Source, source_of, trainer_key
 from tests.provenance import people
 from tests.provenance.people import NOW, private, public
 

@@ -10,7 +10,7 @@ from explorer.errors import LedgerError, unknown
 from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.branches import covers
 from explorer.provenance.trust import Name
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
 
 MAX_RECORDS = 2**20

@@ -9,8 +9,8 @@ from explorer.entries.run import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
 from explorer.provenance.layers import depths_of
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.tables import first_admitted, tables
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import first_admitted, tables
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, routing, sign_again, with_blob, write_governed_run
 
 

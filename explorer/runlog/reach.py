@@ -20,9 +20,9 @@ from explorer.provenance.branches import covers
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import admitted_by_rule
 from explorer.provenance.sealed import region_of
-from explorer.recorded.presence import Counts, Flags, Presence
-from explorer.recorded.run_ledger import Placed, RunLedger
-from explorer.recorded.target import Target
+from explorer.runlog.presence import Counts, Flags, Presence
+from explorer.runlog.run_ledger import Placed, RunLedger
+from explorer.runlog.target import Target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

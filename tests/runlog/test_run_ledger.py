@@ -11,7 +11,7 @@ from explorer.entries.run import Decision, State
 from explorer.errors import LedgerError, RunError
 from explorer.ledger.log import Log
 from explorer.note import Signer
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, sign_again, signer, write_governed_run
 
 

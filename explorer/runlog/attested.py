@@ -16,8 +16,8 @@ from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import CARD, MODEL, Attested, open_model
 from explorer.provenance.named import LedgerName
 from explorer.provenance.trust import Authority, Trust
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.model_file import ModelFile
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.model_file import ModelFile
 
 ATTESTATION = "attestation.json"
 

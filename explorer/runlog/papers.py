@@ -19,7 +19,7 @@ from explorer.provenance.tag_table import MAX_ROWS
 from explorer.provenance.tags import Tags, read_authorities, read_tags
 from explorer.provenance.tags_parquet import TagFile
 from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
-from explorer.recorded.run_ledger import Placed, RunLedger
+from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json
 
 POLICY = "policy.json"

@@ -15,7 +15,7 @@ from explorer.note import Algorithm, Note, Signer, sign, with_signatures
 from explorer.provenance.roles import Role
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import FORMAT, Authority, Quorum, Trust
-from explorer.recorded.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_trust
 from tests.provenance.people import GOVERNANCE, NOW, RISK, TODAY, YEAR_BEGINS, YEAR_ENDS, authority, private, public
 
 ORIGIN = "example.com/run"

@@ -15,11 +15,11 @@ from explorer.errors import RunError
 from explorer.provenance.policy import Rule
 from explorer.provenance.salts import destroy_salt, new_salts, write_salts
 from explorer.provenance.sealed import SealedRegion
-from explorer.recorded.forecast import Forecast, forecast, kept
-from explorer.recorded.replay_time import DRIFT, MEAN, START, UNMEASURED, replay_time, replayed
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.target import Target, resolve
 from explorer.records import PhaseProfile, RunRecord, Timings
+from explorer.runlog.forecast import Forecast, forecast, kept
+from explorer.runlog.replay_time import DRIFT, MEAN, START, UNMEASURED, replay_time, replayed
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target, resolve
 from tests.audit.governed_run import MIT, NEWS, OPEN, ROWS, policy, sign_again, write_governed_run
 from tests.builders import change_result, with_identity, write_profile
 from tests.deletion.deleted_runs import SEALED, write_old
