@@ -42,14 +42,14 @@ from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.keys import new_key, public_text
 from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
 from explorer.provenance.times import format_time
-from explorer.recipes.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
-from explorer.recipes.governed import credentials
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
-from explorer.recipes.run import build_loop
 from explorer.release.gate import read_gate
 from explorer.runlog.attested import ATTESTATION
 from explorer.sweep.spec import read_spec
+from explorer.training.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
+from explorer.training.ledgered import credentials
+from explorer.training.plan import plan_run
+from explorer.training.run import build_loop
 
 documents = partial(attack, "documents")
 WEAK = "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="  # the neutral point: anybody can sign for it

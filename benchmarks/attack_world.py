@@ -46,16 +46,16 @@ from explorer.provenance.reading_keys import salt_of
 from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.provenance.trust import Trust, read_trust
-from explorer.recipes.demonstration import COSIGNERS, KEYS, NAME_OF_TRAINER, demonstrate
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
-from explorer.recipes.run import execute
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import Tensors, parse_tensors
+from explorer.training.demonstration import COSIGNERS, KEYS, NAME_OF_TRAINER, demonstrate
+from explorer.training.plan import plan_run
+from explorer.training.run import execute
 
 POLICIES = Path(__file__).resolve().parents[1] / "notebooks" / "policies"
 DATA = Digits(simulated_classes=4)

@@ -23,8 +23,6 @@ from explorer.cli import sweep
 from explorer.document import read_document
 from explorer.provenance.policy import read_policy
 from explorer.provenance.taxonomy import read_taxonomy
-from explorer.recipes.demonstration import demonstrate
-from explorer.recipes.tagging import dataset_of
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve
@@ -32,6 +30,8 @@ from explorer.store import frames
 from explorer.store.place import database
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
+from explorer.training.demonstration import demonstrate
+from explorer.training.tagging import dataset_of
 from explorer.views.exports import VEGA_LITE
 from explorer.views.theme import CONFIG, PALETTE
 

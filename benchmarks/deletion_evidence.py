@@ -23,15 +23,15 @@ from explorer.governance.documents import Documents, keep, read_documents
 from explorer.provenance.policy import RoutingPolicy, Rule, read_policy
 from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.taxonomy import read_taxonomy
-from explorer.recipes.deletion import delete
-from explorer.recipes.demonstration import demonstrate
-from explorer.recipes.evidence import EXAMPLES, STEPS, Behaviour, Bench
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
-from explorer.recipes.run import execute
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve
+from explorer.training.deletion import delete
+from explorer.training.demonstration import demonstrate
+from explorer.training.forgetting_evidence import EXAMPLES, STEPS, Behaviour, Bench
+from explorer.training.plan import plan_run
+from explorer.training.run import execute
 
 POLICIES = Path(__file__).resolve().parents[1] / "notebooks" / "policies"
 DATA = Digits(simulated_classes=4)

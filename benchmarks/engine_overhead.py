@@ -30,9 +30,9 @@ from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, split_steps
 from explorer.models.table import MODELS
 from explorer.recipes import machine
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
-from explorer.recipes.run import build_loop
+from explorer.training.plan import plan_run
+from explorer.training.run import build_loop
 
 STEPS = 400  # length of the schedule
 WARMUP, ROUNDS = 3, 20  # steps to warm up, windows of each side

@@ -25,13 +25,13 @@ from explorer.engine.fit import FitOptions  # noqa: E402
 from explorer.ledger.anchor import Anchor, TrustedKey  # noqa: E402
 from explorer.ledger.verify import read_checkpoint, verify  # noqa: E402
 from explorer.note import Algorithm, Signer  # noqa: E402
-from explorer.recipes import run as wiring  # noqa: E402
-from explorer.recipes.replay import replay  # noqa: E402
 from explorer.records import RunRecord  # noqa: E402
+from explorer.training import run as wiring  # noqa: E402
+from explorer.training.replay import replay  # noqa: E402
 from tests.governance.desk import TRAINER  # noqa: E402
 from tests.governance.killing import survive  # noqa: E402
 from tests.provenance.people import NOW, private  # noqa: E402
-from tests.recipes.recorded_runs import documents_for_digits, planned_run  # noqa: E402
+from tests.training.recorded_runs import documents_for_digits, planned_run  # noqa: E402
 
 SEED, EPOCHS, CHECKPOINT_SECONDS = 20261121, 6, 0.2
 

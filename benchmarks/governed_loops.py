@@ -37,9 +37,8 @@ from explorer.provenance import policy as policies
 from explorer.provenance import taxonomy as taxonomies
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.taxonomy import Taxonomy, TaxonomyClass
-from explorer.recipes.demonstration import demonstrate
-from explorer.recipes.governed import session_of
-from explorer.recipes.ledger import stand_in
+from explorer.training.demonstration import demonstrate
+from explorer.training.ledgered import session_of, stand_in
 
 BATCH = 128
 EXAMPLES = 1024

@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 from options import options  # noqa: E402
 
 from explorer.errors import ExplorerError  # noqa: E402
-from explorer.recipes import govern  # noqa: E402
+from explorer.training import govern  # noqa: E402
 from tests.foreign_models import STRUCTURES, Foreign, published  # noqa: E402
 from tests.governance import desk  # noqa: E402
 from tests.governance.foreign_trials import Trial, papers, try_out  # noqa: E402

@@ -25,11 +25,10 @@ import torch
 
 from explorer import records, rundir
 from explorer.recipes import machine
-from explorer.recipes.extrapolate import train_in_full
-from explorer.recipes.plan import plan_run
-from explorer.recipes.profile import profile
 from explorer.recipes.recipe import build_recipe
 from explorer.records import ProfileRecord, RunRecord, Validation
+from explorer.training.plan import plan_run
+from explorer.training.profile import profile, train_in_full
 
 OUT = Path(__file__).with_suffix(".md")
 BUDGETS = (0.5, 1.0)

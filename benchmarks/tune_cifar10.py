@@ -12,10 +12,10 @@ from pathlib import Path
 from options import options
 
 from explorer import records, rundir
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
-from explorer.recipes.run import execute
 from explorer.records import ResultRecord
+from explorer.training.plan import plan_run
+from explorer.training.run import execute
 
 TASK = {"dataset": {"cifar10": {"size": 16, "examples": 20000}}, "model": "resnet8"}
 DATA = Path(os.environ["EXPLORER_DATA"]) if "EXPLORER_DATA" in os.environ else None

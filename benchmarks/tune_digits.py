@@ -14,10 +14,10 @@ from pathlib import Path
 from options import options
 
 from explorer import records, rundir
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import build_recipe
-from explorer.recipes.run import execute
 from explorer.records import ResultRecord
+from explorer.training.plan import plan_run
+from explorer.training.run import execute
 
 TASK = {"dataset": {"digits": {"size": 16}}, "model": "resnet8"}
 WEIGHT_DECAY = 5e-3

@@ -19,16 +19,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAZY = {
-    "govern": "explorer.recipes.govern",
-    "Governed": "explorer.recipes.govern",
-    "layers": "explorer.recipes.model_layers",
+    "govern": "explorer.training.govern",
+    "Governed": "explorer.training.govern",
+    "layers": "explorer.training.model_layers",
     "Metric": "explorer.records",
-    "Place": "explorer.recipes.own",
-    "replay": "explorer.recipes.own_replay",
+    "Place": "explorer.training.custom",
+    "replay": "explorer.training.govern",
     "Split": "explorer.data.dataset",
-    "tag": "explorer.recipes.tagging",
-    "train": "explorer.recipes.own",
-    "load_model": "explorer.recipes.model_files",
+    "tag": "explorer.training.tagging",
+    "train": "explorer.training.custom",
+    "load_model": "explorer.training.model_files",
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from explorer.recipes import watch
 from explorer.sweep import presence
+from explorer.training import watch
 from tests.provenance.agents import Agent
 
 settings.register_profile("explorer", deadline=None)  # a busy machine is no fault of the code

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from explorer import records, rundir
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.recipes.watch import Reading
 from explorer.records import RunRecord
+from explorer.training.plan import plan_run
+from explorer.training.watch import Reading
 
 TASK = {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}
 TRAIN = {"epochs": 0.5, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1, "weight_decay": 5e-3}}}  # 7 steps

@@ -57,7 +57,7 @@ VIOLATIONS = {
     "the engine knows a method": ("engine/loop.py", "import explorer.methods.mixup"),
     "a method knows another": ("methods/sam.py", "import explorer.methods.ema"),
     "torch on the reading side": ("analysis/__init__.py", "import torch"),
-    "a database on the training side": ("recipes/run.py", "import duckdb"),
+    "a database on the training side": ("training/run.py", "import duckdb"),
     "hidden in a function": ("records.py", "def _hidden():\n    import torch"),
     "the verifier knows the writer": ("ledger/verify.py", "import explorer.ledger.log"),
     "the verifier knows what opens a ledger for writing": ("ledger/rebuild.py", "import explorer.ledger.recovery"),

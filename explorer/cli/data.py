@@ -75,7 +75,7 @@ def _chosen(name: str, written: list[str]) -> "DataSource":
     from explorer.data.sources import DATASETS
     from explorer.document import parse_document
     from explorer.recipes.choice import choose
-    from explorer.recipes.tagging import FILES, dataset_of
+    from explorer.training.tagging import FILES, dataset_of
 
     if name.endswith(FILES):
         if written:

@@ -46,10 +46,10 @@ def evidence(
     from explorer import rundir
     from explorer.analysis.forgetting import judge, reference
     from explorer.errors import RunError
-    from explorer.recipes.evidence import Bench
     from explorer.runlog.origin import read_origin
     from explorer.runlog.run_ledger import RunLedger
     from explorer.runlog.target import resolve
+    from explorer.training.forgetting_evidence import Bench
 
     target = resolve(RunLedger(run), class_=class_)
     bench = Bench(run, target, data=data)
@@ -76,7 +76,7 @@ def evidence(
 
 
 def _print(found: "dict[str, Findings]", beside: "Reference", *, quality: str) -> None:
-    from explorer.recipes.evidence import STEPS
+    from explorer.training.forgetting_evidence import STEPS
 
     before, after = COLUMNS[:2], COLUMNS[2:]
     columns = ("model", *before, quality.replace("_", " "), *after)
@@ -103,7 +103,7 @@ def _print(found: "dict[str, Findings]", beside: "Reference", *, quality: str) -
 
 def _cells(found: "Findings", beside: "Reference") -> list[Any]:
     """The numbers of one model, each marked where it is not what one more reference would have."""
-    from explorer.recipes.evidence import STEPS
+    from explorer.training.forgetting_evidence import STEPS
 
     member, steps = found.membership, found.relearned
     values = {"target": found.target, "others": found.others, "quality": found.quality, "auc": member.auc}

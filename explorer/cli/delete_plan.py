@@ -49,7 +49,7 @@ def plan(
     found = make(ledger, target)
     machine = _elsewhere(found, run, data) if found.forecast.route.level == "G3" else ()
     if profile and found.forecast.route.steps:
-        from explorer.recipes.replay_profile import measure_replay
+        from explorer.training.replay import measure_replay
 
         steps = range(found.forecast.route.start, ledger.steps)
         found = make(ledger, target, step=measure_replay(run, target, steps=steps, data=data))
@@ -67,10 +67,10 @@ def _elsewhere(found: "Plan", run: Path, data: Path | None) -> tuple[str, ...]:
     from explorer import records, rundir
     from explorer.data.sources import load
     from explorer.errors import ExplorerError
-    from explorer.recipes.deletion import IMMATERIAL
-    from explorer.recipes.replay import elsewhere
-    from explorer.recipes.run import recipe_of
     from explorer.records import RunRecord
+    from explorer.training.deletion import IMMATERIAL
+    from explorer.training.replay import elsewhere
+    from explorer.training.run import recipe_of
 
     if not (run / rundir.RUN).exists():
         return ()

@@ -77,8 +77,8 @@ def run(
     trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
     open_whole(run, papers=run, trust=believed, now=now)
 
-    from explorer.recipes.deletion import delete
-    from explorer.recipes.own_replay import load_loop
+    from explorer.training.deletion import delete
+    from explorer.training.govern import load_loop
 
     with step_bar("deletion") as show:
         new = delete(

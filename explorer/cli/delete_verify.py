@@ -12,7 +12,7 @@ from explorer.cli.settings import Data, Json, OwnLoop
 
 if TYPE_CHECKING:
     from explorer.deletion.verify import Verified
-    from explorer.recipes.counterfactual import Compared
+    from explorer.training.deletion import Compared
 
 MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
 WITHOUT = "not trained. That each step was done as the ledgers say is the trainer's word; --counterfactual trains them"
@@ -74,8 +74,8 @@ def _train(
     found: "Verified", new: Path, *, data: Path | None, private: Path | None, loop: str | None, quiet: bool
 ) -> "Compared":
     from explorer.cli.replay import print_elsewhere
-    from explorer.recipes.counterfactual import train_counterfactual
-    from explorer.recipes.own_replay import load_loop
+    from explorer.training.deletion import train_counterfactual
+    from explorer.training.govern import load_loop
 
     structure = found.certificate.structure
     return train_counterfactual(

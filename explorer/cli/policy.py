@@ -138,7 +138,7 @@ def _layers(model: str | None, settings: list[str], file: Path | None, names: li
     if settings and model is None:
         raise ProvenanceError("--set is for a parameter of --model NAME, which is not there")
     if model is not None:
-        from explorer.recipes.model_layers import catalogue_layers  # brings torch
+        from explorer.training.model_layers import catalogue_layers  # brings torch
 
         return catalogue_layers(model, settings)
     if file is not None:

@@ -73,9 +73,8 @@ def run(
     from explorer.cli.profile_subjects import subjects_of
     from explorer.cli.profile_tables import print_profile, profile_json
     from explorer.costing import load_prices, own_prices
-    from explorer.recipes.extrapolate import extrapolate
-    from explorer.recipes.profile import profile
     from explorer.sweep.presence import timing
+    from explorer.training.profile import extrapolate, profile
 
     subjects = subjects_of(recipes, budgets=budgets, data=data, governance=governance, runs=runs)
     if out is not None and out.suffix == ".json" and len(subjects) > 1:
@@ -113,7 +112,7 @@ def _trained(subject: "Subject", profile: "ProfileRecord", data: Path | None) ->
     """The longest run of a recipe, trained in full now, beside the prediction."""
     import tempfile
 
-    from explorer.recipes.extrapolate import train_in_full
+    from explorer.training.profile import train_in_full
 
     with tempfile.TemporaryDirectory(prefix="explorer-") as place:
         directory = Path(place) / subject.longest.run_id

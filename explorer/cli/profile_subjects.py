@@ -8,12 +8,11 @@ from explorer import records, rundir
 from explorer.cli.training import planned_from
 from explorer.document import read_document
 from explorer.errors import RecipeError
-from explorer.recipes.extrapolate import validation
-from explorer.recipes.here import plan_here
-from explorer.recipes.single import Planned
 from explorer.records import ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.sweep.plan import make_plan
 from explorer.sweep.spec import load_spec
+from explorer.training.profile import plan_here, validation
+from explorer.training.single import Planned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,9 +10,9 @@ from explorer.cli.output import from_here, print_table, visible
 from explorer.cli.price_list import today
 from explorer.costing import Duration, Price, cost_usd, default_price, price_words
 from explorer.costing.words import busy_words
-from explorer.recipes.extrapolate import Extrapolated
 from explorer.records import Hardware, ProfileRecord
 from explorer.schema import to_json
+from explorer.training.profile import Extrapolated
 
 COLUMNS = ("phase", "steps", "sec/step", "interval", "EST(hr)", "EST($)", "$/step")
 SPREAD = 0.25  # of the median between the quartiles: a machine that something else keeps busy shows more

@@ -60,12 +60,12 @@ def govern(runs: Path) -> Path:
     """One run under documents for a demonstration, recorded and cosigned; its directory."""
     from explorer.document import read_document
     from explorer.governance.documents import TRUST
-    from explorer.recipes import demonstration
-    from explorer.recipes.run import execute
-    from explorer.recipes.single import plan_single
-    from explorer.recipes.tagging import dataset_of
     from explorer.report.run_report import write_run_report
     from explorer.store.ingest import ingest
+    from explorer.training import demonstration
+    from explorer.training.run import execute
+    from explorer.training.single import plan_single
+    from explorer.training.tagging import dataset_of
 
     here = notebooks.notebook_directory()
     recipe = here / "recipes" / "source.yaml"

@@ -11,7 +11,7 @@ from explorer.cli.settings import Data, Json, OwnLoop
 from explorer.errors import RunError
 
 if TYPE_CHECKING:
-    from explorer.recipes.replay import Elsewhere, Replayed
+    from explorer.training.replay import Elsewhere, Replayed
 
 
 def register(app: typer.Typer) -> None:
@@ -42,14 +42,14 @@ def replay(
             print_elsewhere(differing)
 
     if loop is not None:
-        from explorer.recipes.own_replay import load_loop
-        from explorer.recipes.own_replay import replay as execute_own
+        from explorer.training.govern import load_loop
+        from explorer.training.govern import replay as execute_own
 
         if steps is not None:
             raise RunError("--steps: a loop of one's own is executed from its first step to its end")
         found = execute_own(run, load_loop(loop), private=governance, on_environment=on_environment)
     else:
-        from explorer.recipes.replay import replay as execute
+        from explorer.training.replay import replay as execute
 
         wanted = None if steps is None else parse_steps(steps)
         found = execute(run, steps=wanted, data=data, private=governance, on_environment=on_environment)

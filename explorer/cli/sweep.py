@@ -360,7 +360,7 @@ def finish(summary: "Summary", *, json: bool) -> None:
 
 def _provide_passphrases(planned: "Plan", *, all_runs: bool = False) -> None:
     """Ask for what the ledgers of the missing runs, or of all, are signed with, before any of them starts."""
-    from explorer.recipes.ledger import is_recorded
+    from explorer.training.ledgered import is_recorded
 
     recorded = {recipe.name for recipe in planned.spec.recipes if is_recorded(recipe)}
     needed = (run.documents for run in (planned.runs if all_runs else planned.missing) if run.record.recipe in recorded)

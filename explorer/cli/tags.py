@@ -69,7 +69,7 @@ def dataset_(
 
     Nobody believes it before it is signed: whoever signs vouches for what the dataset says.
     """
-    from explorer.recipes.tagging import dataset_of, records_of
+    from explorer.training.tagging import dataset_of, records_of
 
     _make(out, salts, records_of(dataset_of(dataset), data=data, authority=authority), json)
 

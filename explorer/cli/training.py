@@ -14,7 +14,7 @@ from explorer.cli.settings import RUNS, Data, Json, Runs
 from explorer.errors import RecipeError
 
 if TYPE_CHECKING:
-    from explorer.recipes.single import Planned
+    from explorer.training.single import Planned
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +72,7 @@ def run(
     of its classes are let in.
     """
     from explorer import records
-    from explorer.recipes.run import execute
+    from explorer.training.run import execute
 
     planned = planned_from(recipe, data, governance)
     record = planned.record
@@ -103,9 +103,9 @@ def begin(planned: "Planned", directory: Path) -> None:
     """Make the directory of a run, where there is none; what it asks for is asked now."""
     from explorer import records, rundir
     from explorer.governance.documents import keep
-    from explorer.recipes.ledger import is_recorded
-    from explorer.recipes.run import recipe_of
-    from explorer.recipes.start import keep_start, kept_in, start_in
+    from explorer.training.ledgered import is_recorded
+    from explorer.training.run import recipe_of
+    from explorer.training.start import keep_start, kept_in, start_in
 
     if planned.documents is not None:
         if is_recorded(recipe_of(planned.record)):
@@ -126,8 +126,8 @@ def planned_from(path: Path, data: Path | None, governance: Path | None) -> "Pla
 def _recorded(path: Path, data: Path | None, governance: Path | None) -> "Planned":
     """A run that has a record; it is judged when it was, and its private documents may have moved."""
     from explorer import records
-    from explorer.recipes.run import documents_in
-    from explorer.recipes.single import Planned
+    from explorer.training.run import documents_in
+    from explorer.training.single import Planned
 
     record = records.read(records.RunRecord, path)
     documents = documents_in(path.parent, record)
@@ -139,7 +139,7 @@ def _recorded(path: Path, data: Path | None, governance: Path | None) -> "Planne
 def _single(path: Path, data: Path | None, governance: Path | None) -> "Planned":
     """The run of a recipe file."""
     from explorer.document import read_document
-    from explorer.recipes.single import plan_single
+    from explorer.training.single import plan_single
 
     return plan_single(
         read_document(path).value,

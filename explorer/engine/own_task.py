@@ -129,7 +129,7 @@ class OwnBatches(Batches):
         dataset = OwnExamples(
             train=Split(inputs=inputs, labels=labels),
             test=Split(inputs=inputs[:0], labels=labels[:0]),
-            classes=0,  # said by the model, see `recipes.own`
+            classes=0,  # said by the model, see `training.custom`
         )
         super().__init__(dataset, batch_size=batch_size, seed=seed, device=device, pace=pace)
 

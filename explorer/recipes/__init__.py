@@ -1,1 +1,1 @@
-"""Recipes as plain values, and the one place where a run is wired."""
+"""Recipes as plain values: the task, the settings of training, and the machine that decides the last bits."""

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from explorer.engine.method import Method, Unit, used_hooks
 from explorer.errors import RecipeError, unknown
-from explorer.recipes.methods import GOVERNED, METHODS
+from explorer.recipes.settings import GOVERNED, METHODS
 
 SIGNS: dict[type[BaseMetadata], tuple[str, str]] = {
     Gt: ("gt", ">"),

@@ -15,7 +15,7 @@ from explorer.records import Hardware
 
 # The parts of the package that can change a result. (`recorded` names what came out; if it named it otherwise, nothing
 # would be equal to what is on record.)
-TRAINING = ("data", "engine", "entries", "governance", "methods", "models", "provenance", "recipes")
+TRAINING = ("data", "engine", "entries", "governance", "methods", "models", "provenance", "recipes", "training")
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
 
 

@@ -12,7 +12,7 @@ from explorer.errors import RecipeError, unknown
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
 from explorer.recipes.choice import choose, written
-from explorer.recipes.training import MODALITIES, Training, check_serving, mapping, read_training
+from explorer.recipes.settings import MODALITIES, Training, check_serving, mapping, read_training
 
 TASK_KEYS = ("dataset", "model")
 

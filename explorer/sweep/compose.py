@@ -17,8 +17,8 @@ from explorer.document import Document, Key, spell
 from explorer.engine.order import ordered
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import choose, written
-from explorer.recipes.methods import METHODS
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.settings import METHODS
 
 KEYS = ("each_of", "pairs_of", "powerset", "leave_one_out")
 MAX_NAME = 64

@@ -18,13 +18,13 @@ from explorer import rundir
 from explorer.costing import train_seconds
 from explorer.errors import RunError, SweepError, unknown
 from explorer.planned import read_plan
-from explorer.recipes.plan import MAX_SEED
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec, load_spec
+from explorer.training.plan import MAX_SEED
 
 SEEDS = 3
 MAX_SEEDS = 1000

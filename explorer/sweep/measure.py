@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from explorer import records, rundir
 from explorer.governance.documents import Documents
-from explorer.recipes.profile import profile
 from explorer.records import ProfileRecord, RunRecord
 from explorer.sweep.profiles import read_profiles
+from explorer.training.profile import profile
 
 Governing = Mapping[str, Documents | None]
 

@@ -19,16 +19,16 @@ from explorer.errors import RecipeError, RunError, SpecError
 from explorer.governance.documents import Documents
 from explorer.planned import describe, superseded
 from explorer.recipes import machine
-from explorer.recipes.governed import documents_of
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe
-from explorer.recipes.rehearsal import rehearse
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.sweep.controls import CONTROLS, NotRun
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.rescaled import Rescaled, budgets_of, rescaled
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
+from explorer.training.ledgered import documents_of
+from explorer.training.plan import plan_run
+from explorer.training.rehearsal import rehearse
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
 OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training

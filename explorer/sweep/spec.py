@@ -29,13 +29,13 @@ from typing import Any
 from explorer.canonical import digest
 from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
-from explorer.recipes.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.recipes.single import SWEEP as SINGLE
 from explorer.records import says_how_tuned
 from explorer.runlog.counterfactual import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
+from explorer.training.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
+from explorer.training.single import SWEEP as SINGLE
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories beside those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")

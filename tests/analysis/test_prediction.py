@@ -11,7 +11,7 @@ from explorer.analysis.interaction import time_interaction
 from explorer.analysis.prediction import log_ratio, measured, predicted
 from explorer.analysis.schedules import EVERY, PARTS, Phase, Schedule, names, phase, standard_error_of_median
 from explorer.errors import AnalysisError
-from explorer.recipes.plan import ALL
+from explorer.training.plan import ALL
 from tests.analysis.compositions import BASE, scaled, schedule, steady
 
 factors = st.dictionaries(st.sampled_from(sorted(BASE)), st.floats(0.1, 3))

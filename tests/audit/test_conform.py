@@ -30,15 +30,15 @@ from explorer.provenance.salts import destroy_salt, read_salts
 from explorer.provenance.signed import sign_document
 from explorer.provenance.tags import read_tags
 from explorer.provenance.tags_parquet import TagFile
-from explorer.recipes.run import execute
 from explorer.runlog.run_ledger import RunLedger
+from explorer.training.run import execute
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import CLASSES, EVERY, LAYERS, MIT, NEWS, sign_again, trust, with_blob, write_governed_run
 from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK, private
 from tests.provenance.tables import TAXONOMY
-from tests.recipes import recorded_runs
+from tests.training import recorded_runs
 
 BODY = 12  # bytes of a layer in a class's content: weight, norm, dot
 

@@ -26,12 +26,12 @@ from explorer.ledger.read import LedgerDirectory
 from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import read_salts
-from explorer.recipes.run import execute
 from explorer.records import RunRecord
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.presence import read_record
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import parse_tensors, read_ended
+from explorer.training.run import execute
 from tests import tensors_for_tests as models
 from tests.audit import governed_run as runs
 from tests.audit.governed_run import (
@@ -49,7 +49,7 @@ from tests.audit.governed_run import (
 from tests.deletion import deleted_runs
 from tests.governance import desk
 from tests.provenance.people import NOW
-from tests.recipes import recorded_runs
+from tests.training import recorded_runs
 
 RANDOM = "5" * 64
 

@@ -10,8 +10,8 @@ import pytest
 
 from explorer.errors import StoreError
 from explorer.provenance.authorities import new_trust
-from explorer.recipes.run import execute
 from explorer.schema import to_json
+from explorer.training.run import execute
 from tests.builders import run_record, write_failure
 from tests.cli.command import Done, explorer, refused
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run

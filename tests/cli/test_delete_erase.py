@@ -17,7 +17,7 @@ from explorer.runlog.papers import read_tag_rows
 from explorer.runlog.run_ledger import RunLedger
 from tests.cli.command import explorer, refused
 from tests.governance import desk
-from tests.recipes.deletions import NEWS, author, recipe_of, trained
+from tests.training.deletions import NEWS, author, recipe_of, trained
 
 ALL = (Rule(classes=("*",), weight=1.0),)
 STRICT, LENIENT = (

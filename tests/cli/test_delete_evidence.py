@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from explorer.recipes.deletion import delete
 from explorer.runlog.forecast import forecast
 from explorer.runlog.origin import read_origin, write_origin
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve
+from explorer.training.deletion import delete
 from tests.cli.command import explorer, refused
-from tests.recipes.evidence_runs import TARGET, Desk
+from tests.training.evidence_runs import TARGET, Desk
 
 
 class Scene:

@@ -17,8 +17,8 @@ from explorer.governance.sealed import switched_on
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, read_card
 from tests.cli.command import Done, explorer, refused
 from tests.foreign_models import Foreign
-from tests.recipes import own_deletions as own
-from tests.recipes.own_deletions import BY_NAME, NEWS, WHERE
+from tests.training import own_deletions as own
+from tests.training.own_deletions import BY_NAME, NEWS, WHERE
 
 Project = tuple[Foreign, nn.Module, Path]
 GATE = {

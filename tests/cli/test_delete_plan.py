@@ -10,11 +10,11 @@ import torch
 from explorer import rundir
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
-from explorer.recipes import replay_profile
 from explorer.runlog.replay_time import START
+from explorer.training import replay
 from tests.cli.command import explorer, refused
 from tests.governance import desk
-from tests.recipes.deletions import BATCHNORM, NEWS, author, recipe_of, trained
+from tests.training.deletions import BATCHNORM, NEWS, author, recipe_of, trained
 
 STEPS, FIRST = 4, 2  # FIRST: in which `licensed/news` is admitted, where it comes late
 OPEN = desk.policy(name="open", rules=(Rule(classes=("*",), weight=1.0),))
@@ -97,8 +97,8 @@ def test_what_people_read(runs: dict[str, Path]) -> None:
 
 
 def test_a_profile_made_now_gives_an_interval(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_profile, "WINDOW_SECONDS", 0.001)
-    monkeypatch.setattr(replay_profile, "WINDOWS", 2)
+    monkeypatch.setattr(replay, "WINDOW_SECONDS", 0.001)
+    monkeypatch.setattr(replay, "WINDOWS", 2)
     before, after = planned(runs["late"], NEWS)["time"], planned(runs["late"], NEWS, "--profile")["time"]
     assert isinstance(before, dict) and isinstance(after, dict)
     assert (before["source"], before["low"]) == ("measured", None)

@@ -18,11 +18,11 @@ from explorer.project import read_project
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
 from explorer.provenance.sealed import SealedRegion
-from explorer.recipes.demonstration import demonstrate
 from explorer.runlog.origin import read_origin
+from explorer.training.demonstration import demonstrate
 from tests.cli.command import Done, explorer, refused
-from tests.recipes.governed_for_tests import DIGITS, TAXONOMY, recipe
-from tests.recipes.governed_for_tests import policy as lower
+from tests.training.governed_for_tests import DIGITS, TAXONOMY, recipe
+from tests.training.governed_for_tests import policy as lower
 
 LATE, SEALED, USUAL = "simulated/class-00", "simulated/class-01", "simulated/class-02"
 REGION = SealedRegion(name="own", branch=SEALED, layers=("stages.2.*",), rank=2)

@@ -14,19 +14,18 @@ from explorer.deletion.records_list import FILE
 from explorer.provenance.deletion_claims import FORMER, MEANS, NEVER_HAD
 from explorer.provenance.levels import Level
 from explorer.provenance.trust import write_trust
-from explorer.recipes.counterfactual import Compared
-from explorer.recipes.deletion import delete
 from explorer.runlog.model_file import MODEL
 from explorer.runlog.target import Target
+from explorer.training.deletion import Compared, delete
 from tests.audit.governed_run import FAR, NEWS, RISK, USUAL
 from tests.cli.command import explorer, refused
 from tests.deletion import deleted_runs
 from tests.deletion.certified import TRUST, Deletion, certified, signed_again
 from tests.governance import desk
 from tests.provenance.people import EXPIRES, NOW, private
-from tests.recipes.deletions import author, recipe_of, route, trained
-from tests.recipes.test_counterfactual_trained import LATE
-from tests.recipes.test_counterfactual_trained import TRUST as DESK_TRUST
+from tests.training.deletions import author, recipe_of, route, trained
+from tests.training.test_counterfactual_trained import LATE
+from tests.training.test_counterfactual_trained import TRUST as DESK_TRUST
 
 
 def written(root: Path, made: Deletion, content: bytes | None = None) -> list[str | Path]:
@@ -78,7 +77,7 @@ def test_the_sentence_is_what_was_computed_and_no_wider(
         old = deleted_runs.write_old(tmp_path / "runs", USUAL)
         made = certified(old, deleted_runs.replayed(old), expires=FAR)
     trained = COMPARED[what]
-    monkeypatch.setattr("explorer.recipes.counterfactual.train_counterfactual", lambda *_, **__: trained)
+    monkeypatch.setattr("explorer.training.deletion.train_counterfactual", lambda *_, **__: trained)
     arguments = [*written(tmp_path, made), *(["--counterfactual"] if trained else [])]
     done = explorer(*arguments)
     said = (done.stdout or done.stderr).splitlines()
@@ -187,7 +186,7 @@ def test_with_the_counterfactual_itself(tmp_path: Path, monkeypatch: pytest.Monk
     def otherwise(*_: object, **__: object) -> Compared:
         return Compared(run=new.name, steps=4, tensors=9, differing=tuple(f"tensor {at}" for at in range(7)))
 
-    monkeypatch.setattr("explorer.recipes.counterfactual.train_counterfactual", otherwise)
+    monkeypatch.setattr("explorer.training.deletion.train_counterfactual", otherwise)
     said = refused(*arguments)
     assert "NOT shown to be deleted" in said.splitlines()[0]
     assert "trained, 4 steps: 7 tensors are NOT the same" in said and "    and 2 more" in said

@@ -11,7 +11,7 @@ from explorer.provenance.keys import read_key, write_key
 from explorer.provenance.salts import destroy_salt
 from tests.cli.command import explorer, refused
 from tests.provenance.agents import Agent, needs_agent
-from tests.recipes.governed_for_tests import documents, recipe
+from tests.training.governed_for_tests import documents, recipe
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from explorer import Metric, records, rundir
 from explorer.data.digits import Digits
 from explorer.data.streams import torch_stream
 from explorer.errors import RecipeError, TrainingError
-from explorer.recipes.own import Place, Trained, train
 from explorer.records import METRICS, ResultRecord, RunRecord
 from explorer.store import frames
 from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest
 from explorer.store.place import database
+from explorer.training.custom import Place, Trained, train
 from explorer.views.answer import answer
 from explorer.views.question import Question
 from explorer.views.snapshot import read_snapshot
@@ -79,7 +79,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained on a machine that is quiet by its clocks, whatever else it does: times are then known."""
     where = tmp_path_factory.mktemp("own") / "runs"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("explorer.recipes.watch.read_machine", machine_with())
+        patch.setattr("explorer.training.watch.read_machine", machine_with())
         for seed in (0, 1):
             for budget in (0.5, 1.0, 2.0):
                 trained(where, seed=seed, budget=budget)

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from explorer import records, rundir
-from explorer.recipes import profile as measuring
 from explorer.records import ProfileRecord
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database
+from explorer.training import profile as measuring
 from tests.cli.command import explorer, refused
-from tests.recipes.governed_for_tests import documents, recipe
+from tests.training.governed_for_tests import documents, recipe
 
 RECIPE = """
 name: small

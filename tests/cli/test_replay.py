@@ -12,7 +12,7 @@ from explorer.entries.kinds import decode, encode
 from explorer.entries.run import Step
 from explorer.errors import RunError
 from tests.cli.command import explorer, refused
-from tests.recipes.recorded_runs import copied, recorded_run, rewritten
+from tests.training.recorded_runs import copied, recorded_run, rewritten
 
 
 @pytest.fixture(scope="module")

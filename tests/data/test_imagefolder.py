@@ -13,7 +13,7 @@ from explorer.data.pictures import decode
 from explorer.data.sources import DATASETS
 from explorer.errors import DataError, RecipeError
 from explorer.recipes.choice import choose
-from explorer.recipes.tagging import records_of
+from explorer.training.tagging import records_of
 from tests.data.photos import bomb, broken_checksum, encoded, photo, picture
 
 UNDIVIDED = ImageFolder(path="photos", size=8, test=0.25)

@@ -7,7 +7,7 @@ import explorer.engine.loop
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import HOOKS, Kind, Method
-from explorer.recipes.run import build_loop
+from explorer.training.run import build_loop
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
 STEPS, MICROBATCHES = 7, 2

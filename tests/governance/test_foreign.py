@@ -24,7 +24,7 @@ MOE = BY_NAME["mixture of experts"]
 
 @pytest.fixture
 def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Foreign], Trial]:
-    monkeypatch.setattr("explorer.recipes.govern.time.time", lambda: desk.NOW)
+    monkeypatch.setattr("explorer.training.govern.time.time", lambda: desk.NOW)
 
     def try_here(foreign: Foreign) -> Trial:
         here = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -9,9 +9,9 @@ from explorer.data.sources import DATASETS, load
 from explorer.engine.loop import Loop
 from explorer.methods import METHODS
 from explorer.recipes.choice import choose
-from explorer.recipes.plan import plan_run
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.recipes.run import build_loop
+from explorer.training.plan import plan_run
+from explorer.training.run import build_loop
 
 STEPS, BATCH = 7, 32
 ROOT = Path(__file__).parents[2]  # the data directory: the text is this project's README

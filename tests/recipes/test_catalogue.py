@@ -1,7 +1,7 @@
 """What methods say about themselves is exact."""
 
 from explorer.recipes.catalogue import describe
-from explorer.recipes.methods import METHODS
+from explorer.recipes.settings import METHODS
 
 
 def test_the_range_of_a_parameter_is_written_in_full() -> None:

@@ -10,7 +10,7 @@ from explorer.data import sources
 from explorer.errors import RecipeError
 from explorer.models import table
 from explorer.planned import effective_digest
-from explorer.recipes import methods
+from explorer.recipes import settings
 from explorer.recipes.recipe import Recipe
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
@@ -18,12 +18,12 @@ TASK = {"dataset": "digits", "model": "resnet8"}
 TRAIN = {"epochs": 2, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1}}}
 
 
-def recipe(methods: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
-    value = {"task": task, "train": {**TRAIN, **train}, "methods": list(methods)}
+def recipe(settings: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
+    value = {"task": task, "train": {**TRAIN, **train}, "methods": list(settings)}
     return Recipe.from_mapping("r", value, where="spec.yaml: recipes.fast")
 
 
-METHODS = ", ".join(sorted(methods.METHODS))
+METHODS = ", ".join(sorted(settings.METHODS))
 TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, schedule"
 SCHEDULES = "constant, cosine, linear, multistep"
 MODELS = ", ".join(sorted(table.MODELS))

@@ -8,7 +8,7 @@ import torch
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.engine.method import Method
-from explorer.recipes.methods import METHODS
+from explorer.recipes.settings import METHODS
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)

@@ -15,7 +15,7 @@ from explorer.entries.run import Decision, End, Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
-from explorer.recipes.methods import METHODS
+from explorer.recipes.settings import METHODS
 from explorer.records import RunRecord
 from explorer.runlog import presence
 from explorer.runlog.reach import Reach, reach

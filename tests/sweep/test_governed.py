@@ -16,7 +16,7 @@ from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.measure import measure
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
-from tests.recipes.governed_for_tests import METHODS, documents, recipe
+from tests.training.governed_for_tests import METHODS, documents, recipe
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 
 from explorer.document import parse_document
 from explorer.errors import SpecError
-from explorer.recipes import methods
+from explorer.recipes.settings import METHODS as KNOWN
 from explorer.sweep.spec import load_spec, read_spec
 
 GOOD = """\
@@ -51,7 +51,7 @@ def test_a_dict_says_the_same_as_the_file():
     assert load_spec(dict(from_file.content)) == read_spec(parse_document(GOOD, where="spec"))
 
 
-METHODS = f"known: {', '.join(sorted(methods.METHODS))}"
+METHODS = f"known: {', '.join(sorted(KNOWN))}"
 
 
 @pytest.mark.parametrize(

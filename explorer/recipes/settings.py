@@ -1,0 +1,106 @@
+"""Settings of training: optimiser, schedule, methods and plain numbers, apart from the task that is trained."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from explorer import governance, methods
+from explorer.data.dataset import Modality
+from explorer.engine.method import Method
+from explorer.engine.optimizer import OPTIMIZERS, OptimizerSpec
+from explorer.engine.order import ordered
+from explorer.engine.precision import Precision
+from explorer.engine.schedule import SCHEDULES, Cosine, Schedule
+from explorer.errors import RecipeError, unknown
+from explorer.recipes.choice import check, choose, written
+
+# Every method that a recipe can name: those that train, and those that act on signed documents.
+GOVERNED = frozenset(governance.METHODS)  # these need `governance: DIR`
+
+METHODS: dict[str, type[Method]] = methods.METHODS | governance.METHODS
+
+MODALITIES = {"image": "images", "text": "text", "volume": "volumes"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Numbers:
+    """The plain numbers of `train:`; `epochs` is the full schedule, at scale-schedule ratio 1."""
+
+    epochs: Annotated[float, Field(gt=0, le=1e6)]
+    batch_size: Annotated[int, Field(ge=1, le=2**20)]
+    microbatch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None  # rows of one pass; null: the whole batch
+    evaluations: Annotated[int, Field(ge=1, le=1000)] = 1  # spread evenly, the last at the end
+    precision: Precision = "fp32"
+
+
+TRAIN_KEYS = (*(field.name for field in fields(Numbers)), "optimizer", "schedule")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """The settings of training."""
+
+    numbers: Numbers
+    optimizer: OptimizerSpec
+    schedule: Schedule
+    methods: tuple[Method, ...]  # in acting order, so the order of writing makes no difference
+
+    def training(self) -> dict[str, Any]:
+        """The keys `train` and `methods` of the canonical JSON form, every default written out."""
+        numbers = {field.name: getattr(self.numbers, field.name) for field in fields(Numbers)}
+        return {
+            "train": {**numbers, "optimizer": written(self.optimizer), "schedule": written(self.schedule)},
+            "methods": [written(method) for method in self.methods],
+        }
+
+
+def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, list[Method]]:
+    """The settings as `Training.training` or a person wrote them, and the methods in the order of writing.
+
+    Raises `RecipeError` whose message starts with `where`.
+    """
+    train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
+    plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule")}
+    numbers = check(Numbers, plain, where=f"{where}: train")
+    if not isinstance(methods, Sequence) or isinstance(methods, str):
+        raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")
+    chosen = [choose(METHODS, method, kind="method", where=f"{where}[{at}]") for at, method in enumerate(methods)]
+    try:
+        in_order = ordered(chosen)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from error
+    return Training(
+        numbers=numbers,
+        optimizer=choose(OPTIMIZERS, train["optimizer"], kind="optimizer", where=f"{where}: train.optimizer"),
+        schedule=choose(SCHEDULES, train["schedule"], kind="schedule", where=f"{where}: train.schedule")
+        if "schedule" in train
+        else Cosine(),
+        methods=in_order,
+    ), chosen
+
+
+def check_serving(methods: Sequence[Method], modality: Modality, *, found: str, where: str) -> None:
+    """Check that the methods, in the order of writing, are for this kind of data; `found` says which data that is."""
+    serving = sorted(name for name, kind in METHODS.items() if modality in kind.modalities and name not in GOVERNED)
+    for index, method in enumerate(methods):
+        if modality not in method.modalities:
+            works = " and ".join(MODALITIES[each] for each in sorted(method.modalities))
+            raise RecipeError(
+                f"{where}[{index}]: {method.name!r} works on {works}; {found}; methods for {MODALITIES[modality]}:"
+                f" {', '.join(serving)}"
+            )
+
+
+def mapping(value: Any, *, where: str, keys: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
+    """A mapping with these keys and no others. Raises `RecipeError` whose message starts with `where`."""
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where}: found {type(value).__name__}, expected a mapping with {', '.join(keys)}")
+    for key in value:
+        if key not in keys:
+            raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
+    for key in required:
+        if key not in value:
+            raise RecipeError(f"{where}.{key}: missing: expected a value")
+    return value

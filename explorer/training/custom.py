@@ -1,0 +1,366 @@
+"""`explorer.train`: a model and a task of one's own, trained as a recipe says.
+
+    class Digits:
+        def batch(self, numbers):
+            return images[numbers], labels[numbers]
+
+        def loss(self, outputs, targets):
+            return F.cross_entropy(outputs, targets, reduction="none")
+
+        def metrics(self, model):
+            return {"accuracy": float((model(held_out).argmax(1) == truth).float().mean())}
+
+    settings = {"epochs": 4, "batch_size": 32, "optimizer": {"sgd": {"lr": 0.1}}}
+    explorer.train(model, Digits(), examples=900, train=settings, methods=["label_smoothing", "ema"])
+
+With `runs` the run goes where those of sweeps go, and stands beside them in every table and plot.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.data.pace import Pace
+from explorer.engine.checkpoint import remove_all
+from explorer.engine.clock import Clock
+from explorer.engine.fit import FitOptions, fit, model_digest
+from explorer.engine.loop import Loop, Setting
+from explorer.engine.method import Kind, Method
+from explorer.engine.own_task import (
+    OwnBatches,
+    OwnLoss,
+    OwnTask,
+    check_numbers,
+    declared_metrics,
+    function_digests,
+    modality_of,
+)
+from explorer.errors import RecipeError, unknown
+from explorer.recipes import machine
+from explorer.recipes.choice import check
+from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
+from explorer.records import METRICS, Metric, ResultRecord, RunRecord
+from explorer.training.ledgered import keep_environment
+from explorer.training.plan import (
+    MAX_BUDGET,
+    MAX_SEED,
+    MAX_THREADS,
+    check_methods,
+    count_phases,
+    length,
+    total_steps,
+    warnings_of,
+)
+from explorer.training.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
+from explorer.training.watch import watched
+
+log = logging.getLogger(__name__)
+
+NAMES = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+ADDRESSES = re.compile(r" at 0x[0-9a-f]+")  # of objects in what a model prints as: another in each process
+NAME = "train"  # in messages
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a run of one's own stands among others. Names become names of directories."""
+
+    runs: Path | str  # the directory of all runs
+    sweep: str = "own"
+    recipe: str = "baseline"
+    baseline: str = "baseline"  # the recipe that others of the sweep are compared with
+    tuning: str | None = None  # how the baseline was tuned; None: it was not, and every view says so
+
+    def __post_init__(self) -> None:
+        for name in (self.sweep, self.recipe, self.baseline):
+            if not NAMES.fullmatch(name):
+                raise RecipeError(f"found the name {name!r:.100}: expected at most 64 of the characters a-z 0-9 _ -")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """What came out. The model given to `train` is the finished one, unless `trained` is false."""
+
+    metrics: dict[str, float]
+    steps: int
+    seconds: float  # of the timed optimiser steps
+    directory: Path | None  # of the run; None: nothing was kept
+    trained: bool  # false: the run was there already, and nothing was done to the model
+    warnings: tuple[str, ...] = ()  # what the methods have to say of such a run; it is logged, too
+
+
+def train(
+    model: nn.Module,
+    task: OwnTask,
+    *,
+    examples: int,
+    train: Mapping[str, Any],
+    methods: Sequence[Any] = (),
+    budget: float = 1.0,
+    seed: int = 0,
+    threads: int = 1,
+    place: Place | None = None,
+) -> Trained:
+    """Train `model` in place on the task's `examples` training examples, from the weights that it has.
+
+    `train` and `methods` are as in the specification of a sweep; `budget` is the scale-schedule ratio. The same model,
+    seed and number of threads give the same bits. Interrupted in a `place`, the same call goes on from the last
+    checkpoint; of a run that is finished there it gives the result and leaves the weights alone. What the task does is
+    not part of the run's identity, nor is the code of the model's modules, beyond what the model prints as: with other
+    ones give the recipe or sweep another name. A run that is finished in the same place and had other source in one of
+    the three functions is refused; what they call is not looked at.
+
+    In a `place` every metric is one of `records.METRICS` or declared by the task (`OwnTask.metrics`).
+
+    A parameter that does not require gradients stays as it is. Whatever happens, the model comes back in evaluation
+    mode, without gradients, and with `requires_grad` as before.
+
+    Raises `RecipeError` for settings and methods that do not serve such a model, `DataError` and `TrainingError` for
+    what the three functions return.
+    """
+    asked = {"examples": examples, "budget": budget, "seed": seed, "threads": threads}
+    amounts = check(_Amounts, asked, where=NAME)
+    if missing := [name for name in ("batch", "loss", "metrics") if not callable(getattr(task, name, None))]:
+        raise RecipeError(f"{NAME}: task: found {type(task).__name__} without a function `{missing[0]}`")
+    training = _training(train, methods)
+    machine.fix_bits(threads=threads)
+    with _handed_back(model):
+        return _train(model, task, training, amounts, place)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Amounts:
+    examples: Annotated[int, Field(ge=1)]
+    budget: Annotated[float, Field(gt=0, le=MAX_BUDGET)]
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)]
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)]
+
+
+@contextlib.contextmanager
+def _handed_back(model: nn.Module) -> Iterator[None]:
+    """What training switches at the model is in order at the end."""
+    frozen = {id(parameter) for parameter in model.parameters() if not parameter.requires_grad}
+    try:
+        yield
+    finally:
+        model.eval()
+        for parameter in model.parameters():
+            parameter.grad = None
+            parameter.requires_grad_(id(parameter) not in frozen)
+
+
+def _train(
+    model: nn.Module,
+    task: OwnTask,
+    training: Training,
+    amounts: _Amounts,
+    place: Place | None,
+) -> Trained:
+    pace, steps = length(training, NAME, examples=amounts.examples, ssr=amounts.budget)
+    setting = _setting(model, task, training, examples=amounts.examples, seed=amounts.seed, pace=pace, steps=steps)
+    _check_kind(training, setting.batches.dataset.train.inputs)
+    check_methods(training, NAME, setting.batches.dataset, steps=steps)
+    assert isinstance(setting.batches, OwnBatches)
+    setting.batches.labels_for = next((method.name for method in training.methods if method.makes_dense), None)
+    if setting.batches.labels_for is not None:
+        setting.batches.look_through()
+    first = setting.task.evaluate(model, setting.batches)  # what is wrong with it shows before the training
+    declared = declared_metrics(task)
+    if place is not None:
+        _check_names(first, declared)
+    check_numbers(first, declared)
+    setting = dataclasses.replace(setting, task=dataclasses.replace(setting.task, quality=next(iter(first))))
+    record = dataclasses.replace(
+        _record(setting, training, place, budget=amounts.budget, threads=amounts.threads),
+        declared=declared,
+        functions=function_digests(task),
+    )
+    with _directory(place, record) as directory:
+        _check_functions(directory, record)
+        if (directory / rundir.RESULT).exists():
+            return _trained(records.read(ResultRecord, directory / rundir.RESULT), directory, trained=False)
+        records.write(directory / rundir.RUN, record)
+        keep_environment(directory, recorded=False)
+        loop = Loop(setting, training.methods, Clock(setting.batches.device, warmup_steps=WARMUP_STEPS, split=False))
+        warned = warnings_of(training, setting.batches.dataset, model, steps=steps)
+        for words in warned:
+            log.warning(words)
+        with stop_signals() as stop:
+            options = FitOptions(
+                directory=directory, run_id=record.run_id, evaluations=training.numbers.evaluations, stop=stop
+            )
+            fitted, shared = watched(lambda: fit(loop, options), threads=amounts.threads)
+        result = result_of(directory, record, fitted, examples=pace.position(steps), contended=shared)
+        if place is not None:
+            records.write(directory / rundir.RESULT, result)
+            remove_all(directory / rundir.CHECKPOINT)
+        done = _trained(result, None if place is None else directory, trained=True)
+        return dataclasses.replace(done, warnings=warned)
+
+
+def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:
+    """Check that every metric is known or declared: hours later it would be too late to say what its number means."""
+    known = {*METRICS, *(metric.name for metric in declared)}
+    for name in names:
+        if name not in known:
+            raise RecipeError(
+                f"metrics: {unknown('metric', name, known)}. Declare one of your own as an attribute of the task:"
+                f' declared_metrics = [explorer.Metric(name={name!r}, unit="1", higher_is_better=True)]'
+            )
+
+
+def _check_functions(directory: Path, record: RunRecord) -> None:
+    """Check that a run that is finished in the directory had the same functions: its numbers would be taken for theirs.
+    In one that is not finished a mended function goes on from the checkpoint."""
+    if not (directory / rundir.RESULT).exists():
+        return
+    before = records.read(RunRecord, directory / rundir.RUN).functions
+    for name in record.functions:
+        if name in before and before[name] != record.functions[name]:
+            raise RecipeError(
+                f"{NAME}: {directory}: this run was trained with another function `{name}`. Give this one another name,"
+                f" such as Place(recipe='{record.recipe}-2'), or remove that directory to train again in its place"
+            )
+
+
+def _training(train: Mapping[str, Any], methods: Sequence[Any]) -> Training:
+    training, _ = read_training(train, methods, where=NAME)
+    for method in training.methods:
+        if method.name in GOVERNED:
+            raise RecipeError(f"{NAME}: {method.name!r} acts on signed documents: expected explorer.govern for those")
+        if method.kind is Kind.EXAMPLE:
+            raise RecipeError(
+                f"{NAME}: {method.name!r} changes examples as they are stored: expected its functions within `batch`"
+            )
+    return training
+
+
+def _check_kind(training: Training, inputs: Tensor) -> None:
+    """Check that the methods work on rows of this shape and type."""
+    shown = f"`batch` gives {inputs.dtype} with rows of shape {tuple(inputs.shape[1:])}"
+    kind = modality_of(inputs)
+    if kind is not None:
+        check_serving(training.methods, kind, found=shown, where=f"{NAME}: methods")
+    for method in training.methods if kind is None else ():
+        if not {"image", "text"} <= method.modalities:
+            raise RecipeError(f"{NAME}: {method.name!r} works on {_words(method)}; {shown}, which is neither")
+
+
+def _words(method: Method) -> str:
+    return " and ".join(MODALITIES[each] for each in sorted(method.modalities))
+
+
+def _setting(
+    model: nn.Module, task: OwnTask, training: Training, *, examples: int, seed: int, pace: Pace, steps: int
+) -> Setting:
+    batches = OwnBatches(
+        task,
+        examples=examples,
+        batch_size=training.numbers.batch_size,
+        seed=seed,
+        device=machine.device(),
+        pace=pace,
+    )
+    model.to(batches.device)
+    classes = _outputs(model, batches, task)
+    batches.dataset = dataclasses.replace(batches.dataset, classes=classes)
+    return Setting(
+        model=model,
+        task=OwnLoss(classes=classes, own=task),
+        batches=batches,
+        optimizer=training.optimizer,
+        schedule=training.schedule,
+        seed=seed,
+        total_steps=steps,
+        full_steps=total_steps(training, examples=examples, ssr=1.0),
+        precision=training.numbers.precision,
+        microbatch_size=training.numbers.microbatch_size,
+        draw=False,
+    )
+
+
+@torch.no_grad()
+def _outputs(model: nn.Module, batches: OwnBatches, task: OwnTask) -> int:
+    """How many numbers the model gives for each target: the classes, where these are classes."""
+    inputs, _ = batches.read(np.zeros(1, np.int64))
+    training = {module: module.training for module in model.modules()}
+    outputs = model.eval()(batches.prepare(inputs))
+    for module, was in training.items():
+        module.training = was
+    if not isinstance(outputs, Tensor) or outputs.ndim < 2:
+        raise RecipeError(f"{NAME}: the model gives {type(outputs).__name__}, expected a tensor with a row an example")
+    return outputs.shape[1] if outputs.ndim > 3 else outputs.shape[-1]
+
+
+def _record(setting: Setting, training: Training, place: Place | None, *, budget: float, threads: int) -> RunRecord:
+    place = place or Place(runs="")
+    assert isinstance(setting.task, OwnLoss) and setting.task.quality is not None
+    task = f"{place.sweep}-task"
+    frozen = [name for name, parameter in setting.model.named_parameters() if not parameter.requires_grad]
+    common: dict[str, Any] = {
+        "recipe": {"task": {"own": task, "model": type(setting.model).__qualname__}, **training.training()},
+        "examples": len(setting.batches.dataset.train),
+        "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(setting.model)))},
+        "hardware": dataclasses.asdict(machine.hardware(threads=threads)),
+        "versions": machine.versions(),
+    }
+    weights = {f"model/{name}": tensor.detach() for name, tensor in setting.model.state_dict(keep_vars=True).items()}
+    identity = {**common, "ssr": budget, "seed": setting.seed, "initial": model_digest(weights)}
+    name = type(setting.model).__name__.lower()
+    return RunRecord(
+        run_id=f"{name}-{place.sweep}-{place.recipe}-ssr{budget:g}-s{setting.seed}-{digest(identity)[:8]}",
+        sweep=place.sweep,
+        recipe=place.recipe,
+        baseline=place.baseline,
+        tuning=place.tuning,
+        identity=identity,
+        recipe_digest=digest(common),
+        dataset=task,
+        model=name,
+        methods=tuple(method.name for method in training.methods),
+        ssr=budget,
+        seed=setting.seed,
+        steps=setting.total_steps,
+        batch_size=training.numbers.batch_size,
+        precision=training.numbers.precision,
+        hardware=machine.hardware(threads=threads),
+        quality=setting.task.quality,
+        phases=count_phases(
+            training.methods, setting.batches.dataset, steps=setting.total_steps, pace=setting.batches.pace
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _directory(place: Place | None, record: RunRecord) -> Iterator[Path]:
+    """Where the run is written: in its place, held against others, or nowhere that lasts."""
+    if place is None:
+        with tempfile.TemporaryDirectory(prefix="explorer-") as made:
+            yield Path(made)
+        return
+    directory = Path(place.runs) / record.sweep / record.run_id
+    with rundir.locked(directory, what=f"run {record.run_id}", patience=PATIENCE):
+        yield directory
+
+
+def _trained(result: ResultRecord, directory: Path | None, *, trained: bool) -> Trained:
+    return Trained(
+        metrics=result.metrics,
+        steps=result.steps,
+        seconds=result.timings.training(),
+        directory=directory,
+        trained=trained,
+    )

@@ -1,0 +1,398 @@
+"""Deleting a target from a run: make the run that never had it out of the run that did.
+
+The new run is the counterfactual (recorded/counterfactual.py): the same plan, with the target's places in the batches
+empty. Its ledger begins with the state that was taken over and names the old one. There are two routes:
+
+    replay (G3)       The run continues from the newest state of the old run that the target had no influence on, and is
+                      trained to its end as any run is, so it may be interrupted and resumed.
+    structure (G2)    All that the target moved lies in sealed regions of its own, so nothing is trained. The run that
+                      never had it ends with the same tensors but for those, which the old ledger lists one by one: the
+                      new ledger begins where the old one ended, with the kept tensors, and ends there. State of methods
+                      about classes is left out. The model is the old file without the regions, byte for byte;
+                      measurements are the old ones without the training loss, to which the target contributed.
+
+Other data, documents, machine, versions or code than the old run's would give another run, and are refused.
+
+`train_counterfactual` checks a deletion the long way: it trains the counterfactual from its first step, on this machine
+and from this data, and compares every tensor that the new run ended with, by name and bit for bit. Faults of the code
+that trains are in both, so this training does not trust it (`Reference`). Nothing that it writes stays.
+"""
+
+import datetime
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from safetensors.torch import load_file
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
+from explorer.engine.fit import MODEL, metrics_bytes, model_digest
+from explorer.engine.loop import Loop
+from explorer.entries.fields import LedgerState, read_float
+from explorer.entries.run import End, State, TrainingState
+from explorer.errors import LedgerError, RunError
+from explorer.governance.digests import tensors_of, training_state
+from explorer.governance.documents import TRUST, Documents, keep, read_copies
+from explorer.governance.history import History
+from explorer.governance.journal import Journal
+from explorer.governance.session import Session
+from explorer.ledger.blobs import write_blob
+from explorer.ledger.read import CHECKPOINT
+from explorer.provenance.trust import parse_trust
+from explorer.records import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.forecast import Route, kept
+from explorer.runlog.model_file import CARD, ModelFile, differences, read_card, write_card
+from explorer.runlog.model_file import MODEL as WEIGHTS
+from explorer.runlog.obstacles import NO_CODE, stopped_early
+from explorer.runlog.origin import Origin, read_origin, write_origin
+from explorer.runlog.papers import MAX_QUARANTINE, quarantine_content, read_policy
+from explorer.runlog.presence import read_record
+from explorer.runlog.run_ledger import Placed, RunLedger
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
+from explorer.training.govern import OwnLoop, Reference, blank, train_without, trained_without
+from explorer.training.ledgered import keep_environment, parent_of, recording, signer_of
+from explorer.training.replay import Elsewhere, elsewhere
+from explorer.training.run import build_loop, documents_in, execute, recipe_of
+from explorer.training.start import keep_start, kept_in, start_in
+
+IMMATERIAL = ("platform",)  # an update of the operating system changes no bit
+
+
+def delete(
+    old: Path,
+    target: Target,
+    *,
+    route: Route,
+    to: Path,
+    data: Path | None = None,
+    private: Path | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    loop: OwnLoop | None = None,
+) -> Path:
+    """Make the run without the target in a directory of its own below `to`, and return that; what was begun there is
+    gone on with. `private` is where the salts and the trainer's key are now, if not where the run had them. `loop`
+    trains a loop of one's own (govern.py).
+
+    Raises `RunError` for a run that did not end, and where data, documents, machine, versions or code are others;
+    `ProvenanceError` for documents that are not to be believed; KeyboardInterrupt as `execute` does.
+    """
+    ledger = RunLedger(old)
+    record = read_record(ledger)
+    if ledger.outline.end is None:
+        raise RunError(f"run {record.run_id}: unfinished: its ledger has no end; let it end first")
+    if stopped := stopped_early(ledger):
+        raise RunError(f"run {record.run_id}: {stopped}")
+    new = counterfactual(record, target)
+    documents = replace(read_copies(old), quarantine=quarantine_content(ledger))
+    if private is not None:
+        documents = replace(documents, private=private.resolve())
+    if Path(new.run_id).name != new.run_id:
+        raise RunError(f"run {record.run_id!r:.200}: no name of a directory")
+    directory = to / new.run_id
+    checkpoint = ledger.ledger.checkpoint()
+    origin = Origin(
+        level=route.level,
+        run=record.run_id,
+        ledger=LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex()),
+        target=target,
+        begins=route.start,
+        state=None,
+    )
+    if route.level == "G2":
+        with rundir.locked(directory, what=f"run {new.run_id}"):
+            if not _begun(directory, origin) or not is_whole(directory, new):
+                drop(ledger, directory, new, origin, documents, dropped=route.dropped)
+        return directory
+    if not isinstance(new, RunRecord) or not isinstance(record, RunRecord):
+        assert isinstance(new, LoopRecord)
+        if loop is None:
+            raise RunError(f"run {record.run_id}: {NO_CODE}")
+        with rundir.locked(directory, what=f"run {new.run_id}"):
+            if not _begun(directory, origin) or not is_whole(directory, new):
+                refuse_elsewhere(old, record)
+                train_without(directory, new, loop, documents, origin)
+        return directory
+    if not _begun(directory, origin):
+        refuse_elsewhere(old, record)
+        built = build_loop(new, data=data, documents=documents)
+        state = _state_at(ledger, built, run_id=record.run_id, step=route.start)
+        with rundir.locked(directory, what=f"run {new.run_id}"):
+            if not _begun(directory, origin):  # by somebody else, while the data was read
+                start = start_in(new)
+                if start is not None:
+                    keep_start(kept_in(documents, start), start, directory)
+                keep(documents, directory)
+                _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
+                write_origin(directory, replace(origin, state=state))
+                records.write(directory / rundir.RUN, new)
+    execute(directory, data=data, on_progress=on_progress)
+    return directory
+
+
+def refuse_elsewhere(old: Path, record: Plan) -> None:
+    """Raise `RunError` with all that is otherwise here than where the run was trained and may decide its bits."""
+    differing = [each for each in elsewhere(old, record) if each.what not in IMMATERIAL]
+    if differing:
+        listed = "; ".join(f"{each.what}: {each.recorded} then, {each.here} here" for each in differing)
+        raise RunError(f"run {record.run_id} was trained elsewhere, and a replay here gives other bits: {listed}")
+
+
+def _begun(directory: Path, origin: Origin) -> bool:
+    """Whether this deletion was begun in the directory. Raises `RunError` where something else was."""
+    if read_plan(directory) is None:
+        return False
+    found = read_origin(directory)
+    if found is None:
+        raise RunError(f"{directory}: holds a run of its own: give another directory with --out")
+    if replace(found, state=None) != origin:
+        raise RunError(
+            f"{directory}: begun as another deletion, {found.level} from step {found.begins} of"
+            f" {found.run}, whose ledger had {found.ledger.size} entries: move it away to delete anew"
+        )
+    return True
+
+
+def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> TrainingState | None:
+    """The state that was kept after so many steps; None for the initial one. Raises `RunError` for a checkpoint that is
+    not what the ledger has on record: nobody else vouches for it."""
+    if not step:
+        return None
+    found = load_checkpoint(_kept_at(ledger.run, step), run_id=run_id)
+    loop.restore(found.tensors, step=found.step)
+    state, recorded = training_state(loop.state, step=step), ledger.genesis.start if step == ledger.begins else None
+    for placed in ledger.read([index for at, index in ledger.outline.states if at == step], State):
+        recorded = placed.entry.state
+    if state != recorded:
+        raise RunError(f"{_kept_at(ledger.run, step)}: not the state that the ledger has on record after {step} steps")
+    return state
+
+
+def _take_over(old: Path, directory: Path, *, old_id: str, new_id: str, step: int) -> None:
+    """What was kept of the old run up to this step, as the new run's own, whose times begin anew."""
+    (directory / rundir.PRIVATE).mkdir(mode=0o700, exist_ok=True)
+    for number in (each for each in kept(old) if each <= step):
+        found = load_checkpoint(_kept_at(old, number), run_id=old_id)
+        head = metrics_bytes(found)
+        mine = replace(found, plain={"offset": head})
+        save_checkpoint(directory / rundir.KEPT, mine, run_id=new_id, keep=None)
+        if number == step:
+            rundir.write_bytes(directory / rundir.METRICS, (old / rundir.METRICS).read_bytes()[:head])
+            save_checkpoint(directory / rundir.CHECKPOINT, mine, run_id=new_id)
+
+
+def _kept_at(run: Path, step: int) -> Path:
+    return run / rundir.KEPT / f"step-{step:08d}.json"
+
+
+# --- by structure ---
+
+TRAIN_LOSS = "train_loss"
+
+
+def drop(
+    old: RunLedger, to: Path, record: Plan, origin: Origin, documents: Documents, *, dropped: Collection[str]
+) -> None:
+    """Write the run without these regions into its directory, its record, its ledger and a recipe's result last.
+
+    Raises `RunError` for a model that is not the one that the old ledger ends with.
+    """
+    ended = read_ended(old)
+    policy = read_policy(old)
+    sealed = () if policy is None else policy.sealed
+    state_of_training = without_bookkeeping(ended.tensors, old.genesis)
+    kept = state_of_training.kept(lambda name: owner_of(name, sealed) not in dropped)
+    parameters, buffers, optimizer = kept.roots
+    end = ended.end.entry
+    state = TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=end.state.random)
+    keep(documents, to)
+    rundir.write_bytes(to / rundir.ENVIRONMENT, (old.run / rundir.ENVIRONMENT).read_bytes())
+    if (old.run / rundir.METRICS).exists():  # a loop of one's own measures by itself
+        rundir.write_bytes(to / rundir.METRICS, _metrics(old.run / rundir.METRICS))
+    _write_model(old.run, to, record, kept, sealed_gone=dropped)
+    write_origin(to, replace(origin, state=state))
+    records.write(to / plan_file(record), record)
+    _write_ledger(old, to, record, replace(origin, state=state), documents, end=end, kept=kept)
+    if isinstance(record, RunRecord):
+        records.write(to / rundir.RESULT, _result(to, record, end))
+
+
+def is_whole(to: Path, record: Plan) -> bool:
+    """Whether all of a run that a deletion makes was written."""
+    if isinstance(record, RunRecord):
+        return (to / rundir.RESULT).exists()
+    return (to / rundir.LEDGER / CHECKPOINT).exists() and History(to / rundir.LEDGER).ended()
+
+
+def _write_model(old: Path, to: Path, record: Plan, kept: Tensors, *, sealed_gone: Collection[str]) -> None:
+    expected = kept.parameters | kept.buffers
+    model = ModelFile(old / rundir.MODEL / WEIGHTS)
+    model.write_without(model.entries.keys() - expected.keys(), to / rundir.MODEL / WEIGHTS)
+    written = ModelFile(to / rundir.MODEL / WEIGHTS)
+    if fault := next(differences(written.leaves(), expected), None):
+        raise RunError(f"{model.path}: not the model that the ledger ends with: {fault}")
+    card = read_card(old / rundir.MODEL / CARD)
+    sealed = tuple(region for region in card.sealed if region.name not in sealed_gone)
+    gone = (region for region in card.sealed if region.name in sealed_gone and region.module)
+    absent = (*card.absent, *gone)  # an adapter that is not in the card is not built; a module is the model's own
+    write_card(to / rundir.MODEL / CARD, replace(card, run=record.run_id, sealed=sealed, absent=absent))
+
+
+def _write_ledger(
+    old: RunLedger, to: Path, record: Plan, origin: Origin, documents: Documents, *, end: End, kept: Tensors
+) -> None:
+    """The genesis, which begins where the old run ended, and the end."""
+    assert origin.state is not None
+    genesis = replace(
+        old.genesis,
+        run=record.run_id,
+        recipe=digest(record.identity),
+        begins=origin.begins,
+        start=origin.state,
+        parents=(*(each for each in old.genesis.parents if each.kind == "model"), parent_of(origin)),
+    )
+    trust = parse_trust(documents.trust, where=str(documents.where / TRUST))
+    signer = signer_of(record.run_id, documents, trust)
+    with Journal.open(to, genesis=genesis, signer=signer, leaves=np.empty((0, 32), np.uint8)) as journal:
+        for name in genesis.blobs:
+            content = old.blob(Placed(index=0, entry=old.genesis), name, max_bytes=MAX_QUARANTINE)
+            if content is not None:
+                write_blob(journal.directory, content)
+        journal.begin(origin.begins, origin.state)
+        metrics = {name: read_float(value) for name, value in end.metrics.items()}
+        journal.end(origin.begins, origin.state, tensors=kept, metrics=metrics)
+
+
+def _metrics(path: Path) -> bytes:
+    """The lines of `metrics.jsonl` but for those of the training loss. Raises `RunError` for what is none."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    try:
+        return b"".join(line for line in lines if json.loads(line)["metric"] != TRAIN_LOSS)
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path}: damaged: not a line a measurement ({error})") from error
+
+
+def _result(to: Path, record: RunRecord, end: End) -> ResultRecord:
+    """Nothing was trained and nothing timed: no measure of cost."""
+    tensors = load_file(to / rundir.MODEL / WEIGHTS)
+    return ResultRecord(
+        run_id=record.run_id,
+        metrics={name: read_float(value) for name, value in end.metrics.items()},
+        steps=record.steps,
+        examples=record.steps * record.batch_size,
+        timings=Timings(),
+        timed_steps=0,
+        contended=True,
+        resumed=0,
+        state_digest=model_digest({MODEL + name: tensor for name, tensor in tensors.items()}),
+        files={
+            name: hashlib.sha256((to / name).read_bytes()).hexdigest()
+            for name in (rundir.RUN, rundir.ENVIRONMENT, rundir.METRICS)
+        },
+        finished_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+# --- the counterfactual ---
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """What came of it."""
+
+    run: str
+    steps: int  # trained
+    tensors: int  # compared
+    differing: tuple[str, ...]  # names, with what is wrong
+    steps_watched: int = 0  # optimiser steps around which what nobody was admitted to was compared
+
+    @property
+    def equal(self) -> bool:
+        """Whether the new run ended with what the counterfactual ends with, all of it."""
+        return not self.differing
+
+
+def train_counterfactual(
+    new: Path,
+    *,
+    dropped: Collection[str] = (),
+    data: Path | None = None,
+    private: Path | None = None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    loop: OwnLoop | None = None,
+) -> Compared:
+    """Train the plan of the run in this directory from step 0, and compare. `dropped` are the tensors that a deletion
+    by structure took out, which the counterfactual has untrained. `loop` trains a loop of one's own (govern.py).
+
+    `private` is where the salts of the tags are now, if not where the run had them. Raises `RunError` for a run without
+    a plan or without this data, `LedgerError` for one that has not ended. That something differs is no error.
+    """
+    ledger = RunLedger(new)
+    record, expected = read_record(ledger), read_ended(ledger).tensors
+    if isinstance(record, LoopRecord):
+        if loop is None:
+            raise RunError(f"run {record.run_id}: {NO_CODE}")
+        environment = elsewhere(new, record)
+        on_environment(environment)
+        with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
+            found, reference = trained_without(new, record, loop, private=private, scratch=Path(scratch))
+        return _compared(ledger, found, expected, reference, dropped=dropped)
+    documents = documents_in(new, record)
+    if documents is None:
+        raise LedgerError(f"run {record.run_id}: governed by no documents: nothing can have been left out of it")
+    if private is not None:
+        documents = replace(documents, private=private.resolve())
+    environment = elsewhere(new, record)
+    on_environment(environment)
+    built = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
+    reference = Reference(built.state)
+    batches, gone = built.setting.batches, built.state.resource(Session).gone
+    if gone is not None:
+        batches.dataset = replace(batches.dataset, train=blank(batches.dataset.train, gone))
+    with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
+        found = _trained(built, record, documents, Path(scratch), data=data, on_progress=on_progress)
+    return _compared(ledger, found, expected, reference, dropped=dropped)
+
+
+def _compared(
+    new: RunLedger, found: Tensors, expected: Tensors, reference: Reference, *, dropped: Collection[str]
+) -> Compared:
+    states = [without_bookkeeping(each, new.genesis) for each in (found, expected)]
+    mine, theirs = ({**each.parameters, **each.buffers, **each.optimizer} for each in states)
+    mine = {name: leaf for name, leaf in mine.items() if name in theirs or name not in dropped}
+    return Compared(
+        run=new.genesis.run,
+        steps=new.steps,
+        tensors=len(theirs),
+        differing=(*reference.moved, *differences(theirs, mine)),
+        steps_watched=reference.watched,
+    )
+
+
+def _trained(
+    loop: Loop,
+    record: RunRecord,
+    documents: Documents,
+    scratch: Path,
+    *,
+    data: Path | None,
+    on_progress: Callable[[int, int], None],
+) -> Tensors:
+    """What the loop comes to at its end; its ledger goes into the scratch directory, signed by nobody."""
+    keep_environment(scratch, recorded=False)
+    with recording(loop, record, recipe_of(record), scratch, documents, data=data, rehearsal=True):
+        loop.call("before_fit")
+        while loop.state.step < loop.state.total_steps:
+            loop.step()
+            on_progress(loop.state.step, loop.state.total_steps)
+        loop.call("after_fit")
+        loop.evaluate()
+        return tensors_of(loop.state)

@@ -1,0 +1,184 @@
+"""Authorities for a demonstration: everything that `governance: DIR` asks for, made by one process on one machine.
+
+The documents are real and are checked like all others. What they prove is that nothing was changed afterwards, and no
+more: three roles that should be three parties are played by one, with keys that lie beside each other, unencrypted.
+For real use every party makes its own key, with a passphrase, with `explorer authority new`.
+"""
+
+import datetime
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.data.dataset import DataSource
+from explorer.document import read_document
+from explorer.governance.documents import ATTESTATION, POLICIES, SALTS, TABLE, TRAINER, TRUST
+from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
+from explorer.ledger.memory import begin_memory, memory_of
+from explorer.provenance.attestation import attest
+from explorer.provenance.authorities import new_trust, with_key
+from explorer.provenance.description import Days, Description
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.keys import new_key, public_text, write_key
+from explorer.provenance.policy import RoutingPolicy, read_policy
+from explorer.provenance.roles import Role
+from explorer.provenance.routing import policy_for
+from explorer.provenance.signed import sign_document
+from explorer.provenance.tag_records import write_tagged
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, read_taxonomy
+from explorer.provenance.times import format_time, parse_time
+from explorer.provenance.trust import AuthorityKey, Trust, write_trust
+from explorer.recipes.choice import written
+from explorer.training.tagging import records_of
+
+GOVERNANCE = "example.com/data-governance"
+RISK = "example.com/model-risk"
+NAME_OF_TRAINER = "example.com/trainer"
+DAYS = 365
+KEYS = {GOVERNANCE: "data-governance.pem", RISK: "model-risk.pem", NAME_OF_TRAINER: TRAINER}
+ROLES = {GOVERNANCE: Role.DATA_GOVERNANCE, RISK: Role.MODEL_RISK, NAME_OF_TRAINER: Role.TRAINER}
+COSIGNERS = (GOVERNANCE, RISK)
+WARNING = "for demonstration: three keys of one party, unencrypted, beside each other"
+
+
+class Example(NamedTuple):
+    """What ships as an example."""
+
+    taxonomy: Taxonomy
+    policy: RoutingPolicy
+
+
+def example(directory: Path) -> Example:
+    """The taxonomy of licences and the policy `half-depth`, from the directory of the example policies."""
+    taxonomy = read_taxonomy(read_document(directory / "licences.taxonomy.yaml"))
+    return Example(taxonomy=taxonomy, policy=read_policy(read_document(directory / "half-depth.policy.yaml")))
+
+
+def demonstrate(
+    directory: Path,
+    source: DataSource,
+    *,
+    data: Path | None,
+    taxonomy: Taxonomy,
+    policies: Sequence[RoutingPolicy],
+    now: int,
+) -> Path:
+    """The documents for a dataset, in a directory below this one that is named for what they are about.
+
+    What is there is kept: other data, another taxonomy and other policies have another directory, other keys too.
+    """
+    about = {
+        "data": [written(source), source.digest(data)],
+        "taxonomy": taxonomy.digest,
+        "policies": sorted(policy.digest for policy in policies),
+    }
+    whole = directory / f"{source.name}-{digest(about)[:8]}"
+    if whole.exists():
+        return whole
+    part = directory / f".{whole.name}.{os.getpid()}.tmp"
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    (part / POLICIES).mkdir(parents=True, mode=0o700)
+    try:
+        _write(part, source, data=data, taxonomy=taxonomy, policies=policies, now=now)
+        part.rename(whole)
+        rundir.flush_directory(directory)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return whole
+
+
+def authorities(directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int) -> Path:
+    """The documents of a new directory without tags: for examples that somebody tags himself (`explorer.tag`)."""
+    (directory / POLICIES).mkdir(parents=True, mode=0o700)
+    _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
+    return directory
+
+
+def _write(
+    directory: Path,
+    source: DataSource,
+    *,
+    data: Path | None,
+    taxonomy: Taxonomy,
+    policies: Sequence[RoutingPolicy],
+    now: int,
+) -> None:
+    keys, trust = _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
+    write_tagged(directory / TABLE, directory / SALTS, records_of(source, data=data, authority=GOVERNANCE))
+    attested = attest(
+        directory / TABLE,
+        taxonomy=taxonomy,
+        description=_description(source, data, now),
+        issued=format_time(now),
+        expires=format_time(now + DAYS * 86_400),
+        keys=[keys[GOVERNANCE]],
+        trust=trust,
+        now=now,
+    )
+    write_envelope(directory / ATTESTATION, attested)
+
+
+def _authorities(
+    directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int
+) -> tuple[dict[str, Ed25519PrivateKey], Trust]:
+    """Keys, trust file, taxonomy and policies: everything but tags."""
+    keys = {name: new_key() for name in ROLES}
+    trust = _trust(keys, taxonomy, policies, now)
+    for name, key in keys.items():
+        write_key(directory / KEYS[name], key, None)
+        if name in COSIGNERS:
+            begin_memory(memory_of(directory / KEYS[name]))
+    write_trust(directory / TRUST, trust)
+    signed = sign_document(taxonomy, TAXONOMY, [keys[GOVERNANCE]], trust=trust, now=now, where=taxonomy.name)
+    write_envelope(directory / TAXONOMY_FILE, signed)
+    for policy in policies:
+        kind = policy_for(taxonomy)
+        signed = sign_document(policy, kind, [keys[RISK]], trust=trust, now=now, where=policy.name)
+        write_envelope(directory / POLICIES / f"{policy.name}.json", signed)
+    rundir.write_bytes(directory / "README", f"{WARNING}\n".encode())
+    return keys, trust
+
+
+def _trust(
+    keys: dict[str, Ed25519PrivateKey], taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int
+) -> Trust:
+    """A trust file that asks for one signature of each role. Its keys are valid from the oldest document on."""
+    begins = min([taxonomy.issued, *(policy.issued for policy in policies), format_time(now)], key=parse_time)
+    branches = tuple(sorted(each.path for each in taxonomy.classes if "/" not in each.path))
+    trust = new_trust("demonstration")
+    for name, role in ROLES.items():
+        public = AuthorityKey(
+            public_key=public_text(keys[name]), not_before=begins, not_after=format_time(now + DAYS * 86_400)
+        )
+        trust = with_key(trust, name, public, role=role, branches=branches if name == GOVERNANCE else ())
+    return trust
+
+
+def _description(source: DataSource, data: Path | None, now: int) -> Description:
+    """What is known about any dataset here, in the words of its card."""
+    today = datetime.datetime.fromtimestamp(now, datetime.UTC).date().isoformat()
+    return Description(
+        standards_version="1.0.0",
+        title=source.name,
+        identifier=f"urn:sha256:{source.digest(data)}",
+        location="the machine that this was made on",
+        issuer=GOVERNANCE,
+        description=source.summary,
+        source=source.source,
+        origin_geography="not known",
+        issue_date=today,
+        generated=Days(first=today, last=today),
+        method="read from the installed files, classes as they declare them",
+        format="bytes in memory",
+        confidentiality="public",
+        licence=source.licence,
+        intended_use="demonstration",
+        proprietary=False,
+    )

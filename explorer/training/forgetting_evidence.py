@@ -1,0 +1,270 @@
+"""How models of one plan behave on a class that some of them never had: the measurements behind `analysis.forgetting`.
+
+A bench has the network, the data and the loss of one run. The models that it measures are tensors by name: those that
+the run ended with, those of runs without the class (of any seed), those of a deletion, and those of the run whose
+layers that the class trained are put back to where they were before (`localised`). None of these numbers proves that
+anything is deleted.
+
+A region is off for every class but its owner. So the run as it is, which its owner uses, is measured on the owner's
+examples with the region on, and all else with every region off.
+
+Shapes: N examples of the class, M others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from explorer import records, rundir
+from explorer.data.streams import stream, torch_stream
+from explorer.engine.loop import Loop
+from explorer.engine.optimizer import build_optimizer
+from explorer.engine.state import SHARED
+from explorer.errors import LedgerError, RunError
+from explorer.governance.layers import governed_layers
+from explorer.governance.sealed import switched_on
+from explorer.governance.session import Session
+from explorer.provenance.branches import covers
+from explorer.provenance.sealed import SealedRegion
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.model_file import MODEL, ModelFile, differences
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tables import first_admitted, tables
+from explorer.runlog.target import Target
+from explorer.runlog.tensors import owner_of, read_ended
+from explorer.training.replay import newest
+from explorer.training.run import build_loop, documents_in, recipe_of
+
+EXAMPLES = 512  # of the class and of the others that are looked at, evenly spaced over all of them
+PROBES = 128  # of the class's that are looked at before every step of relearning
+ROWS = 64  # of one forward pass
+STEPS = 200  # of relearning, at most
+RATE = 0.1  # of the recipe's highest learning rate: relearning begins where a schedule ends
+ANY_SEED = ("seed", "hardware", "versions")  # where a reference may be unlike the run
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Behaviour:
+    """What one model did; `analysis.forgetting.Measured`."""
+
+    seed: int
+    target_N: np.ndarray  # nats
+    others_M: np.ndarray
+    quality: float
+    relearned: int | None  # steps; None: not within `STEPS`
+
+
+class Bench:
+    """The network, the data and the loss of one finished run, for models that have its tensors."""
+
+    def __init__(self, run: Path, target: Target, *, data: Path | None = None) -> None:
+        """Raises `RunError` for a run that left no model, has other data here, or was trained on nothing else."""
+        self._run, self._target = run, target
+        self.record = records.read_recipe_run(run, what="explorer delete evidence")
+        self._recipe = recipe_of(self.record)
+        self._tensors = finished(run)
+        documents = documents_in(run, self.record)
+        self._loop: Loop = build_loop(self.record, data=data, documents=documents, elsewhere=True)
+        session, batches = self._loop.state.resource(Session), self._loop.setting.batches
+        self._initial = _copies(self._loop)
+        self._regions: tuple[SealedRegion, ...] = session.routing.policy.sealed if session.routing else ()
+        self._own = {
+            path: [each.name for each in self._regions if covers(each.branch, path)] for path in target.classes
+        }
+        codes = batches.typing.codes
+        self._rows = {path: np.flatnonzero(codes == session.codes[path]) for path in target.classes}
+        known = [session.codes[path] for path in session.classes if path not in target.classes]
+        self._others = some(np.flatnonzero(np.isin(codes, known)), EXAMPLES)
+        if not len(self._others):
+            raise RunError(f"{run}: {target.words}: all that the run was trained on; expected others to retain")
+        self._goal = self._probe(self._tensors, on=True)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether each of the classes has a region of its own, and G0 is something else than the run as it is."""
+        return all(self._own.values())
+
+    def whole(self) -> Behaviour:
+        """The run as it is, with the classes' own regions on: all that it learned from them."""
+        return self._measured(self._tensors, seed=self.record.seed, on=True)
+
+    def switched_off(self) -> Behaviour:
+        """G0: the run as it is, every region off."""
+        return self._measured(self._tensors, seed=self.record.seed)
+
+    def ablated(self) -> Behaviour:
+        """G1. Raises `RunError` where the checkpoint that it takes is not there."""
+        found = localised(self._run, self._target, self._tensors, initial=self._initial, loop=self._loop)
+        return self._measured(found, seed=self.record.seed)
+
+    def without(self, run: Path) -> Behaviour:
+        """A finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for a run
+        that is another one in more than that and its seed."""
+        record = records.read_recipe_run(run, what="explorer delete evidence")
+        recipe_of(record)
+        expected = counterfactual(self.record, self._target).identity
+        for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):
+            if record.identity.get(key) != expected.get(key):
+                raise RunError(
+                    f"{run}: no reference for {self.record.run_id} without {self._target.words}: its {key} is not that"
+                    " run's with the target left out"
+                )
+        return self._measured(finished(run), seed=record.seed)
+
+    def _measured(self, tensors: Tensors, *, seed: int, on: bool = False) -> Behaviour:
+        self._put(tensors)
+        task, model = self._loop.setting.task, self._loop.state.model
+        return Behaviour(
+            seed=seed,
+            target_N=np.concatenate([self._losses_of(path, EXAMPLES, on=on) for path in self._target.classes]),
+            others_M=self._losses(self._others),
+            quality=task.evaluate(model, self._loop.setting.batches)[self.record.quality],
+            relearned=0 if on else self._relearn(),
+        )
+
+    def _probe(self, tensors: Tensors, *, on: bool) -> float:
+        self._put(tensors)
+        return self._known(on=on)
+
+    def _known(self, *, on: bool = False) -> float:
+        """The mean loss of the probes."""
+        return float(np.mean([self._losses_of(path, PROBES, on=on).mean() for path in self._target.classes]))
+
+    def _losses_of(self, path: str, most: int, *, on: bool) -> np.ndarray:
+        with switched_on(self._loop.state.model, self._own[path] if on else ()):
+            return self._losses(some(self._rows[path], most))
+
+    @torch.no_grad()
+    def _losses(self, rows: np.ndarray) -> np.ndarray:
+        """The loss of each of these training examples, fp32, the model in evaluation mode."""
+        setting = self._loop.setting
+        model = setting.model.eval()
+        found = []
+        for start in range(0, len(rows), ROWS):
+            inputs, labels = self._read(rows[start : start + ROWS])
+            found.append(setting.task.loss(model(inputs), labels).double().cpu().numpy())
+        return np.concatenate(found)
+
+    def _relearn(self) -> int | None:
+        """Train the shared parameters on the target alone until it is known as well as the run knew it; how many steps
+        that took. Every model has the same batches and draws."""
+        setting, state = self._loop.setting, self._loop.state
+        parameters = list(state.regions[SHARED].parameters.values())
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        optimizer = build_optimizer(self._recipe.optimizer, parameters)
+        for group in optimizer.param_groups:
+            group["lr"] = self._recipe.optimizer.lr * RATE
+        rows = np.concatenate(list(self._rows.values()))
+        for step in range(STEPS + 1):
+            if self._known() <= self._goal:
+                return step
+            inputs, labels = self._read(stream(0, "relearning", step).permutation(rows)[: setting.batches.batch_size])
+            setting.model.train()
+            optimizer.zero_grad()
+            with torch_stream(setting.batches.device, 0, "relearning", step):
+                loss = setting.task.loss(setting.model(inputs), labels).mean()
+            loss.backward()
+            optimizer.step()
+        return None
+
+    def _read(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        batches = self._loop.setting.batches
+        inputs, labels = batches.read(rows)
+        return batches.prepare(inputs), labels.to(batches.device).to(torch.int64)
+
+    @torch.no_grad()
+    def _put(self, tensors: Tensors) -> None:
+        """Make the network the one of these tensors. Those of regions may be missing: a deletion drops them."""
+        for name, tensor in _named(self._loop.setting.model).items():
+            found = tensors.get(name)
+            if found is None and owner_of(name, self._regions) is not None:
+                continue
+            if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
+                what = "nothing" if found is None else f"{found.dtype} {tuple(found.shape)}"
+                raise RunError(f"{self._run}: {name}: found {what}, expected {tensor.dtype} {tuple(tensor.shape)}")
+            tensor.copy_(found)
+
+
+def finished(run: Path) -> dict[str, Tensor]:
+    """The tensors that a recorded run ended with, held against its ledger.
+
+    Raises `RunError` for a run that left no model, and `LedgerError` for one whose ledger ended with another.
+    """
+    path = run / rundir.MODEL / MODEL
+    if not path.exists():
+        raise RunError(f"{run}: no finished model: expected {rundir.MODEL}/{MODEL}, which a recorded run leaves")
+    ended = read_ended(RunLedger(run)).tensors
+    for difference in differences(ModelFile(path).leaves(), {**ended.parameters, **ended.buffers}):
+        raise LedgerError(f"{path}: not the model that the run ended with: {difference}")
+    try:
+        return load(path.read_bytes())
+    except SafetensorError as error:
+        raise RunError(f"{path}: damaged: {error}") from error
+
+
+def some(rows: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the rows, evenly spaced.
+
+    >>> some(np.arange(10), 4)
+    array([0, 3, 6, 9])
+    """
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+
+
+def _named(model: nn.Module) -> dict[str, Any]:
+    return {name: each.detach() for name, each in (*model.named_parameters(), *model.named_buffers())}
+
+
+def _copies(loop: Loop) -> Tensors:
+    return {name: tensor.clone() for name, tensor in _named(loop.setting.model).items()}
+
+
+# --- layers put back ---
+
+
+def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, loop: Loop) -> Tensors:
+    """The tensors that the run ended with, those of layers that admitted the target's classes as they were before the
+    first step in which one did. `loop` is the run's own, of any step.
+
+    This takes out of those layers what the class put in, and what all others did since then too; and it leaves in the
+    other layers what they learned on top of the class. So the result is neither the model without the class nor a
+    deletion: it is measured so that it can be seen for what it is. Raises `RunError` where the checkpoint of that step
+    is not there.
+    """
+    ledger = RunLedger(run)
+    admitted = first_admitted(ledger)
+    firsts = [step for path in target.classes if (step := admitted[path]) is not None]
+    if not firsts:
+        return ended
+    places = [ledger.class_(path) for path in target.classes]
+    trained = {
+        ledger.genesis.layers[at]
+        for table in tables(ledger)
+        for at in np.flatnonzero(table.weights[places].any(axis=0))
+    }
+    routing = loop.state.resource(Session).routing
+    layers = governed_layers(loop.state.model, loop.state.layers, routing.policy.sealed if routing else ())
+    back = {name for each in layers if each.layer.name in trained for name in (*each.parameters, *each.buffers)}
+    before = _before(run, ledger.genesis.run, min(firsts), initial)
+    return {name: before[name] if name in back else tensor for name, tensor in ended.items()}
+
+
+def _before(run: Path, run_id: str, step: int, initial: Tensors) -> Tensors:
+    """The tensors after so many steps, where the run kept a checkpoint."""
+    if step == 0:
+        return initial
+    found = newest(run, run_id, step)
+    if found is None or found.step != step:
+        raise RunError(f"{run}: the checkpoint of step {step}, before the first one of the target, is not here")
+    prefix = "model/"  # of a model's tensors in a checkpoint
+    return {name.removeprefix(prefix): each for name, each in found.tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,575 @@
+"""`explorer.govern` and `explorer.replay`: custom training loops under signed documents, and their replay.
+
+A run of `explorer.govern` keeps no code. Where the loop is a function of what governs it, it can be called again:
+
+    def train(govern=explorer.govern):
+        torch.manual_seed(0)
+        model = MyModel()
+        optimizer = torch.optim.AdamW(model.parameters())
+        with govern(
+            model, optimizer, examples=examples, documents="governed", policy="half-depth",
+            ledger="runs/own/mine", steps=100,
+        ) as governed:
+            for rows in batches():                        # the same ones each time
+                governed.step(rows, losses)
+
+    train()
+    explorer.replay("runs/own/mine", train)
+
+The function gets another `govern`, of the same signature, which takes the run's own documents and writes nothing: every
+entry has to be the one that the ledger has next. The same function trains the run that never had a class, for a
+deletion by replay (G3) and for the counterfactual of a certificate; then the places of that class in the batches are
+empty. It always begins with its first step, since the states of such a loop are its owner's.
+
+No file names a function to be called: the caller says which, so that a run's directory executes nothing.
+"""
+
+import hashlib
+import importlib
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.data.dataset import Split
+from explorer.engine.guard import same_bits
+from explorer.engine.method import Method
+from explorer.engine.state import Region, State
+from explorer.entries.run import Genesis, Sources
+from explorer.errors import RecipeError, RunError
+from explorer.governance.class_secrets import erased, read_secrets
+from explorer.governance.contributions import Contributions
+from explorer.governance.credentials import Credentials, check
+from explorer.governance.digests import tensors_of, training_state
+from explorer.governance.documents import Documents, keep, read_copies, read_documents
+from explorer.governance.journal import Journal
+from explorer.governance.layers import shared_names
+from explorer.governance.own_loop import Governed
+from explorer.governance.recorder import Recorder, beginning
+from explorer.governance.routing import Routing
+from explorer.governance.session import Session
+from explorer.governance.spool import ALL
+from explorer.note import Signer
+from explorer.recipes.choice import choose, written
+from explorer.records import LoopRecord, listed_methods
+from explorer.runlog.counterfactual import ROUTING
+from explorer.runlog.origin import Origin, write_origin
+from explorer.runlog.papers import quarantine_content, read_policy
+from explorer.runlog.presence import read_record
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tensors import Tensors
+from explorer.training.ledgered import begun, keep_environment, parent_of, session_of, signer_of, stand_in
+from explorer.training.replay import (
+    INITIAL,
+    NOTHING,
+    Comparison,
+    Difference,
+    Differs,
+    Elsewhere,
+    Replayed,
+    commitments,
+    elsewhere,
+    flat,
+)
+from explorer.training.run import EXAMPLES, check_types, class_name, write_own
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's
+
+
+def govern(
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    examples: Split,
+    documents: str | Path,
+    policy: str,
+    ledger: str | Path,
+    steps: int,
+    seed: int = 0,
+    every: int = 50,
+    methods: Sequence[Method] = (),
+) -> Governed:
+    """Put a model and its optimiser under a signed policy, and everything they do into a ledger.
+
+    `examples` are the training examples that were tagged (`explorer.tag`); `documents` is the directory with trust,
+    taxonomy, tags and policies (governance/documents.py), `policy` the name of one of these; `ledger` becomes the run's
+    directory, with the ledger in it; `steps` is how many there will be, since policies speak of shares of training;
+    every so many of them the whole state goes on record. The finished model stays in the run's `model/`, from where
+    `explorer.load_model(directory, into=MODEL)` gives it back. Further `methods` act as well. Gradients are clipped by
+    one of them, since a norm over everything would carry one class's gradients into the steps of others:
+
+        methods=[GradientClipping(threshold=1.0)]        (explorer.methods.gradient_clipping)
+
+    Raises `ProvenanceError` for documents, tags or a key that are not to be believed, `DataError` for examples that no
+    tag can be about, `RecipeError` for what cannot be governed, an optimiser that moves tensors by the gradients of
+    others among them, and for a ledger that is there already.
+    """
+    run = Path(ledger)
+    if not NAME.fullmatch(run.name):
+        raise RecipeError(
+            f"ledger: found {run.name!r}, expected a directory named in letters, digits, '_', '.' and '-'"
+        )
+    if (run / rundir.LEDGER).exists():
+        raise RecipeError(f"ledger: {run}: there is one already; a loop of one's own begins a new one each time")
+    papers = read_documents(Path(documents), policy=policy, now=int(time.time()))
+
+    def open_journal(given: Given, state: State) -> Journal:
+        return begin(run, LoopRecord(run_id=run.name, identity=given.identity), papers, given, state)
+
+    return governed(
+        model,
+        optimizer,
+        examples=examples,
+        papers=papers,
+        routing=Routing(policy=policy),
+        steps=steps,
+        seed=seed,
+        every=every,
+        methods=methods,
+        open_journal=open_journal,
+        keep_model=lambda given, state: write_own(run, state, given.methods, examples),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What a loop of one's own was given, checked."""
+
+    found: Credentials
+    examples: Split
+    methods: tuple[Method, ...]  # all of them
+    identity: dict[str, Any]  # as `LoopRecord` has it
+
+
+def governed(
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    examples: Split,
+    papers: Documents,
+    routing: Routing,
+    steps: int,
+    seed: int,
+    every: int,
+    methods: Sequence[Method],
+    open_journal: Callable[[Given, State], Journal],
+    keep_model: Callable[[Given, State], None],
+    shown: Callable[[Given], Split] = lambda given: given.examples,
+) -> Governed:
+    """The loop under these documents. `open_journal` says where it is written, once the layers are known, and `shown`
+    which examples it is handed. Raises as `govern` does."""
+    for what, count in (("steps", steps), ("every", every)):
+        if count < 1:
+            raise RecipeError(f"{what}: found {count}, expected 1 or more")
+    examples.check()
+    check_types(model)
+    found = check(papers, examples, absent=routing.absent)
+    everything = (routing, Contributions(), Recorder(every=every), *methods)
+    identity = identity_of(model, optimizer, everything, steps=steps, seed=seed)
+    given = Given(found=found, examples=examples, methods=everything, identity=identity)
+    return Governed(
+        model,
+        optimizer,
+        session=session_of(found),
+        examples=shown(given),
+        codes=found.codes,
+        methods=everything,
+        steps=steps,
+        seed=seed,
+        open_journal=lambda state: open_journal(given, state),
+        keep_model=lambda state: keep_model(given, state),
+    )
+
+
+def begin(
+    run: Path,
+    record: LoopRecord,
+    papers: Documents,
+    given: Given,
+    state: State,
+    *,
+    signer: Signer | None = None,
+    origin: Origin | None = None,
+) -> Journal:
+    """Begin the directory and the ledger of a run, or go on with them. It is signed by the trainer, if not by
+    `signer`; a run that a deletion made has an origin."""
+    signer = signer or signer_of(record.run_id, papers, given.found.trust)
+    run.mkdir(parents=True, exist_ok=True)
+    keep(papers, run)
+    keep_environment(run, recorded=True)
+    if origin is not None:
+        write_origin(run, origin)
+    records.write(run / rundir.LOOP, record)
+    genesis = genesis_of(state, run, record, given, origin)
+    return begun(run, genesis=genesis, signer=signer, found=given.found, contents=beginning(state))
+
+
+def identity_of(
+    model: nn.Module, optimizer: Optimizer, methods: Sequence[Method], *, steps: int, seed: int
+) -> dict[str, Any]:
+    """What is known of a loop that is the caller's, as `LoopRecord` has it."""
+    recipe = {
+        "model": class_name(model),
+        "optimizer": type(optimizer).__name__,
+        "settings": [{k: repr(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups],
+        "methods": [written(method) for method in methods],
+    }
+    return {"recipe": recipe, "steps": steps, "seed": seed}
+
+
+def genesis_of(state: State, run: Path, record: LoopRecord, given: Given, origin: Origin | None) -> Genesis:
+    """As its recipe it names what is known of the loop."""
+    found = given.found
+    environment = (run / rundir.ENVIRONMENT).read_bytes()
+    named = rundir.read_json(run / rundir.ENVIRONMENT)
+    return Genesis(
+        run=record.run_id,
+        recipe=digest(record.identity),
+        code=named["training_code"],
+        environment=hashlib.sha256(environment).hexdigest(),
+        data=_manifest(given.examples),
+        tags={EXAMPLES: Sources(root=found.tags.root, attestation=found.tags.attestation)},
+        taxonomy=found.tags.table.taxonomy,
+        policy=None if found.routing is None else found.routing.policy.digest,
+        trust=found.trust.digest,
+        judged=found.judged,
+        strategy="microbatch",
+        seed=state.seed,
+        initial=training_state(state, step=0).parameters,
+        classes=found.classes,
+        layers=tuple(layer.name for layer in state.resource(Session).layers),
+        shared=shared_names(state.resource(Session).layers),
+        begins=0,
+        start=None,
+        parents=() if origin is None else (parent_of(origin),),
+        blobs={},
+        methods={method.name: method.traits for method in given.methods},
+    )
+
+
+def _manifest(examples: Split) -> str:
+    """SHA-256 over the contents of all examples, in their order."""
+    total = hashlib.sha256()
+    for index in range(len(examples)):
+        total.update(hashlib.sha256(examples.content(index)).digest())
+    return total.hexdigest()
+
+
+# --- a reference that does not trust the code that trains ---
+
+
+class Reference:
+    """A training run that does not trust the code that trains to keep the target out.
+
+    A fault in that code may be in both runs that are compared, which then agree. So three things are taken out of its
+    hands. The target's rows are blank (`blank`), so that code which reads them anyhow arrives elsewhere. A region to
+    which a step admits no class has no optimiser step at all, and a tensor to which it admits none has no gradient, not
+    even one of zeros, under which decay and momentum continue. Around each optimiser step such tensors, and the
+    optimiser's state for them, are compared bit for bit.
+    """
+
+    def __init__(self, state: State) -> None:
+        """Changes the optimisers of this training in place; it is at step 0."""
+        self.moved: list[str] = []  # what moved in a step that admitted nobody to it, in words
+        self.watched = 0
+        self._state = state
+        for region in state.regions.values():
+            for optimizer in region.optimizers:
+                self._guard(region, optimizer)
+
+    def _guard(self, region: Region, optimizer: Optimizer) -> None:
+        """In place of the optimiser's step. A method, since schedules bind what they find there anew."""
+        step = optimizer.step
+
+        def guarded(this: Optimizer) -> None:
+            self._step(region, this, step)
+
+        optimizer.step = MethodType(guarded, optimizer)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _step(self, region: Region, optimizer: Optimizer, step: Callable[[], None]) -> None:
+        admitted = {name for share in self._state.shares if len(share.slots) for name in share.parameters}
+        closed = {name: each for name, each in region.parameters.items() if name not in admitted}
+        for parameter in closed.values():
+            parameter.grad = None
+        if len(closed) == len(region.parameters):
+            return
+        before = {name: _seen(optimizer, each) for name, each in closed.items()}
+        step()
+        self.watched += bool(closed)
+        for name, parameter in closed.items():
+            if not _same(before[name], _seen(optimizer, parameter)):
+                self.moved.append(
+                    f"{name}: moved in step {self._state.step}, or what the optimiser remembers for it did, and nobody"
+                    " in the batch was admitted to it"
+                )
+
+
+def blank(examples: Split, gone: NDArray[np.bool_]) -> Split:
+    """The examples with zeros in place of these."""
+    rows = torch.from_numpy(gone)
+    inputs, labels = examples.inputs.clone(), examples.labels.clone()
+    inputs[rows], labels[rows] = 0, 0
+    return Split(inputs=inputs, labels=labels)
+
+
+def _seen(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
+    """A parameter and what the optimiser remembers for it."""
+    state = {
+        key: each.clone() if isinstance(each, Tensor) else each
+        for key, each in optimizer.state.get(parameter, {}).items()
+    }
+    return {"": parameter.detach().clone(), **state}
+
+
+def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    return before.keys() == after.keys() and all(
+        same_bits(value, after[key]) if isinstance(value, Tensor) else value == after[key]
+        for key, value in before.items()
+    )
+
+
+# --- executed again ---
+
+OwnLoop = Callable[[Callable[..., Governed]], object]
+"""A training loop that governs by what it is handed; what it returns is not looked at."""
+
+COMPARED = ("data", "initial", "classes", "layers", "shared")  # of the first entry; the others are the documents'
+
+
+def replay(
+    directory: str | Path,
+    loop: OwnLoop,
+    *,
+    private: Path | None = None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+) -> Replayed:
+    """Execute a run of `explorer.govern` again, from its first step to its end, and compare it with its ledger.
+
+    `private` is where the salts of the tags are now, if not where the run had them. `on_environment` is told what
+    differs here before anything is executed. Raises `RunError` for a run of a recipe, and for a function that does not
+    come to the end of what is on record; what the loop itself raises comes through. That something differs is no
+    error, but in the report.
+    """
+    run = Path(directory)
+    ledger = RunLedger(run)
+    record, genesis = _loop_record(ledger), ledger.genesis
+    if genesis.begins:
+        raise RunError(f"run {record.run_id}: nothing was trained in it: replay the run that it was made from")
+    environment = elsewhere(run, record)
+    on_environment(environment)
+    secrets = read_secrets(run, genesis)
+    missing = erased(secrets, genesis)
+    policy = read_policy(ledger)
+    sealed = frozenset(path for path in genesis.classes if policy is not None and policy.is_confidential(path))
+    comparison = Comparison(run / rundir.LEDGER, commitments(genesis, missing, confidential=sealed))
+
+    def open_journal(given: Given, state: State) -> Journal:
+        _compare_first(record, given, genesis, genesis_of(state, run, record, given, None), beginning(state))
+        leaves = given.found.leaves
+        return Journal(comparison, genesis=genesis, secrets=secrets, leaves=leaves, spool=None, confidential=sealed)
+
+    difference: Difference | None = None
+    again = _Again(record, _papers(ledger, private), open_journal)
+    try:
+        loop(again)
+    except Differs as found:
+        difference = found.difference
+    counts = comparison.counts
+    ended = counts.get("end", 0) == 1 or ledger.outline.end is None
+    if difference is None and (counts.get("step", 0) < ledger.steps or not ended):
+        raise RunError(f"run {record.run_id}: the loop ended after {counts.get('step', 0)} of {ledger.steps} steps")
+    return Replayed(
+        run=record.run_id,
+        first=0,
+        last=ledger.steps,
+        start=0,
+        source=INITIAL,
+        environment=environment,
+        entries=sum(counts.values()) - counts.get("blobs", 0),
+        steps=counts.get("step", 0),
+        states=counts.get("state", 0),
+        blobs=counts.get("blobs", 0),
+        secrets_missing=tuple(sorted(missing)),
+        sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
+        difference=difference,
+    )
+
+
+def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents, origin: Origin) -> None:
+    """Train the run of this record from its first step into its directory; begun there, it goes on.
+
+    Raises as the loop does, and `RunError` for one that is not the recorded one or does not come to its end.
+    """
+
+    def open_journal(given: Given, state: State) -> Journal:
+        _check_identity(record, given)
+        return begin(to, record, papers, given, state, origin=origin)
+
+    def keep_model(given: Given, state: State) -> None:
+        write_own(to, state, given.methods, given.examples)
+
+    again = _Again(record, papers, open_journal, keep_model)
+    loop(again)
+    again.check_ended()
+
+
+def trained_without(
+    run: Path, record: LoopRecord, loop: OwnLoop, *, private: Path | None, scratch: Path
+) -> tuple[Tensors, Reference]:
+    """What the run of this record ends with, trained here from its first step as `Reference` says. Its ledger goes into
+    the scratch directory, signed by nobody."""
+    ended: list[Tensors] = []
+    watching: list[Reference] = []
+    papers = _papers(RunLedger(run), private)
+
+    def open_journal(given: Given, state: State) -> Journal:
+        _check_identity(record, given)
+        watching.append(Reference(state))
+        return begin(scratch / record.run_id, record, papers, given, state, signer=stand_in(record.run_id))
+
+    again = _Again(
+        record,
+        papers,
+        open_journal,
+        lambda given, state: ended.append(tensors_of(state)),
+        shown=lambda given: blank(given.examples, given.found.gone),
+    )
+    loop(again)
+    again.check_ended()
+    return ended[0], watching[0]
+
+
+class _Again:
+    """What a loop calls in place of `explorer.govern`."""
+
+    def __init__(
+        self,
+        record: LoopRecord,
+        papers: Documents,
+        open_journal: Callable[[Given, State], Journal],
+        keep_model: Callable[[Given, State], None] = lambda given, state: None,
+        shown: Callable[[Given], Split] = lambda given: given.examples,
+    ) -> None:
+        self._record, self._papers = record, papers
+        self._open_journal, self._keep_model, self._shown = open_journal, keep_model, shown
+        self._governed: Governed | None = None
+
+    def __call__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        examples: Split,
+        documents: str | Path = "",
+        policy: str = "",
+        ledger: str | Path = "",
+        steps: int,
+        seed: int = 0,
+        every: int = 50,
+        methods: Sequence[Method] = (),
+    ) -> Governed:
+        """As `explorer.govern`; documents, policy and ledger are the run's own."""
+        if self._governed is not None:
+            raise RecipeError("the loop governs a second time: expected a function that trains one run")
+        self._governed = governed(
+            model,
+            optimizer,
+            examples=examples,
+            papers=self._papers,
+            routing=_routing(self._record),
+            steps=steps,
+            seed=seed,
+            every=every,
+            methods=methods,
+            open_journal=self._open_journal,
+            keep_model=self._keep_model,
+            shown=self._shown,
+        )
+        return self._governed
+
+    def check_ended(self) -> None:
+        """Raise `RunError` for a loop that did not do the steps that it had announced."""
+        done = 0 if self._governed is None else self._governed.state.step
+        planned: Any = self._record.identity.get("steps")
+        if done != planned:
+            raise RunError(f"run {self._record.run_id}: the loop ended after {done} of {planned} steps")
+
+
+def _loop_record(ledger: RunLedger) -> LoopRecord:
+    record = read_record(ledger)
+    if not isinstance(record, LoopRecord):
+        raise RunError(f"run {record.run_id}: of a recipe, which says all by itself: explorer replay {ledger.run}")
+    return record
+
+
+def _papers(ledger: RunLedger, private: Path | None) -> Documents:
+    papers = replace(read_copies(ledger.run), quarantine=quarantine_content(ledger))
+    return papers if private is None else replace(papers, private=private.resolve())
+
+
+def _routing(record: LoopRecord) -> Routing:
+    """The routing of the record, what it leaves out included."""
+    for each in listed_methods(record):
+        if ROUTING in each:
+            return choose({ROUTING: Routing}, dict(each), kind="method", where=f"run {record.run_id}")
+    raise RunError(f"run {record.run_id}: damaged: its record has no {ROUTING!r}")
+
+
+def _check_identity(record: LoopRecord, given: Given) -> None:
+    """Raise `RunError` for a loop with another optimiser, model, methods or length than the recorded one."""
+    for name, expected, found in _differing(record, given):
+        raise RunError(f"run {record.run_id}: another loop: {name}: on record is {expected}, found {found}")
+
+
+def _differing(record: LoopRecord, given: Given) -> list[tuple[str, str, str]]:
+    expected, found = flat(record.identity), flat(given.identity)
+    names = sorted(expected.keys() | found.keys())
+    values = ((name, expected.get(name, NOTHING), found.get(name, NOTHING)) for name in names)
+    return [each for each in values if each[1] != each[2]]
+
+
+def _compare_first(
+    record: LoopRecord, given: Given, expected: Genesis, found: Genesis, contents: dict[str, bytes]
+) -> None:
+    """Raise `Differs` where the first entry would have been another one."""
+    pairs = [(f"recipe: {name}", then, now) for name, then, now in _differing(record, given)]
+    pairs += [(name, str(getattr(expected, name)), str(getattr(found, name))) for name in COMPARED]
+    blobs = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    pairs += [(f"blobs.{name}", blob.sha256, blobs[name]) for name, blob in expected.blobs.items() if name in blobs]
+    for name, then, now in pairs:
+        if then != now:
+            raise Differs(
+                Difference(entry=0, kind=Genesis.KIND, step=0, field=name, expected=then[:200], found=now[:200])
+            )
+
+
+def load_loop(named: str) -> OwnLoop:
+    """The function that `module:function` names. Raises `RunError` where there is none.
+
+    Importing a module executes it: this is for names that the caller gives, and never for one that a file has.
+    """
+    module, _, name = named.partition(":")
+    if not module or not name:
+        raise RunError(f"--loop: found {named!r:.100}, expected MODULE:FUNCTION, such as mine:train for mine.py here")
+    sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise RunError(f"--loop: cannot import {module!r:.100}: {error}") from error
+    finally:
+        sys.path.remove("")
+    if not callable(found):
+        raise RunError(f"--loop: {module} has no function {name!r:.100}")
+    return found

@@ -1,0 +1,300 @@
+"""Governed and recorded runs: their signed documents, checked against the data, and their ledger.
+
+The trainer's key signs the ledger under the trainer's name and the run's: `example.com/trainer/<run id>`. The first
+entry names by digest what the run is made of; as its recipe it names the whole identity in `run.json`: recipe, budget,
+seed, data, machine, versions and documents. Environment and code are those that the run began with. A run that a
+deletion made begins where it continues another one, which it names as its parent (recorded/origin.py).
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from explorer import rundir
+from explorer.canonical import canonical, digest
+from explorer.data.batches import Typing
+from explorer.data.dataset import DataSource
+from explorer.data.sources import load
+from explorer.engine.loop import Loop
+from explorer.entries.fields import Blob
+from explorer.entries.run import Genesis, Parent, Sources
+from explorer.errors import RecipeError, RunError
+from explorer.governance.credentials import Credentials, check, quarantine_json
+from explorer.governance.digests import training_state
+from explorer.governance.documents import Documents, read_documents
+from explorer.governance.journal import Journal
+from explorer.governance.layers import shared_names
+from explorer.governance.recorder import beginning
+from explorer.governance.routing import Routing
+from explorer.governance.session import Session
+from explorer.ledger.blobs import write_blob
+from explorer.note import Algorithm, Signer
+from explorer.provenance.absent import Absent
+from explorer.provenance.keys import is_encrypted, new_key, public_bytes, read_key
+from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.private import PASSPHRASE
+from explorer.provenance.require import check_signer
+from explorer.provenance.roles import Role
+from explorer.provenance.routing import confidential
+from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.times import format_time
+from explorer.provenance.trust import Trust
+from explorer.recipes import machine
+from explorer.recipes.recipe import Recipe
+from explorer.recipes.settings import GOVERNED
+from explorer.records import RunRecord
+from explorer.runlog.origin import Origin, read_origin
+from explorer.training.start import start_in
+
+# --- documents ---
+
+log = logging.getLogger(__name__)
+
+
+def documents_of(recipe: Recipe, directory: Path | None, *, now: int) -> Documents | None:
+    """The documents of a recipe in their author's directory; None where neither asks for the other.
+
+    Raises `RecipeError` for a method that acts on documents where there are none, and `ProvenanceError` for documents
+    that cannot be read.
+    """
+    if directory is None:
+        return refuse_governed(recipe)
+    return read_documents(directory, policy=policy_of(recipe), now=now)
+
+
+def refuse_governed(recipe: Recipe) -> None:
+    """Raise `RecipeError` if a method of the recipe acts on signed documents."""
+    for method in recipe.methods:
+        if method.name in GOVERNED:
+            raise RecipeError(
+                f"recipe {recipe.name!r}: {method.name!r} acts on signed documents, and there are none: expected"
+                " 'governance: DIR' beside 'task'"
+            )
+
+
+def policy_of(recipe: Recipe) -> str | None:
+    """The name of the policy that the recipe routes by."""
+    return next((method.policy for method in recipe.methods if isinstance(method, Routing)), None)
+
+
+def absent_of(recipe: Recipe) -> Absent:
+    """What the recipe leaves out; its content may be gone."""
+    return next((method.absent for method in recipe.methods if isinstance(method, Routing)), Absent())
+
+
+def credentials(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
+    """The documents, checked against the recipe's training examples; see `governance.credentials.check`.
+
+    A sweep plans many runs on few policies: what was checked in this process is not checked again, as long as it is the
+    same documents and the same data.
+    """
+    files = (_stamp(documents.table), _stamp(documents.salts))
+    return _checked(documents, files, recipe.dataset, data, recipe.dataset.digest(data), absent_of(recipe))
+
+
+@lru_cache(maxsize=16)
+def _checked(
+    documents: Documents,
+    files: tuple[object, ...],
+    source: DataSource,
+    data: Path | None,
+    digest: str,
+    absent: Absent,
+) -> Credentials:
+    return check(documents, load(source, data).train, absent=absent)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file does; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # whoever reads it says why
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def sealed_of(recipe: Recipe, documents: Documents, data: Path | None) -> tuple[SealedRegion, ...]:
+    """The sealed regions that the policy asks for; none where nothing is routed."""
+    routing = credentials(recipe, documents, data).routing
+    return () if routing is None else routing.policy.sealed
+
+
+def session_of(found: Credentials) -> Session:
+    """A new session for one loop."""
+    return Session(
+        classes=found.classes,
+        codes=found.tags.codes,
+        tags=found.tags,
+        routing=found.routing,
+        quarantine=found.quarantine,
+        absent=found.absent.intersection(found.classes),
+        gone=found.gone if found.gone.any() else None,
+    )
+
+
+def _refuse_mixing(recipe: Recipe, policy: RoutingPolicy) -> None:
+    """Raise `RecipeError` where examples that the policy tells apart would be mixed with each other."""
+    by_example = next((at for at, rule in enumerate(policy.rules) if rule.examples is not None), None)
+    mixing = next((method.name for method in recipe.methods if method.mixes), None)
+    if by_example is not None and mixing is not None:
+        raise RecipeError(
+            f"recipe {recipe.name!r}: {mixing!r} mixes examples of a class, and rules[{by_example}] of policy"
+            f" {policy.name!r} tells them apart: expected one of the two"
+        )
+
+
+def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
+    """What the documents give to a loop: the session of its methods, and the classes of its examples."""
+    if documents is None:
+        return {}, None
+    found = credentials(recipe, documents, data)
+    if found.routing is not None:
+        _refuse_mixing(recipe, found.routing.policy)
+    for reason, numbers in found.quarantine.items():
+        log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
+    session = session_of(found)
+    return {Session: session}, Typing(codes=found.codes, names=found.names)
+
+
+# --- the ledger ---
+
+RECORDER = "recorder"
+STRATEGY = "microbatch"  # how the engine takes the gradients of classes
+QUARANTINE = "quarantine"  # the blob of the genesis that says which examples are in it, by reason
+
+
+def is_recorded(recipe: Recipe) -> bool:
+    """Whether the recipe writes a ledger."""
+    return any(method.name == RECORDER for method in recipe.methods)
+
+
+def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
+    """Who signs the ledger of a run. Raises `ProvenanceError` for a key that may not, and without its passphrase."""
+    path = documents.trainer
+    key = read_key(path, os.environ.get(PASSPHRASE) if is_encrypted(path) else None)
+    trainer = check_signer(
+        public_bytes(key),
+        trust=trust,
+        role=Role.TRAINER,
+        issued=format_time(documents.judged),
+        now=documents.judged,
+        where=str(path),
+    )
+    return Signer(name=f"{trainer.name}/{run_id}", algorithm=Algorithm.ED25519, private_key=key)
+
+
+def keep_environment(run: Path, *, recorded: bool) -> None:
+    """Write `environment.json`; that of a recorded run stays as it began.
+
+    Raises `RunError` where other code would go on with a ledger.
+    """
+    path, now = run / rundir.ENVIRONMENT, machine.environment()
+    if recorded and (run / rundir.LEDGER).exists():
+        began = rundir.read_json(path)
+        code = began.get("training_code") if isinstance(began, dict) else None
+        if code != now["training_code"]:
+            raise RunError(
+                f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says {code}:"
+                " go on with that code, or delete the directory and begin anew"
+            )
+        return
+    rundir.write_json(path, now)
+
+
+def stand_in(run_id: str) -> Signer:
+    """A signer for steps that are timed and thrown away. Nobody believes its key, and nothing that is believed is
+    signed twice."""
+    return Signer(name=f"rehearsal/{run_id}", algorithm=Algorithm.ED25519, private_key=new_key())
+
+
+@contextmanager
+def recording(
+    loop: Loop,
+    record: RunRecord,
+    recipe: Recipe,
+    run: Path,
+    documents: Documents | None,
+    *,
+    data: Path | None,
+    rehearsal: bool = False,
+) -> Iterator[None]:
+    """Within the block a recipe that writes a ledger has one, in the run's directory; in a rehearsal signed by nobody.
+
+    Raises `ProvenanceError` for a key that may not sign it, and `LedgerError` for a ledger that is another run's.
+    """
+    if documents is None or not is_recorded(recipe):
+        yield
+        return
+    found = credentials(recipe, documents, data)
+    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
+    genesis = _genesis(loop, record, recipe, run, found)
+    with begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(loop.state)) as journal:
+        loop.state.resource(Session).journal = journal
+        yield
+
+
+def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials, contents: Mapping[str, bytes]) -> Journal:
+    """Begin the ledger in a run's directory, or go on with it; its first entry names these contents as its blobs, and
+    which examples are in quarantine, and why. Raises `LedgerError` for the ledger of another run."""
+    if found.quarantine:
+        contents = {**contents, QUARANTINE: canonical(quarantine_json(found.quarantine))}
+    blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
+    journal = Journal.open(
+        run,
+        genesis=replace(genesis, blobs=blobs),
+        signer=signer,
+        leaves=found.leaves,
+        confidential=confidential(found.routing, genesis.classes),
+    )
+    try:
+        for content in contents.values():
+            write_blob(journal.directory, content)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def _genesis(loop: Loop, record: RunRecord, recipe: Recipe, run: Path, found: Credentials) -> Genesis:
+    environment = (run / rundir.ENVIRONMENT).read_bytes()
+    named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
+    session, origin, start = loop.state.resource(Session), read_origin(run), start_in(record)
+    return Genesis(
+        run=record.run_id,
+        recipe=digest(record.identity),
+        code=named["training_code"],
+        environment=hashlib.sha256(environment).hexdigest(),
+        data=record.identity["data"],
+        tags={record.dataset: Sources(root=found.tags.root, attestation=found.tags.attestation)},
+        taxonomy=found.tags.table.taxonomy,
+        policy=None if found.routing is None else found.routing.policy.digest,
+        trust=found.trust.digest,
+        judged=found.judged,
+        strategy=STRATEGY,
+        seed=record.seed,
+        initial=training_state(loop.state, step=0).parameters,
+        classes=found.classes,
+        layers=tuple(layer.name for layer in session.layers),
+        shared=shared_names(session.layers),
+        begins=0 if origin is None else origin.begins,
+        start=None if origin is None else origin.state,
+        parents=(*([] if start is None else [start.parent]), *([] if origin is None else [parent_of(origin)])),
+        blobs={},
+        methods={method.name: method.traits for method in loop.methods},
+        fitted=dict(recipe.dataset.fitted),
+    )
+
+
+def parent_of(origin: Origin) -> Parent:
+    """The run that a deletion goes on from, as the new ledger names it."""
+    return Parent(kind="deletion", ledger=origin.ledger, model=None, attestation=None, admitted={})
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

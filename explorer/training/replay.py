@@ -1,0 +1,394 @@
+"""Replay: execute steps of a recorded run again, and compare them with its ledger entry by entry, bit for bit.
+
+Replay starts from the newest checkpoint at or before the first step: one that was kept before a class's first
+admission, the one that a deletion took over, one to resume from, or the initial state, which follows from the seed.
+Everything from there on is compared: each step with its slots, counts and commitments, decisions and profiles, and at
+the end of each segment the state of training and the digests of all numbers. Nothing is written. On another machine or
+build the bits may differ without any fault; so the differences in machine and software are reported first.
+
+Commitments need the classes' secrets. Where a secret is gone, or is not the caller's, the numbers are compared by the
+blobs of their segments, and the report lists the commitments that were not compared. Blobs of a confidential class need
+its secret too: without it neither is compared.
+"""
+
+import dataclasses
+import hashlib
+import logging
+import statistics
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.costing import Duration
+from explorer.engine.checkpoint import Checkpoint, load_checkpoint
+from explorer.engine.loop import Loop
+from explorer.engine.stepping import Place, time_steps
+from explorer.entries.envelope import Head, read_head
+from explorer.entries.kinds import decode
+from explorer.entries.run import Genesis, State, TrainingState
+from explorer.errors import CheckpointError, LedgerError, RunError
+from explorer.governance.class_secrets import erased, read_secrets
+from explorer.governance.credentials import leaves_of
+from explorer.governance.digests import training_state
+from explorer.governance.history import History, Recorded
+from explorer.governance.journal import Journal
+from explorer.governance.layers import shared_names
+from explorer.governance.recorder import beginning
+from explorer.governance.segments import NUMBERS, SKETCHES
+from explorer.governance.session import Session
+from explorer.governance.spool import ALL
+from explorer.ledger.read import LedgerDirectory
+from explorer.provenance.routing import confidential
+from explorer.recipes import machine
+from explorer.records import Plan, RunRecord
+from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.target import Target
+from explorer.training.ledgered import STRATEGY
+from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
+from explorer.training.run import build_loop, documents_in, recipe_of
+
+INITIAL = "the initial state"
+
+log = logging.getLogger(__name__)
+
+
+# --- comparison with a ledger ---
+
+NOTHING = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """The first thing that came out otherwise."""
+
+    entry: int  # its number in the ledger
+    kind: str
+    step: int
+    field: str  # dotted
+    expected: str  # on record
+    found: str
+
+
+class Differs(Exception):
+    """Ends the replay."""
+
+    def __init__(self, difference: Difference) -> None:
+        self.difference = difference
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The book of a journal that writes nothing: what is put there has to be what the ledger has next."""
+
+    directory: Path
+    uncompared: frozenset[str]  # dotted fields of commitments that cannot be made here
+    counts: dict[str, int] = field(default_factory=dict)  # of entries found equal, by kind; of blobs
+    _recorded: Iterator[Recorded] = field(default_factory=lambda: iter(()))
+
+    def begin(self, step: int) -> TrainingState | None:
+        found, self._recorded = History(self.directory).state(step)
+        state = decode(found.leaf)
+        if isinstance(state, Genesis):
+            return state.start
+        return state.state if isinstance(state, State) else None
+
+    def write_blob(self, content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+    def put(self, leaf: bytes, *, step: int) -> None:
+        head, expected = read_head(leaf), next(self._recorded, None)
+        if expected is None:
+            raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
+        if leaf != expected.leaf:
+            for name, wanted, found in differences(expected.head, head, uncompared=self.uncompared):
+                raise Differs(
+                    Difference(
+                        entry=expected.number, kind=head.kind, step=step, field=name, expected=wanted, found=found
+                    )
+                )
+        self.counts[head.kind] = self.counts.get(head.kind, 0) + 1
+        compared = sum(f"blobs.{name}" not in self.uncompared for name in head.blobs)
+        self.counts["blobs"] = self.counts.get("blobs", 0) + compared
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """Field, expected and found value, wherever two entries differ.
+
+    Of the fields that are not compared it still counts whether there is a value. A ledger of an earlier version does
+    not commit to sketches: there the blobs alone are compared.
+    """
+    then, now = _comparable(expected), _comparable(found)
+    if SKETCHES not in expected.fields:
+        now = {name: value for name, value in now.items() if not name.startswith(f"{SKETCHES}.")}
+    for name in sorted(then.keys() | now.keys()):
+        values = then.get(name, NOTHING), now.get(name, NOTHING)
+        if values[0] != values[1] and not (name in uncompared and NOTHING not in values):
+            yield name, *values
+
+
+def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) -> frozenset[str]:
+    """The fields of the commitments of these classes and of their sealed blobs, in entries of all kinds."""
+    numbers = {
+        f"{of}.{place}" for of in (NUMBERS, SKETCHES) for place, name in enumerate(genesis.classes) if name in classes
+    }
+    named = {f"{of}.{name}" for of in ("classes", "evidence") for name in classes}
+    joint = {"joint"} if ALL in classes else set[str]()
+    sealed = {f"blobs.{of}/{name}" for of in (NUMBERS, SKETCHES, "evidence") for name in classes & confidential}
+    return frozenset(numbers | named | joint | sealed | ({"blobs.joint"} if joint and confidential else set()))
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """The values of nested objects, by dotted name."""
+    found: dict[str, str] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            found |= flat(inner, f"{prefix}{key}.")
+        elif isinstance(inner, list | tuple):
+            found |= flat({str(place): each for place, each in enumerate(inner)}, f"{prefix}{key}.")
+        elif inner is not None:
+            found[f"{prefix}{key}"] = str(inner)
+    return found
+
+
+def _comparable(head: Head) -> dict[str, str]:
+    blobs = {name: f"{blob.sha256}, {blob.size} bytes" for name, blob in head.blobs.items()}
+    return flat({"kind": head.kind, **head.fields, "blobs": blobs})
+
+
+# --- replay ---
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Elsewhere:
+    """Something about machine or software that was otherwise when the run was recorded."""
+
+    what: str
+    recorded: str
+    here: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    """What came of it."""
+
+    run: str
+    first: int
+    last: int  # the step behind the last one
+    start: int  # the step that was begun with
+    source: str  # what it was begun from
+    environment: tuple[Elsewhere, ...]
+    entries: int  # found equal, as the following
+    steps: int
+    states: int
+    blobs: int
+    secrets_missing: tuple[str, ...]  # classes, and * for numbers over several: their commitments were not compared
+    sealed_missing: tuple[str, ...]  # those of them whose blobs are sealed: their numbers were not compared at all
+    difference: Difference | None
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything came out as it is on record."""
+        return self.difference is None
+
+
+def replay(
+    run: Path,
+    *,
+    steps: tuple[int, int] | None = None,
+    data: Path | None = None,
+    private: Path | None = None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+) -> Replayed:
+    """Execute steps [first, last) of a recorded run again; all that are on record, unless told otherwise.
+
+    `private` is where the salts of the tags are now, if not where the run had them. `on_environment` is told what
+    differs here before anything is executed.
+    Raises `RunError` or `LedgerError` for a run without a ledger, or of other data or documents, and for steps that are
+    not on record. That something differs is no error, but in the report.
+    """
+    ledger = run / rundir.LEDGER
+    if ledger.exists() and not (run / rundir.RUN).exists():
+        raise RunError(
+            f"{run}: the run of a loop of one's own: only its owner's code executes its steps. Give a function that"
+            " trains by the `govern` it is handed: explorer.replay(directory, train) in Python, or --loop MODULE:train"
+        )
+    record = records.read(RunRecord, run / rundir.RUN)
+    genesis = _genesis(ledger, record)
+    first, last = _range(ledger, steps, begins=genesis.begins)
+    environment = elsewhere(run, record)
+    on_environment(environment)
+    documents = documents_in(run, record)
+    if documents is not None and private is not None:
+        documents = dataclasses.replace(documents, private=private.resolve())
+    loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
+    secrets = read_secrets(run, genesis)
+    missing = erased(secrets, genesis)
+    sealed = confidential(loop.state.resource(Session).routing, genesis.classes)
+    comparison = Comparison(ledger, commitments(genesis, missing, confidential=sealed))
+    difference = _initial(loop, genesis, record)
+    checkpoint = None if difference else newest(run, record.run_id, first)
+    if difference is None and genesis.begins > (checkpoint.step if checkpoint else 0):
+        raise RunError(f"run {record.run_id}: begins after {genesis.begins} steps, and no checkpoint of then is here")
+    if difference is None:
+        try:
+            with Journal(
+                comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None, confidential=sealed
+            ) as journal:
+                _execute(loop, journal, checkpoint, last)
+        except Differs as found:
+            difference = found.difference
+    counts = comparison.counts
+    return Replayed(
+        run=record.run_id,
+        first=first,
+        last=last,
+        start=checkpoint.step if checkpoint else 0,
+        source=f"the checkpoint of step {checkpoint.step}" if checkpoint else INITIAL,
+        environment=environment,
+        entries=sum(counts.values()) - counts.get("blobs", 0),
+        steps=counts.get("step", 0),
+        states=counts.get("state", 0),
+        blobs=counts.get("blobs", 0),
+        secrets_missing=tuple(sorted(missing)),
+        sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
+        difference=difference,
+    )
+
+
+def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
+    """What is otherwise here than where the run was recorded: hardware, packages, Python, our own code."""
+    then = rundir.read_json(run / rundir.ENVIRONMENT)
+    if not isinstance(then, dict):
+        raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
+    recorded, here = flat(then), flat(machine.environment())
+    if isinstance(record, RunRecord):  # how many threads a loop of one's own had is on no record
+        recorded |= flat({"hardware": dataclasses.asdict(record.hardware)})
+        hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
+        here |= flat({"hardware": hardware})
+    return tuple(
+        Elsewhere(what=name, recorded=recorded.get(name, NOTHING), here=here.get(name, NOTHING))
+        for name in sorted(recorded.keys() | here.keys())
+        if recorded.get(name, NOTHING) != here.get(name, NOTHING) and name != "code"  # training_code is what decides
+    )
+
+
+def newest(run: Path, run_id: str, step: int) -> Checkpoint | None:
+    """The newest whole checkpoint at or before this step; None: there is none."""
+    paths = [path for name in (rundir.KEPT, rundir.CHECKPOINT) for path in (run / name).glob("step-*.json")]
+    for path in sorted(paths, key=lambda path: path.stem, reverse=True):
+        try:
+            found = load_checkpoint(path, run_id=run_id)
+        except CheckpointError as error:
+            log.warning("%s; going back to the one before it", error)
+            continue
+        if found.step <= step:
+            return found
+    return None
+
+
+def _execute(loop: Loop, journal: Journal, checkpoint: Checkpoint | None, last: int) -> None:
+    loop.state.resource(Session).journal = journal
+    if checkpoint is not None:
+        loop.restore(checkpoint.tensors, step=checkpoint.step)
+    loop.call("before_fit")
+    while loop.state.step < last:
+        loop.step()
+    if last == loop.state.total_steps and History(journal.directory).ended():
+        loop.call("after_fit")
+        loop.evaluate()
+        loop.call("after_run")
+
+
+def _genesis(ledger: Path, record: RunRecord) -> Genesis:
+    """The first entry. Raises `LedgerError` unless it is that of this run."""
+    if not ledger.exists():
+        recorded = "recorder" in record.methods
+        why = "it was recorded, and is not here" if recorded else "its recipe has no 'recorder'"
+        raise RunError(f"run {record.run_id}: has no ledger: {why}")
+    found = decode(next(LedgerDirectory(ledger).entries(0, 1)))
+    if not isinstance(found, Genesis) or found.recipe != digest(record.identity):
+        raise LedgerError(f"{ledger}: not the ledger of run {record.run_id}: its first entry names another recipe")
+    return found
+
+
+def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple[int, int]:
+    stop = begins + sum(each.head.kind == "step" for each in History(ledger).entries())
+    if begins == stop:
+        raise LedgerError(f"{ledger}: no step is on record in it: it begins after {begins}, and nothing was trained")
+    first, last = steps or (begins, stop)
+    if not begins <= first < last <= stop:
+        raise LedgerError(
+            f"{ledger}: steps {first}:{last}; expected a range within {begins}:{stop}, which is on record"
+        )
+    return first, last
+
+
+def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | None:
+    """The first entry against the loop at step 0."""
+    session = loop.state.resource(Session)
+    pairs: dict[str, tuple[Any, Any]] = {
+        "strategy": (genesis.strategy, STRATEGY),
+        "initial": (genesis.initial, training_state(loop.state, step=0).parameters),
+        "classes": (genesis.classes, session.classes),
+        "layers": (genesis.layers, tuple(layer.name for layer in session.layers)),
+        "shared": (genesis.shared, shared_names(session.layers)),
+    }
+    if genesis.methods is not None:  # an older ledger states none of this
+        pairs["methods"] = genesis.methods, {method.name: method.traits for method in loop.methods}
+    if genesis.fitted is not None:
+        pairs["fitted"] = genesis.fitted, dict(recipe_of(record).dataset.fitted)
+    for name, content in beginning(loop.state).items():
+        if name in genesis.blobs:  # ledgers of before have none
+            pairs[f"blobs.{name}"] = genesis.blobs[name].sha256, hashlib.sha256(content).hexdigest()
+    for name, (expected, found) in pairs.items():
+        if expected != found:
+            return Difference(entry=0, kind=genesis.KIND, step=0, field=name, expected=str(expected), found=str(found))
+    return None
+
+
+def _leaves(loop: Loop) -> Any:
+    tags = loop.state.resource(Session).tags
+    assert tags is not None  # a run with a ledger has verified tags
+    return leaves_of(tags, examples=len(loop.setting.batches.dataset.train))
+
+
+# --- the step time of a replay that is to come ---
+
+PLACES = 5
+
+
+def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None) -> Duration:
+    """Measure the time of one of these steps without the target: the mean over places of medians and quartiles.
+
+    How fast a step is depends on its place in training, since the policy admits other classes to other layers there,
+    and on the examples that stay out. So the steps themselves are timed, on the machine as it is now.
+    The caller makes sure that nothing else keeps the machine busy. Raises what building the run raises.
+    """
+    record = records.read_recipe_run(run, what="--profile")
+    places = [
+        Place(step=steps.start + (2 * at + 1) * len(steps) // (2 * PLACES), total_steps=record.steps)
+        for at in range(PLACES)
+    ]
+    documents = documents_in(run, record)
+    with rehearsed(counterfactual(record, target), data=data, documents=documents) as loop:
+        counts = [_warm(loop, place) for place in places]
+        windows = [
+            [time_steps(loop, place, count=count) for place, count in zip(places, counts, strict=True)]
+            for _ in range(WINDOWS)
+        ]
+    quartiles = [statistics.quantiles(seconds, n=4) for seconds in zip(*windows, strict=True)]
+    low, middle, high = (statistics.mean(values) for values in zip(*quartiles, strict=True))
+    return Duration(seconds=middle, low=low, high=high)
+
+
+def _warm(loop: Loop, place: Place) -> int:
+    """How often the step fits into a window, once it is warm."""
+    time_steps(loop, place, count=WARMUP)
+    return max(1, round(WINDOW_SECONDS / time_steps(loop, place, count=1)))

@@ -1,0 +1,315 @@
+"""Train one run, from its directory to its result: the place where data, model, methods and loop meet.
+
+A recorded run also leaves its model (`model/`). Its tensors have the names of the ledger, so that a reader of both can
+see that the one came out of the other.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from explorer import records, rundir
+from explorer.canonical import digest
+from explorer.data.batches import Batches
+from explorer.data.dataset import Split
+from explorer.data.sources import load
+from explorer.data.streams import torch_stream
+from explorer.engine.checkpoint import remove_all
+from explorer.engine.clock import Clock
+from explorer.engine.fit import FitOptions, Fitted, Progress, fit
+from explorer.engine.loop import Loop, Setting
+from explorer.engine.method import Method, used_hooks
+from explorer.engine.precision import native_bf16
+from explorer.engine.state import State
+from explorer.engine.task import TASKS
+from explorer.errors import RecipeError, RunError
+from explorer.governance.documents import Documents, read_copies
+from explorer.governance.routing import Routing
+from explorer.governance.session import Session
+from explorer.recipes import machine
+from explorer.recipes.choice import written
+from explorer.recipes.recipe import Recipe
+from explorer.records import ResultRecord, RunRecord
+from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
+from explorer.training.ledgered import credentials, given, is_recorded, keep_environment, recording, sealed_of
+from explorer.training.plan import pace_of, plan_run, total_steps
+from explorer.training.start import begin_with, initial_tensors, start_in
+from explorer.training.watch import watched
+
+WARMUP_STEPS = 3
+PATIENCE = 10.0  # seconds to wait for another process that holds the run: it may be about to finish
+
+log = logging.getLogger(__name__)
+
+
+def recipe_of(record: RunRecord) -> Recipe:
+    """The recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its name."""
+    if not record.run_id.endswith(digest(record.identity)[:8]):
+        raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
+    return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
+
+
+def documents_in(directory: Path, record: RunRecord) -> Documents | None:
+    """The copies of the documents that govern a run, in its directory; None: nothing does."""
+    return read_copies(directory) if "governance" in record.identity else None
+
+
+def build_loop(
+    record: RunRecord, *, data: Path | None, documents: Documents | None = None, elsewhere: bool = False
+) -> Loop:
+    """The loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
+
+    `documents` govern it; a session of theirs is among the resources of its methods. Raises `RunError` when the
+    machine, the software, the data or the documents are not the ones the run was planned for: its name promises a
+    result that they would not give. With `elsewhere` machine and software may differ: for a replay, which says how.
+    """
+    recipe = recipe_of(record)
+    _check_surroundings(record, recipe, data, documents, elsewhere=elsewhere)
+    if not elsewhere:
+        _check_plan(record, recipe, data, documents)
+    machine.fix_bits(threads=record.hardware.threads)
+    dataset = load(recipe.dataset, data)
+    resources, typing = given(recipe, documents, data)
+    initial = initial_tensors(record, recipe, documents, dataset)
+    regions = () if documents is None else sealed_of(recipe, documents, data)
+    nominal = total_steps(recipe, examples=len(dataset.train), ssr=record.ssr)
+    device = machine.device()
+    if record.precision == "bf16" and not native_bf16(device):
+        log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
+    with torch_stream(torch.device("cpu"), record.seed, "build"):  # torch draws weights here; ours come later
+        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+    setting = Setting(
+        model=model,
+        task=TASKS[dataset.task](classes=dataset.classes),
+        batches=Batches(
+            dataset,
+            batch_size=record.batch_size,
+            seed=record.seed,
+            device=device,
+            typing=typing,
+            pace=pace_of(recipe, steps=nominal),
+        ),
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        seed=record.seed,
+        total_steps=record.steps,
+        full_steps=total_steps(recipe, examples=len(dataset.train), ssr=1.0),
+        precision=recipe.numbers.precision,
+        microbatch_size=recipe.numbers.microbatch_size,
+        resources=resources,
+        begin=lambda model: begin_with(model, initial, regions) if initial else None,
+    )
+    return Loop(setting, recipe.methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False))
+
+
+def execute(
+    directory: Path,
+    *,
+    data: Path | None = None,
+    contended: bool = False,
+    on_progress: Progress = lambda done, total: None,
+) -> ResultRecord:
+    """Train the run that `directory/run.json` describes, or finish it from its checkpoint; return its result.
+
+    `contended`: other runs share the machine. Where another process kept it busy meanwhile, the result says the same.
+
+    A run that has its result is left alone. SIGTERM or Ctrl-C leaves a checkpoint after the step, or the result if no
+    step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
+    """
+    with rundir.locked(directory, what=f"run {directory.name}", patience=PATIENCE):
+        record = records.read(RunRecord, directory / rundir.RUN)
+        if (directory / rundir.RESULT).exists():
+            result = records.read(ResultRecord, directory / rundir.RESULT)
+            _clear(directory)
+            return result
+        recipe, documents = recipe_of(record), documents_in(directory, record)
+        keep_environment(directory, recorded=is_recorded(recipe))
+        loop = build_loop(record, data=data, documents=documents)
+        with recording(loop, record, recipe, directory, documents, data=data), stop_signals() as stop:
+            options = FitOptions(
+                directory=directory,
+                run_id=record.run_id,
+                evaluations=recipe.numbers.evaluations,
+                on_progress=on_progress,
+                stop=stop,
+            )
+            fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads)
+            if is_recorded(recipe):
+                write_finished(directory, loop, recipe, record)
+            examples = loop.setting.batches.pace.position(record.steps)
+            result = result_of(directory, record, fitted, examples=examples, contended=contended or shared)
+            records.write(directory / rundir.RESULT, result)
+            _clear(directory)
+            if stop():
+                raise KeyboardInterrupt
+        return result
+
+
+def _clear(directory: Path) -> None:
+    """Remove what a finished run no longer needs."""
+    (directory / rundir.FAILURE).unlink(missing_ok=True)
+    remove_all(directory / rundir.CHECKPOINT)
+    private = directory / rundir.PRIVATE
+    if private.exists() and not any(private.iterdir()):  # a run without a ledger has no secrets
+        private.rmdir()
+
+
+def result_of(directory: Path, record: RunRecord, fitted: Fitted, *, examples: int, contended: bool) -> ResultRecord:
+    """The result of a run whose files are complete."""
+    return ResultRecord(
+        run_id=record.run_id,
+        metrics=fitted.metrics,
+        steps=record.steps,
+        examples=examples,
+        timings=fitted.timings,
+        timed_steps=fitted.timed_steps,
+        contended=contended,
+        resumed=fitted.resumed,
+        state_digest=fitted.state_digest,
+        files={
+            name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
+            for name in (rundir.RUN, rundir.ENVIRONMENT, rundir.METRICS)
+        },
+        finished_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+def _check_surroundings(
+    record: RunRecord, recipe: Recipe, data: Path | None, documents: Documents | None, *, elsewhere: bool
+) -> None:
+    here: dict[str, Any] = {"data": recipe.dataset.digest(data)}
+    if not elsewhere:
+        here["hardware"] = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
+        here["versions"] = machine.versions()
+    if documents is not None:
+        here["governance"] = credentials(recipe, documents, data).identity
+    for key, found in here.items():
+        if record.identity.get(key) != found:
+            raise RunError(
+                f"run {record.run_id} was planned for {key} {record.identity.get(key)}, found {found}:"
+                " plan it again here, where it gets a name of its own"
+            )
+
+
+def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents: Documents | None) -> None:
+    """A run is what its identity says: planned again, it has the same record. Raises `RunError` if it has not."""
+    planned = plan_run(
+        recipe,
+        sweep=record.sweep,
+        baseline=record.baseline,
+        tuning=record.tuning,
+        ssr=record.ssr,
+        seed=record.seed,
+        threads=record.hardware.threads,
+        data=data,
+        documents=documents,
+        start=start_in(record),
+    )
+    planned = dataclasses.replace(planned, control=record.control, control_of=record.control_of)  # no result's business
+    for field in dataclasses.fields(RunRecord):
+        found, expected = getattr(record, field.name), getattr(planned, field.name)
+        if found != expected:
+            raise RunError(
+                f"run {record.run_id}: damaged: {field.name} is {found!r:.200}, its identity gives {expected!r:.200}"
+            )
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Within the block SIGTERM and SIGINT are remembered; the function yielded says whether one came.
+
+    Signals reach the main thread alone; elsewhere the function is never true and the caller stops the process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- the model that a recorded run leaves ---
+
+EXAMPLES = "examples"  # what the ledger of a loop of one's own calls its data
+
+
+def write_finished(run: Path, loop: Loop, recipe: Recipe, record: RunRecord) -> None:
+    """Write the model as it is now, the card last. Raises `RunError` if the disk refuses."""
+    place = run / rundir.MODEL
+    rundir.write_bytes(place / MODEL, save(model_tensors(loop.state.model)))
+    dataset, routing = loop.setting.batches.dataset, loop.state.resource(Session).routing
+    card = ModelCard(
+        format="explorer/model/v1",
+        run=record.run_id,
+        model=written(recipe.model),
+        methods=changing(recipe.methods),
+        example_shape=dataset.example_shape,
+        classes=dataset.classes,
+        dataset=recipe.dataset.name,
+        sealed=routing.policy.sealed if routing else (),
+    )
+    write_card(place / CARD, card)
+
+
+def write_own(run: Path, state: State, methods: Sequence[Method], examples: Split) -> None:
+    """Write the model of a loop of one's own as it is now, the card last. Raises `RunError` if the disk refuses."""
+    place = run / rundir.MODEL
+    rundir.write_bytes(place / MODEL, save(model_tensors(state.model)))
+    routing = state.resource(Session).routing
+    card = ModelCard(
+        format="explorer/model/v1",
+        run=run.name,
+        model={OWN: {"class": class_name(state.model)}},
+        methods=changing(methods),
+        example_shape=tuple(examples.inputs.shape[1:]),
+        classes=0,
+        dataset=EXAMPLES,
+        sealed=routing.policy.sealed if routing else (),
+    )
+    write_card(place / CARD, card)
+
+
+def check_types(model: nn.Module) -> None:
+    """Raise `RecipeError` for a tensor that no model file can hold: better now than when all is trained."""
+    known = [of for _, of in TYPES.values()]
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if str(tensor.dtype) not in known or tensor.layout is not torch.strided:
+            raise RecipeError(
+                f"model: {name}: found {tensor.dtype}, {tensor.layout}: the finished model is kept as a safetensors"
+                f" file; expected a strided tensor of one of {', '.join(known)}"
+            )
+
+
+def class_name(model: nn.Module) -> str:
+    """The class of a model as its record and its card name it."""
+    return f"{type(model).__module__}.{type(model).__qualname__}"
+
+
+def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
+    """The methods that change a model before its regions are sealed, as a card has them."""
+    return tuple(
+        written(method)
+        for method in methods
+        if "change_model" in used_hooks(type(method)) and not isinstance(method, Routing)
+    )
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, each in memory of its own; one that has several names stands under the first."""
+    found = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in found.items()}
