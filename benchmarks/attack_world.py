@@ -465,15 +465,15 @@ SENTENCES = {
     "host": "They do not show that the host ran what it says it ran.",
     "name": "Every trainer in your trust file, for ledgers whose names begin with no other trainer's.",
     "checkpoint": "Without the ledger (`ledger: checkpoint`) the trainer's word is taken for the claims",
-    "dated back": "nobody but its signer vouches for the date of a document",
+    "dated back": "only its signer vouches for the date of a document",
     "unchecked": "Every file of a pack is bound by a signature, by the ledger or by the first entry, or `verify.py` "
     "names it under",
-    "layers": "In which order the layers stand, and which other names they have, is the ledger's word until a replay",
+    "layers": "The order of the layers, and their other names, are the ledger's word until a replay",
     "card": "the shape of its inputs and the number of its outputs are the trainer's word",
     "metadata": "Metadata in the header of a model's file is no claim",
-    "replay": "Replay does, to whoever has the data and the same machine and build",
+    "replay": "Replay does, for a reader who has the data and the same machine and build",
     "own trust": "Copies of it inside a run or a pack are shown and never believed.",
-    "observations": "who ships a model may leave out observations",
+    "observations": "a distributor may leave out observations",
 }
 """Sentences of SECURITY.md that say what is accepted, by a short name."""
 

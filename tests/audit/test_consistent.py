@@ -244,7 +244,7 @@ def test_every_invariant_has_a_forgery_that_it_finds() -> None:
 def test_security_lists_the_invariants_by_name() -> None:
     """Each in a row of its own, or with others of its kind."""
     text = (Path(__file__).parents[2] / "SECURITY.md").read_text()
-    table = text.partition("## What conform holds against what")[2].partition("\n## ")[0]
+    table = text.partition("## What conform compares")[2].partition("\n## ")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| ")]
     assert {name.strip() for row in rows[1:] for name in row.split(",")} == {each.name for each in INVARIANTS}
 
