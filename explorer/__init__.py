@@ -16,6 +16,8 @@ that a recorded run has left, once its attestation is believed.
 from importlib import import_module
 from typing import Any
 
+from explorer import moved
+
 __version__ = "0.1.0"
 
 _LAZY = {
@@ -30,6 +32,9 @@ _LAZY = {
     "train": "explorer.training.custom",
     "load_model": "explorer.training.model_files",
 }
+
+
+moved.install()
 
 
 def __getattr__(name: str) -> Any:
