@@ -35,8 +35,7 @@ from explorer.entries.numbers import StepNumbers, diagonal
 from explorer.entries.project import Erasure
 from explorer.entries.run import Decision, End, Genesis, Parent, Profile, Shared, State, Step, Traits
 from explorer.entries.slots import decode_slots, encode_slots, slots_root
-from explorer.ledger.blobs import blob_path
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.admission import Admissions
 from explorer.provenance.layers import recorded_layers

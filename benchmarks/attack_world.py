@@ -34,10 +34,9 @@ from explorer.entries.numbers import StepNumbers, encode_class, encode_joint
 from explorer.entries.run import Genesis, State, Step
 from explorer.errors import ExplorerError
 from explorer.governance.documents import Documents, keep, read_documents
-from explorer.ledger.blobs import read_blob, write_blob
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, read_blob, write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.commitments import commit
 from explorer.provenance.keys import read_key

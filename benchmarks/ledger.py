@@ -28,10 +28,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from options import verdict, whole
 
 from explorer import merkle
-from explorer.ledger.anchor import anchor_of
-from explorer.ledger.durable import AT_ONCE, MAX_OPEN
-from explorer.ledger.log import INTERVAL, Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.log import AT_ONCE, INTERVAL, MAX_OPEN, Log
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.trust_anchor import anchor_of
 from explorer.ledger.verify import verify
 from explorer.note import Algorithm, Signer
 

@@ -29,9 +29,9 @@ from explorer.entries.kinds import Entry, encode
 from explorer.entries.numbers import StepNumbers, diagonal, encode_class, encode_joint
 from explorer.entries.run import End, Genesis, Sources, State, Step, TrainingState
 from explorer.entries.slots import encode_slots, slots_root
-from explorer.ledger.blobs import write_blob
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
+from explorer.ledger.storage import write_blob
 from explorer.merkle import EMPTY_ROOT
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import admit

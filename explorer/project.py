@@ -24,7 +24,7 @@ from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observ
 from explorer.errors import LedgerError
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.note import Algorithm, Signer
 
 AUDIT = "_audit"

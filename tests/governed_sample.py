@@ -20,7 +20,7 @@ from explorer.entries.profiles import LayerProfiles, joint_row
 from explorer.entries.run import Genesis, Sources
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
-from explorer.ledger.blobs import write_blob
+from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.attestation import attest, verify_tags

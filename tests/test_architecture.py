@@ -60,9 +60,9 @@ VIOLATIONS = {
     "a database on the training side": ("training/run.py", "import duckdb"),
     "hidden in a function": ("records.py", "def _hidden():\n    import torch"),
     "the verifier knows the writer": ("ledger/verify.py", "import explorer.ledger.log"),
-    "the verifier knows what opens a ledger for writing": ("ledger/rebuild.py", "import explorer.ledger.recovery"),
+    "the verifier knows what opens a ledger for writing": ("ledger/rebuild.py", "import explorer.ledger.log"),
     "credentials know the ledger": ("provenance/trust.py", "import explorer.ledger.verify"),
-    "a database in the ledger": ("ledger/read.py", "import duckdb"),
+    "a database in the ledger": ("ledger/storage.py", "import duckdb"),
     "a new part without a place": ("novelty.py", ""),
 }
 

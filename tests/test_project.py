@@ -10,9 +10,9 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Unknown
 from explorer.entries.project import Access, GrantUse
 from explorer.errors import LedgerError
-from explorer.ledger.anchor import NONE, Anchor, TrustedKey
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.trust_anchor import NONE, Anchor, TrustedKey
 from explorer.ledger.verify import verify
 from explorer.note import Algorithm, Signer, Verifier
 from explorer.project import AUDIT, Project, read_project, runs_of

@@ -8,7 +8,7 @@ no number that several classes made.
 from explorer import rundir
 from explorer.audit.conditions import Judgement
 from explorer.entries.envelope import read_head
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.provenance.routing import Routing, confidential
 from explorer.runlog.blobs import claims_seal, class_of
 from explorer.runlog.keys import JOINT

@@ -24,8 +24,8 @@ from explorer.entries.fields import read_float
 from explorer.entries.numbers import decode_sketches, sketch_bytes
 from explorer.entries.run import Decision, End, Genesis, Parent, Profile, State, TrainingState
 from explorer.errors import LedgerError
-from explorer.ledger.anchor import utc
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
+from explorer.ledger.trust_anchor import utc
 from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE

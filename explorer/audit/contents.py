@@ -13,7 +13,7 @@ from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import KINDS, decode
 from explorer.entries.sequence import Order, check_sequence
 from explorer.errors import LedgerError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,8 +26,8 @@ from explorer.audit.withheld import read_withheld
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
 from explorer.entries.run import Decision, End
-from explorer.ledger.anchor import Anchor, utc
 from explorer.ledger.proof import Proof, make_proof
+from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.verify import Verification, verify
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust

@@ -18,13 +18,12 @@ from explorer import merkle, note, rundir
 from explorer.entries.envelope import read_head
 from explorer.entries.kinds import KINDS
 from explorer.errors import LedgerError, NoteError, RunError
-from explorer.ledger.anchor import Anchor, utc
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.edge import Edge
-from explorer.ledger.evidence import Evidence
-from explorer.ledger.quorum import Judgement, judge
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.tiles import TILE
+from explorer.ledger.trust_anchor import Anchor, Judgement, judge, utc
+from explorer.ledger.verify import Evidence
 from explorer.note import Note
 
 FORMAT = "explorer/monitor/v1"

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from explorer.entries.envelope import BlobReference, Head, read_head
 from explorer.errors import LedgerError
-from explorer.ledger.blobs import blob_path
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 
 MOST = 20  # missing blobs that are named
 NO_BLOBS = b'{"blobs":{},'  # how most entries begin: they name none, and need not be parsed

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer.ledger.anchor import Anchor, utc
-from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.storage import CHECKPOINT
+from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.verify import read_checkpoint, verify
 from explorer.project import AUDIT
 from explorer.provenance.trust import Trust

@@ -16,7 +16,7 @@ from explorer.audit.project_badge import project_badge
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Deletion, Erasure
 from explorer.errors import ExplorerError
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.runlog.blobs import Missing, class_of

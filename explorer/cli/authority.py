@@ -73,7 +73,7 @@ def new(
 
     A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
     """
-    from explorer.ledger.memory import begin_memory, memory_of
+    from explorer.ledger.cosign import begin_memory, memory_of
     from explorer.provenance import authorities, keys
     from explorer.provenance.times import format_time, parse_time
     from explorer.provenance.trust import AuthorityKey, trust_content

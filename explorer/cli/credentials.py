@@ -103,7 +103,7 @@ def known_passphrase(path: Path, passphrase_file: Path | None, *, variable: str 
 def memory_place(key: Path, state: Path | None) -> Path:
     """Where it is kept what a key has cosigned. Raises `ProvenanceError` for a key in an SSH agent, beside which there
     is no place, unless one is named."""
-    from explorer.ledger.memory import memory_of
+    from explorer.ledger.cosign import memory_of
     from explorer.provenance.keys import is_in_agent
 
     if state is None and is_in_agent(key):

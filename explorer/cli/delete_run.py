@@ -103,7 +103,7 @@ def run(
 def _waits(new: Path, trust: "Trust") -> bool:
     """Whether others have to cosign the new ledger, and none of them has begun to."""
     from explorer import rundir
-    from explorer.ledger.witnesses import WITNESS
+    from explorer.ledger.verify import WITNESS
     from explorer.provenance.roles import Role
 
     others = any(count for role, count in trust.quorum.checkpoints.items() if role is not Role.TRAINER)

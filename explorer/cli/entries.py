@@ -9,7 +9,7 @@ from typing import Any
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import KINDS, Unknown, decode
 from explorer.errors import LedgerError, unknown
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 
 WIDTH = 100  # characters of an entry's content on a line
 

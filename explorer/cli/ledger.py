@@ -16,7 +16,7 @@ from explorer.errors import LedgerError
 if TYPE_CHECKING:
     from explorer.audit.contents import Contents
     from explorer.audit.named_blobs import Blobs
-    from explorer.ledger.anchor import Anchor
+    from explorer.ledger.trust_anchor import Anchor
     from explorer.ledger.verify import Verification
     from explorer.note import Note, Signer
 
@@ -120,7 +120,7 @@ def show(
     is marked and not left out. Nothing is verified here; `explorer ledger verify` does that.
     """
     from explorer.cli.entries import print_entries
-    from explorer.ledger.read import LedgerDirectory
+    from explorer.ledger.storage import LedgerDirectory
 
     print_entries(LedgerDirectory(directory), start, stop, kind=kind, as_json=json)
 
@@ -137,7 +137,7 @@ def prove(
     rest of the ledger: `explorer ledger check` reads it.
     """
     from explorer.ledger.proof import make_proof, write_proof
-    from explorer.ledger.read import LedgerDirectory
+    from explorer.ledger.storage import LedgerDirectory
 
     ledger = LedgerDirectory(directory)
     proof = make_proof(ledger, index)
@@ -205,7 +205,7 @@ def cosign(
     """
     from explorer.cli.verification import print_verification, verification_json
     from explorer.ledger import cosign as cosigning
-    from explorer.ledger.anchor import utc
+    from explorer.ledger.trust_anchor import utc
 
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     now = clock()
@@ -229,7 +229,7 @@ def named_anchor(
     trust: Path | None, policy: Path | None, vkeys: list[str] | None, *, origin: str = "", origin_of: Path | None = None
 ) -> "Anchor":
     """Whom the caller believes; nobody where nothing was said."""
-    from explorer.ledger.anchor import Anchor, anchor_of
+    from explorer.ledger.trust_anchor import Anchor, anchor_of
 
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
         raise LedgerError("say whom to believe in one way: --trust, --policy or --vkey")
@@ -241,7 +241,7 @@ def named_anchor(
         named = read_checkpoint(origin_of)[1].origin if origin_of else origin
         return anchor_of_trust(read_trust(trust), origin=named)
     if policy is not None:
-        from explorer.ledger.tlog_policy import MAX_POLICY, parse_policy
+        from explorer.ledger.trust_anchor import MAX_POLICY, parse_policy
 
         return parse_policy(_content(policy, MAX_POLICY), where=str(policy))
     return anchor_of(vkeys) if vkeys else Anchor()
@@ -297,7 +297,7 @@ def _contents(directory: Path, trust: Path | None, *, deep: bool) -> "tuple[Cont
     """What the entries come to, where that is asked for, and whether the blobs that they name are here. Whom to believe
     about an erasure only a trust file says."""
     from explorer.audit.named_blobs import WITHOUT, Erasures, NoErasures, look_for_blobs
-    from explorer.ledger.read import LedgerDirectory
+    from explorer.ledger.storage import LedgerDirectory
 
     ledger = LedgerDirectory(directory)
     erasures: Erasures = NoErasures(without=f"{WITHOUT}: whom to believe about that, --trust FILE says")

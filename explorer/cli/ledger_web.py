@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
     from explorer.audit.monitor import Look
-    from explorer.ledger.read import LedgerDirectory
+    from explorer.ledger.storage import LedgerDirectory
 
 FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1
 
@@ -61,9 +61,9 @@ def submit(
     The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put beside
     the ledger, where verify and prove find it. A witness that cannot be reached is tried again for half a minute.
     """
-    from explorer.ledger.anchor import utc
-    from explorer.ledger.submit import submit as send
+    from explorer.ledger.trust_anchor import utc
     from explorer.ledger.web import Client
+    from explorer.ledger.witness import submit as send
 
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     with closing(Client(url, plain=plain)) as client:
@@ -96,8 +96,8 @@ def witness(
     cosigned, as `explorer ledger cosign` does, and shares that memory with it. The trust file or policy names the logs,
     and the key's own name.
     """
-    from explorer.ledger.anchor import Anchor
-    from explorer.ledger.memory import Memory, begin_memory
+    from explorer.ledger.cosign import Memory, begin_memory
+    from explorer.ledger.trust_anchor import Anchor
     from explorer.ledger.witness import ADD, Witness, start
     from explorer.note import is_name
 
@@ -203,7 +203,7 @@ def _status(found: "Look") -> int:
 
 
 def _print_look(found: "Look") -> None:
-    from explorer.ledger.anchor import utc
+    from explorer.ledger.trust_anchor import utc
 
     checkpoint = found.judgement.checkpoint
     before = "first look" if found.before is None else f"{found.before.size} at the last look"
@@ -239,7 +239,7 @@ def _look_json(found: "Look", status: int) -> dict[str, object]:
 @contextmanager
 def _log(log: str, plain: bool) -> Iterator["LedgerDirectory"]:
     from explorer.ledger.export import RemoteLedger
-    from explorer.ledger.read import LedgerDirectory
+    from explorer.ledger.storage import LedgerDirectory
     from explorer.ledger.web import Client
 
     if "://" not in log:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from explorer.cli.output import visible
 from explorer.entries.envelope import read_head
 from explorer.errors import LedgerError
-from explorer.ledger.anchor import utc
-from explorer.ledger.quorum import Judgement
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.trust_anchor import Judgement, utc
 from explorer.ledger.verify import Verification
 from explorer.note import Verifier
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.errors import RunError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_claims import Artefact, What
 from explorer.runlog.reach import Reach
 from explorer.runlog.run_ledger import RunLedger

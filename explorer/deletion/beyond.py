@@ -13,7 +13,7 @@ from explorer.entries.kinds import decode
 from explorer.entries.project import Observation
 from explorer.entries.run import Genesis
 from explorer.errors import ExplorerError
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.sealed import region_of

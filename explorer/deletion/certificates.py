@@ -15,7 +15,7 @@ from explorer.deletion.records_list import FILE as RECORDS
 from explorer.deletion.verify import Verified, verify
 from explorer.entries.project import Deletion
 from explorer.errors import ExplorerError, ProvenanceError, RunError
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import PREDICATE_TYPE, check
 from explorer.provenance.deletion_claims import Certificate

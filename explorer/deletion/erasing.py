@@ -25,7 +25,7 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.profiles import TOLD
 from explorer.entries.project import Erasure as Entry
 from explorer.errors import ProvenanceError, RunError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.project import Project, runs_of
 from explorer.provenance.salts import destroy_salt, read_salts
 from explorer.runlog.blobs import class_of

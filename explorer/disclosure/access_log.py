@@ -20,7 +20,7 @@ from explorer.disclosure.wrapping import naming, read_wrapped
 from explorer.entries.kinds import Unknown
 from explorer.entries.project import Access, GrantUse
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.blobs import blob_path, read_blob
+from explorer.ledger.storage import blob_path, read_blob
 from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_of
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant
 from explorer.provenance.reading_keys import KINDS

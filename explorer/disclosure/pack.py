@@ -53,9 +53,8 @@ from explorer.entries.envelope import read_head
 from explorer.entries.fields import Digest, LedgerState, Line, Whole
 from explorer.entries.project import Access, Deletion, Erasure
 from explorer.errors import LedgerError, ProvenanceError, unknown
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import SUFFIX, make_proof
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, blob_path
 from explorer.ledger.tiles import bundles, encode_bundle, tiles
 from explorer.ledger.verify import verify
 from explorer.project import AUDIT, Recorded, read_project, runs_of

@@ -57,9 +57,9 @@ from explorer.entries.kinds import decode
 from explorer.entries.project import Access, GrantUse
 from explorer.entries.run import Step
 from explorer.errors import ProvenanceError
-from explorer.ledger.anchor import NONE
 from explorer.ledger.proof import check_proof, make_proof, parse_proof
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.trust_anchor import NONE
 from explorer.project import AUDIT, Project, Recorded, runs_of
 from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.envelope import Envelope, parse_envelope, sign_envelope

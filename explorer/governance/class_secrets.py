@@ -11,7 +11,7 @@ from explorer import rundir
 from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError
 from explorer.governance.spool import ALL
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.provenance.commitments import DESTROYED
 from explorer.provenance.salts import Salts, new_salts, read_salts, write_salts
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from explorer.entries.envelope import Head, read_head
 from explorer.errors import LedgerError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 
 
 class Recorded(NamedTuple):

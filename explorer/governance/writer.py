@@ -14,7 +14,7 @@ from explorer.entries.run import Decision, Genesis, State, TrainingState
 from explorer.errors import LedgerError
 from explorer.governance.history import History, Recorded
 from explorer.ledger.log import Log
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.note import Signer
 
 log = logging.getLogger(__name__)

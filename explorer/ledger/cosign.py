@@ -1,20 +1,35 @@
 """Cosigning: an authority verifies a ledger, remembers what it saw, and signs that.
 
-A cosigner never signs a tree that does not extend the one it signed before: `explorer.ledger.memory`.
+A cosigner never signs a tree that does not extend the one it signed before. It remembers what it has cosigned out of
+reach of the writers of ledgers:
+
+    <state>/begun                                               this memory was begun, and is not merely missing
+    <state>/<its name>+<key id>/<SHA-256 of the origin>.note    the last checkpoint of this log that it cosigned
+    <state>/<its name>+<key id>/latest.note                     of any log; its time is the clock of the key
+
+The notes are the very ones that are handed out, so that the key's own signature covers them. One is on the disk before
+it is handed out: a crash in between costs a cosignature, which the next call hands out, and never a memory.
+
+A memory that is not there cannot be told from one that was never begun, unless beginning it is an act of its own:
+`begin_memory`, when the key is made or when its owner says that it is new. What cannot be seen is that a memory was
+replaced by an older copy of itself.
 """
 
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from explorer import note
-from explorer.errors import LedgerError, RunError
-from explorer.ledger.anchor import NONE, Anchor, TrustedKey
-from explorer.ledger.memory import Memory
-from explorer.ledger.read import WITNESS
-from explorer.ledger.verify import Verification, read_checkpoint, verify
-from explorer.ledger.witnesses import note_name
-from explorer.note import Algorithm, Signer
-from explorer.rundir import write_bytes
+from explorer.errors import LedgerError, NoteError, RunError
+from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.storage import WITNESS, read_file
+from explorer.ledger.trust_anchor import NONE, Anchor, TrustedKey, utc
+from explorer.ledger.verify import Verification, note_name, read_checkpoint, verify
+from explorer.note import Algorithm, Note, Signature, Signer
+from explorer.rundir import locked, write_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,3 +77,126 @@ def _believing(anchor: Anchor, signer: Signer) -> Anchor:
     if all(witness.key.verifier.public_key != own.verifier.public_key for witness in anchor.witnesses):
         anchor = anchor.with_witness(signer.verifier.vkey, own)
     return replace(anchor, quorum=NONE)
+
+
+# -------------------------------------------------------------------------------------------------- the memory of a key
+
+BEGUN = "begun"
+LATEST = "latest.note"
+PATIENCE = 10.0  # seconds that a cosigner waits for itself, at work on another log
+
+_WORDS = """\
+This directory remembers what a key has cosigned. Keep it as long as the key: without it, or with an older copy of it,
+the key would sign a second history of a log without a word.
+"""
+
+
+def memory_of(key: Path) -> Path:
+    """Where the memory of a key is kept unless told otherwise: beside its file."""
+    return key.with_name(f"{key.name}.cosigned")
+
+
+def begin_memory(state: Path) -> None:
+    """Say that a key has cosigned nothing yet. What is remembered already stays."""
+    _write(state / BEGUN, _WORDS.encode())
+
+
+def checkpoint_name(origin: str) -> str:
+    """The name of a log where its origin cannot be one: as files and as URLs (c2sp.org/tlog-witness) have it."""
+    return hashlib.sha256(origin.encode()).hexdigest()
+
+
+class Memory:
+    """The memory of one key. Everything is asked and changed inside `alone`."""
+
+    def __init__(self, state: Path, signer: Signer) -> None:
+        self.signer = signer
+        self._state = state
+        self._place = state / note_name(signer.verifier).removesuffix(".note")
+        self._lock = threading.Lock()
+
+    def check_begun(self) -> None:
+        """Raise `LedgerError` if nothing says that this memory was ever begun."""
+        if not (self._state / BEGUN).exists() and not (self._place / LATEST).exists():
+            raise LedgerError(
+                f"{self._state}: there is no memory of what {self.signer.name!r} has cosigned. A key without memory "
+                "could sign a second history of a log: bring the memory back, or say --first if this key has cosigned "
+                "nothing yet"
+            )
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the memory, so that nothing is signed between looking into it and writing it."""
+        with self._lock:
+            try:
+                with locked(self._place, what=f"the memory of cosigner {self.signer.name!r}", patience=PATIENCE):
+                    yield
+            except RunError as error:
+                raise LedgerError(str(error)) from error
+
+    def last(self, origin: str) -> Note | None:
+        """The largest checkpoint of this log that the key has cosigned, with its cosignature."""
+        found = self._read(f"{checkpoint_name(origin)}.note")
+        latest = self._read(LATEST)  # written first: after a crash it may know more
+        if latest is None or _checkpoint(latest).origin != origin:
+            return found
+        return latest if found is None or _checkpoint(found).size < _checkpoint(latest).size else found
+
+    def named(self, name: str) -> Note | None:
+        """The last checkpoint of the log whose `checkpoint_name` this is."""
+        return self._read(f"{name}.note")
+
+    def check_clock(self, now: int) -> None:
+        """Raise `LedgerError` if the clock stands before the time of the key's last cosignature."""
+        latest = self._read(LATEST)
+        if latest is not None and now < (last := self.time(latest)):
+            raise LedgerError(
+                f"the clock was set back: it says {utc(now)}, and {self.signer.name!r} cosigned at {utc(last)} before; "
+                "set the clock right first"
+            )
+
+    def cosign(self, found: Note, now: int) -> Note:
+        """Cosign a checkpoint that was found to extend what is remembered, and remember it; the note with the line.
+
+        It has to leave room for that line (`note.of_keys`): what is remembered has to be read again.
+        """
+        cosigned = note.with_signatures(found, [self.signer.sign(found.text, time=now)])
+        _write(self._place / LATEST, cosigned.content)
+        _write(self._place / f"{checkpoint_name(_checkpoint(found).origin)}.note", cosigned.content)
+        return cosigned
+
+    def own(self, cosigned: Note) -> Signature:
+        """The latest line of this key under a note that it has cosigned."""
+        key = self.signer.verifier
+        lines = [each for each in cosigned.signatures if (each.name, each.key_id) == (key.name, key.key_id)]
+        return max(lines, key=lambda line: line.blob[:8])
+
+    def time(self, cosigned: Note) -> int:
+        """The time of this key's cosignature under a note."""
+        time = self.signer.verifier.check(cosigned.text, self.own(cosigned).blob)
+        assert time is not None
+        return time
+
+    def _read(self, name: str) -> Note | None:
+        content = read_file(self._place, name, max_bytes=note.MAX_BYTES) if self._place.exists() else None
+        if content is None:
+            return None
+        try:
+            found = note.parse(content)
+            note.verify(found, [self.signer.verifier])
+            _checkpoint(found)
+        except (NoteError, LedgerError) as error:
+            where = self._place / name
+            raise LedgerError(f"{where}: the memory of {self.signer.name!r} was damaged: {error}") from error
+        return found
+
+
+def _checkpoint(found: Note) -> Checkpoint:
+    return parse_checkpoint(found.text)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_bytes(path, content)
+    except RunError as error:
+        raise LedgerError(str(error)) from error

@@ -15,8 +15,7 @@ from explorer import merkle
 from explorer.errors import LedgerError, RunError
 from explorer.ledger import web
 from explorer.ledger.edge import Edge
-from explorer.ledger.files import list_names, read_file
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, list_names, read_file
 from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, bundles, encode_bundle, parse_path
 from explorer.ledger.verify import read_checkpoint
 from explorer.ledger.web import BYTES, Answer, Client

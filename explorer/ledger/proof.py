@@ -20,11 +20,10 @@ from pathlib import Path
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError
-from explorer.ledger.anchor import Anchor
 from explorer.ledger.checkpoint import parse_checkpoint
-from explorer.ledger.quorum import Judgement, judge
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.tiles import MAX_ENTRY
+from explorer.ledger.trust_anchor import Anchor, Judgement, judge
 from explorer.merkle import HASH_BYTES, check_inclusion, leaf_hash, prove_inclusion
 from explorer.note import Note
 from explorer.rundir import write_bytes

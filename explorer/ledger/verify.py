@@ -1,27 +1,176 @@
 """Verification of a ledger by somebody who trusts neither its writer nor its disk.
 
-Everything is derived anew from the entries and compared: every hash of every tile, the root, the signatures against the
-caller's trust anchor, the cosignatures of earlier checkpoints, the checkpoint that the caller holds, every blob. None
-of the writer's code takes part.
+Everything is derived again from the entries and compared: every hash of every tile, the root, the signatures against
+the caller's trust anchor, the cosignatures of earlier checkpoints, the checkpoint that the caller holds, every blob.
+None of the writer's code takes part.
+
+Witnesses leave notes in `witness/<name>.note`, each the checkpoint that one cosigned. A note stays when the log grows;
+it then says what its witness saw at a smaller size, and the tree has to agree. Our own cosigners name their notes
+`<name>+<key id>.note`: a file with the name of a witness that the anchor knows has to be that witness's note. Any other
+file counts if it is in order, and is otherwise listed as of no use, however many there are: writing into `witness/`
+cannot stop a verification.
+
+Two signed checkpoints of one log that cannot both be true are `Evidence`: both notes together show anyone that the
+log's key signed two histories, and nobody has to be believed for it.
 """
 
+import base64
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from explorer import merkle, note
-from explorer.errors import LedgerError, NoteError
-from explorer.ledger.anchor import Anchor
+from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
-from explorer.ledger.evidence import Evidence
-from explorer.ledger.files import read_file
-from explorer.ledger.findings import Finding, Findings, printable
-from explorer.ledger.inventory import Inventory, take_inventory
-from explorer.ledger.quorum import Judgement, judge
-from explorer.ledger.read import CHECKPOINT
-from explorer.ledger.rebuild import rebuild, stored_hashes
-from explorer.ledger.witnesses import Seen, read_witnesses
-from explorer.note import MAX_NAME, MAX_NAMED, Note
+from explorer.ledger.rebuild import Finding, Findings, Inventory, printable, rebuild, stored_hashes, take_inventory
+from explorer.ledger.storage import CHECKPOINT, MAX_WITNESSES, WITNESS, list_notes, read_file
+from explorer.ledger.trust_anchor import Anchor, Judgement, judge
+from explorer.note import MAX_NAME, MAX_NAMED, Note, Verified, Verifier
+from explorer.rundir import write_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """A checkpoint that somebody holds, and the one in the directory that contradicts it."""
+
+    held: Note
+    found: Note
+    holder: str  # "you hold", or whose file it is
+    held_signers: tuple[str, ...]  # keys of the log that have signed the one and the other
+    found_signers: tuple[str, ...]
+    root_then: bytes | None  # of the entries that the ledger has now, at the held size; None where there are fewer
+    proof: tuple[bytes, ...] = ()  # of consistency, from `root_then` to the root of `found`
+
+    @property
+    def statement(self) -> str:
+        """What happened, for people."""
+        held, found = parse_checkpoint(self.held.text), parse_checkpoint(self.found.text)
+        done = "rolled back" if held.size > found.size else "rewritten"
+        return "\n".join(
+            [
+                f"the ledger of {found.origin} was {done}",
+                _line(f"checkpoint {self.holder}:", held, self.held_signers),
+                _line("checkpoint on disk:", found, self.found_signers),
+                f"  {self._why(held, found)}",
+                "  keep both notes: together they are the evidence",
+            ]
+        )
+
+    @property
+    def name(self) -> str:
+        """A name for the directory that keeps it; the same evidence has the same name."""
+        return f"ledger-evidence-{hashlib.sha256(self.held.content + self.found.content).hexdigest()[:8]}"
+
+    def keep(self, directory: Path) -> None:
+        """Write both notes, the proof and the statement. Raises `LedgerError` if that is not possible."""
+        files = {"held.note": self.held.content, "found.note": self.found.content}
+        files["statement.txt"] = f"{self.statement}\n".encode()
+        if self.proof:
+            files["consistency.txt"] = self._consistency()
+        try:
+            for name, content in files.items():
+                write_bytes(directory / name, content)
+        except RunError as error:
+            raise LedgerError(str(error)) from error
+
+    def _why(self, held: Checkpoint, found: Checkpoint) -> str:
+        if held.size > found.size:
+            gone = held.size - found.size
+            return f"entry {found.size} is gone" if gone == 1 else f"{gone} entries are gone, from {found.size} on"
+        if held.size == found.size:
+            return "one log has signed two trees of the same size"
+        if self.root_then is None:
+            return "the second does not extend the first"
+        return (
+            "the second does not extend the first: "
+            f"its first {held.size} entries have root {base64.b64encode(self.root_then).decode()}"
+        )
+
+    def _consistency(self) -> bytes:
+        """The proof in the form in which witnesses are asked (c2sp.org/tlog-witness): old size, hashes, checkpoint."""
+        hashes = "".join(f"{base64.b64encode(hash_).decode()}\n" for hash_ in self.proof)
+        return f"old {parse_checkpoint(self.held.text).size}\n{hashes}\n".encode() + self.found.content
+
+
+def _line(what: str, checkpoint: Checkpoint, signers: tuple[str, ...]) -> str:
+    root = base64.b64encode(checkpoint.root).decode()
+    return f"  {what:<22} size {checkpoint.size}  root {root}  signed by {', '.join(signers)}"
+
+
+# ----------------------------------------------------------------------------------------------- the notes of witnesses
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """A checkpoint that the log's key signed and that somebody cosigned."""
+
+    path: str  # below the ledger's directory, for messages
+    note: Note
+    checkpoint: Checkpoint
+    cosigners: tuple[Verified, ...]  # those that the anchor knows; there may be none
+
+
+def note_name(verifier: Verifier) -> str:
+    """The name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
+    return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}.note"
+
+
+def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Findings) -> tuple[list[Seen], list[str]]:
+    """The notes that a known key has signed, and in words those files that vouch for nothing, with the reason.
+
+    A file with the name of a known witness that is damaged, of another log or without the signatures that it has to
+    have is a finding.
+    """
+    seen: list[Seen] = []
+    idle: list[str] = []
+    owners = {f"{WITNESS}/{note_name(witness.key.verifier)}": witness.key.verifier for witness in anchor.witnesses}
+    try:
+        paths, more = list_notes(directory, {path.removeprefix(f"{WITNESS}/") for path in owners})
+    except LedgerError as error:
+        findings.add(WITNESS, str(error))
+        return [], []
+    for path in paths:
+        try:
+            found = _read(directory, path, owners.get(path), anchor, origin)
+        except (LedgerError, NoteError) as error:
+            why = str(error).removeprefix(f"{directory / path}: ")
+            if path in owners:
+                findings.add(path, why)
+            else:
+                idle.append(f"{printable(path)}: {printable(why)}")
+            continue
+        if found is not None:
+            seen.append(found)
+        if found is None or not found.cosigners:
+            idle.append(f"{printable(path)}: cosigned by nobody who is trusted")
+    if more:
+        idle.append(f"{WITNESS}/: {more} more notes, which were not read; at most {MAX_WITNESSES} are")
+    return seen, idle
+
+
+def _read(directory: Path, path: str, owner: Verifier | None, anchor: Anchor, origin: str) -> Seen | None:
+    found = note.parse(read_file(directory, path, max_bytes=note.MAX_BYTES) or b"")
+    checkpoint = parse_checkpoint(found.text)
+    logs = {key.verifier for key in anchor.logs}
+    witnesses = {witness.key.verifier for witness in anchor.witnesses}
+    keys = {(verifier.name, verifier.key_id) for verifier in anchor.verifiers}
+    known = any((signature.name, signature.key_id) in keys for signature in found.signatures)
+    verified = note.verify(found, anchor.verifiers) if known else ()
+    cosigners = tuple(each for each in verified if each.verifier in witnesses)
+    if owner is not None and owner not in [each.verifier for each in cosigners]:
+        raise LedgerError(f"does not hold the cosignature of {owner.name}")
+    if not known:
+        return None
+    if checkpoint.origin != origin:
+        raise LedgerError(f"is of another log, {checkpoint.origin!r}")
+    if not any(each.verifier in logs for each in verified):
+        raise LedgerError("no trusted log has signed what it cosigns")
+    return Seen(path=printable(path), note=found, checkpoint=checkpoint, cosigners=cosigners)
+
+
+# ----------------------------------------------------------------------------------------------------- the verification
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

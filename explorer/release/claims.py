@@ -15,10 +15,9 @@ from explorer.audit.vouched import read_basis, read_rules
 from explorer.audit.withheld import read_withheld
 from explorer.entries.run import Genesis
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.anchor import Anchor
-from explorer.ledger.findings import Findings
-from explorer.ledger.verify import Verification, verify
-from explorer.ledger.witnesses import read_witnesses
+from explorer.ledger.rebuild import Findings
+from explorer.ledger.trust_anchor import Anchor
+from explorer.ledger.verify import Verification, read_witnesses, verify
 from explorer.note import Note, with_signatures
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.envelope import MAX_BYTES

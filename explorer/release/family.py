@@ -18,7 +18,7 @@ from explorer.entries.kinds import decode
 from explorer.entries.project import Observation
 from explorer.entries.run import Genesis, Parent
 from explorer.errors import ExplorerError
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.release.relatives import Reader, Relative, first_model, observations, own_model, run_here, run_named, told

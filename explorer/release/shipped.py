@@ -6,7 +6,7 @@ from typing import Any
 
 from explorer.audit.vouched import POLICY, TAXONOMY_FILE
 from explorer.errors import ProvenanceError
-from explorer.ledger.quorum import Judgement
+from explorer.ledger.trust_anchor import Judgement
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested
 from explorer.provenance.policy import RoutingPolicy

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer import merkle, rundir
 from explorer.audit.usage import Counted, count_usage
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.anchor import Anchor
+from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import Verification, verify
 from explorer.provenance.named import LedgerName
 from explorer.provenance.times import format_time

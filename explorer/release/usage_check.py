@@ -16,8 +16,7 @@ from itertools import pairwise
 from explorer import merkle, note
 from explorer.canonical import canonical
 from explorer.errors import LedgerError, NoteError, ProvenanceError
-from explorer.ledger.anchor import NONE, Anchor
-from explorer.ledger.quorum import judge
+from explorer.ledger.trust_anchor import NONE, Anchor, judge
 from explorer.note import Note
 from explorer.provenance.times import parse_time
 from explorer.provenance.trust import Trust

@@ -12,7 +12,7 @@ from pathlib import Path
 from explorer import rundir
 from explorer.audit.conform import Conformance, conform
 from explorer.errors import ExplorerError, LedgerError, unknown
-from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.storage import CHECKPOINT
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust

@@ -12,7 +12,7 @@ from pathlib import Path
 from explorer.entries.fields import LedgerState, read_float
 from explorer.entries.project import Access, Deletion, GrantUse, Observation
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.trust import Trust

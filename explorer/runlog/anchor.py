@@ -9,7 +9,7 @@ several keys, any one of them is its cosignature.
 from collections.abc import Sequence
 
 from explorer.errors import LedgerError, NoteError, ProvenanceError
-from explorer.ledger.anchor import NONE, Anchor, TrustedKey
+from explorer.ledger.trust_anchor import NONE, Anchor, TrustedKey
 from explorer.note import Algorithm, Verifier
 from explorer.provenance.authorities import cosigner
 from explorer.provenance.roles import Role

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from explorer import note, rundir
 from explorer.errors import LedgerError, NoteError, ProvenanceError
-from explorer.ledger.quorum import Judgement, judge
+from explorer.ledger.trust_anchor import Judgement, judge
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import CARD, MODEL, Attested, open_model
 from explorer.provenance.named import LedgerName

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from explorer.entries.fields import Blob
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.blobs import blob_path, read_blob
+from explorer.ledger.storage import blob_path, read_blob
 from explorer.provenance.sealing import MAGIC, OVERHEAD, is_sealed, open_sealed
 from explorer.runlog.keys import JOINT
 

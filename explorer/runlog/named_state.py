@@ -2,7 +2,7 @@
 
 from explorer import merkle
 from explorer.entries.fields import LedgerState
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.named import LedgerName
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from explorer.errors import LedgerError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 
 # In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can be nothing
 # but an entry's own keys.

@@ -23,7 +23,7 @@ from typing import Any
 
 from explorer import rundir
 from explorer.errors import ExplorerError, LedgerError, RunError, SweepError, unknown
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.planned import describe, read_plan, superseded
 from explorer.project import read_project
 from explorer.runlog.attested import ATTESTATION

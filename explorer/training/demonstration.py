@@ -20,7 +20,7 @@ from explorer.data.dataset import DataSource
 from explorer.document import read_document
 from explorer.governance.documents import ATTESTATION, POLICIES, SALTS, TABLE, TRAINER, TRUST
 from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
-from explorer.ledger.memory import begin_memory, memory_of
+from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.provenance.attestation import attest
 from explorer.provenance.authorities import new_trust, with_key
 from explorer.provenance.description import Days, Description

@@ -33,7 +33,7 @@ from explorer.governance.layers import shared_names
 from explorer.governance.recorder import beginning
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
-from explorer.ledger.blobs import write_blob
+from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.absent import Absent
 from explorer.provenance.keys import is_encrypted, new_key, public_bytes, read_key

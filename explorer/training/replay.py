@@ -40,7 +40,7 @@ from explorer.governance.recorder import beginning
 from explorer.governance.segments import NUMBERS, SKETCHES
 from explorer.governance.session import Session
 from explorer.governance.spool import ALL
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.routing import confidential
 from explorer.recipes import machine
 from explorer.records import Plan, RunRecord

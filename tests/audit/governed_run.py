@@ -23,9 +23,8 @@ from explorer.entries.profiles import LayerProfiles
 from explorer.entries.run import Decision, Genesis, Sources, State, TrainingState
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
-from explorer.ledger.blobs import write_blob
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.envelope import write_envelope

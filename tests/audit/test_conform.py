@@ -18,7 +18,7 @@ from explorer.entries import profiles
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.entries.slots import encode_slots, slots_root
-from explorer.ledger.blobs import read_blob
+from explorer.ledger.storage import read_blob
 from explorer.provenance.admission import admit
 from explorer.provenance.commitments import commit
 from explorer.provenance.envelope import write_envelope

@@ -21,8 +21,7 @@ from explorer.entries.fields import write_float
 from explorer.entries.kinds import Entry, decode, encode
 from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.errors import RunError
-from explorer.ledger.blobs import read_blob
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import read_salts

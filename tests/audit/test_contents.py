@@ -15,9 +15,8 @@ from explorer.entries.fields import Blob
 from explorer.entries.kinds import encode
 from explorer.entries.run import End, Genesis, Step
 from explorer.errors import LedgerError
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
 

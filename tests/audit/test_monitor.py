@@ -9,9 +9,9 @@ import pytest
 from explorer.audit.monitor import FOREIGN, Look, look, read_memory, write_memory
 from explorer.entries.envelope import write_entry
 from explorer.errors import LedgerError
-from explorer.ledger.anchor import Anchor
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.trust_anchor import Anchor
 from tests.ledger.ledgers import DG, LOG, NOW, cosigned, grow, make, policy
 from tests.ledger.signers import ORIGIN, entry, signer
 

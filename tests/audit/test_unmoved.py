@@ -14,7 +14,7 @@ from explorer.audit.conform import conform
 from explorer.canonical import canonical
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Genesis, State, Step
-from explorer.ledger.blobs import read_blob
+from explorer.ledger.storage import read_blob
 from explorer.provenance.policy import Rule
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import BLOB, OWNERS, Tensors

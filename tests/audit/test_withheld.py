@@ -17,8 +17,7 @@ from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Entry
 from explorer.entries.project import Deletion
 from explorer.entries.run import End, Genesis, Profile, State
-from explorer.ledger.blobs import blob_path
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.salts import destroy_salt
 from explorer.provenance.sealing import seal

@@ -13,9 +13,9 @@ import pytest
 from explorer.entries.envelope import write_entry
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import encode
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.ledger.log import Log
-from explorer.ledger.memory import begin_memory, memory_of
+from explorer.ledger.storage import blob_path
 from explorer.provenance.keys import public_text, write_key
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Trust, write_trust

@@ -84,7 +84,7 @@ def test_a_ledger_is_witnessed_over_http_and_then_verifies(lab: Path) -> None:
 
 
 def test_a_witness_that_is_not_there_is_one_clear_error(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.ledger.submit.WAIT", 0.0)
+    monkeypatch.setattr("explorer.ledger.witness.WAIT", 0.0)
     where = ("ledger", "submit", lab / "ledger", "--policy", lab / "policy", "--url")
     assert refused(*where, "http://127.0.0.1:1").startswith("explorer: http://127.0.0.1:1/add-checkpoint: no answer: ")
     assert "http, and not of this machine; expected https" in refused(*where, "http://witness.example")

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.entries.run import Step
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.provenance.keys import new_key, write_key
 from explorer.provenance.trust import write_trust
 from explorer.runlog.run_ledger import RunLedger

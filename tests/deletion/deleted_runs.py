@@ -13,7 +13,7 @@ from explorer.canonical import digest
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent, TrainingState
 from explorer.governance.journal import Journal
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.admission import Admissions
 from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import RoutingPolicy, Rule

@@ -9,7 +9,7 @@ from explorer import rundir
 from explorer.deletion.artefacts import artefacts
 from explorer.entries.kinds import Entry
 from explorer.entries.run import State
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_claims import Artefact
 from explorer.runlog.reach import reach
 from explorer.runlog.run_ledger import RunLedger

@@ -18,7 +18,7 @@ from explorer.entries.kinds import Entry
 from explorer.entries.project import Erasure
 from explorer.entries.run import Profile, State
 from explorer.errors import LedgerError, ProvenanceError, RunError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.salts import new_salts, read_salts, write_salts
 from explorer.runlog.keys import JOINT, own_keys

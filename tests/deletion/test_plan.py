@@ -14,7 +14,7 @@ from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.project import Observation
 from explorer.entries.run import Genesis, Parent
 from explorer.errors import LedgerError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.project import Project
 from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, NotReached
 from explorer.provenance.policy import Rule

@@ -18,8 +18,7 @@ from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, End, Genesis, Parent, State, Step
 from explorer.errors import ProvenanceError
-from explorer.ledger.blobs import blob_path
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.policy import Rule
 from explorer.records import RunRecord

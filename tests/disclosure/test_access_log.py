@@ -10,7 +10,7 @@ from explorer.disclosure.standing import named
 from explorer.disclosure.wrapping import ledger_state, revoke, wrapped_path
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Access
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.runlog.run_ledger import RunLedger

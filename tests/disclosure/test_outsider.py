@@ -19,7 +19,7 @@ from explorer.disclosure.wrapping import read_wrapped
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance import spool
 from explorer.governance.journal import Journal
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.ledger.verify import verify
 from explorer.project import runs_of
 from explorer.provenance.commitments import commit

@@ -13,9 +13,8 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.project import Access, Deletion, Erasure
 from explorer.entries.run import State
 from explorer.errors import LedgerError
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import make_proof
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.roles import Role
 from explorer.runlog.run_ledger import RunLedger

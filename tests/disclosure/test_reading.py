@@ -19,7 +19,7 @@ from explorer.entries.kinds import Entry
 from explorer.entries.project import Access
 from explorer.entries.run import State, Step
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Project, read_project, runs_of
 from explorer.provenance.sealing import seal
 from explorer.runlog.keys import NoKeys

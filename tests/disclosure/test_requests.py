@@ -18,9 +18,8 @@ from explorer.disclosure.wrapping import naming, revoke
 from explorer.entries.kinds import encode
 from explorer.entries.project import Access, GrantUse
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.proof import make_proof
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, read_project, runs_of
 from explorer.provenance.envelope import EnvelopeSignature, parse_envelope, sign_envelope
 from explorer.provenance.keys import public_text

@@ -14,8 +14,8 @@ from explorer.entries.envelope import read_head, write_entry
 from explorer.entries.sequence import check_sequence
 from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.checkpoint import Checkpoint
-from explorer.ledger.quorum import judge
 from explorer.ledger.tiles import Tile, tiles
+from explorer.ledger.trust_anchor import judge
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.require import require

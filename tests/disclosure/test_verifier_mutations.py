@@ -15,7 +15,7 @@ from explorer.audit.conform import conform
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import MANIFEST, README, REPORT, SIGNATURE, VERIFIER, container
 from explorer.errors import ExplorerError
-from explorer.ledger.anchor import Anchor
+from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.provenance.roles import Role
 from explorer.runlog.anchor import anchor_of_trust

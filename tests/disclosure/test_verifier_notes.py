@@ -9,8 +9,8 @@ import pytest
 
 from explorer import note
 from explorer.errors import ExplorerError
+from explorer.ledger.verify import note_name
 from explorer.ledger.verify import verify as verify_ledger
-from explorer.ledger.witnesses import note_name
 from explorer.note import Algorithm, Signature, Signer
 from explorer.provenance.roles import Role
 from explorer.provenance.trust import Trust

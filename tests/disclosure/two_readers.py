@@ -21,8 +21,8 @@ from explorer.entries.kinds import decode
 from explorer.entries.sequence import check_sequence
 from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.checkpoint import Checkpoint
-from explorer.ledger.quorum import judge
 from explorer.ledger.tiles import encode_bundle
+from explorer.ledger.trust_anchor import judge
 from explorer.note import Algorithm, Signer
 from explorer.runlog.anchor import anchor_of_trust
 from tests.audit import governed_run

@@ -20,7 +20,7 @@ from explorer.audit.trace import trace
 from explorer.disclosure.pack import make_pack
 from explorer.entries.publish import DIRECTORY, PAGE, page
 from explorer.errors import LedgerError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify
 from explorer.provenance.attestation import attest
 from explorer.provenance.envelope import write_envelope

@@ -22,7 +22,7 @@ from explorer.data.class_table import parse_class_table
 from explorer.data.pictures import decode
 from explorer.entries import chosen, fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
-from explorer.ledger import checkpoint, proof, tiles, tlog_policy
+from explorer.ledger import checkpoint, proof, tiles, trust_anchor
 from explorer.ledger import witness as witness_http
 from explorer.ledger.proof import Proof
 from explorer.note import Algorithm
@@ -122,7 +122,7 @@ def _plain() -> dict[str, Parser]:
             reads=("ledger.checkpoint.parse_checkpoint",),
         ),
         "tlog-policy": Parser(
-            read=lambda raw: tlog_policy.parse_policy(raw, where="p"),
+            read=lambda raw: trust_anchor.parse_policy(raw, where="p"),
             seeds=(policy_file.encode(),),
             reads=("ledger.tlog_policy.parse_policy",),
         ),

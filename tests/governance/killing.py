@@ -16,7 +16,7 @@ from pathlib import Path
 from explorer import rundir
 from explorer.entries.envelope import read_head
 from explorer.entries.sequence import check_sequence
-from explorer.ledger.read import CHECKPOINT, LedgerDirectory
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from tests.governance.recorded import governed, train, with_secrets_of
 from tests.ledger.ledgers import check
 

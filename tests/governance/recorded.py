@@ -21,7 +21,7 @@ from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind

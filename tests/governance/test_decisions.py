@@ -15,7 +15,7 @@ from explorer.governance.entropy import Entropy
 from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Rule
 from explorer.provenance.reading_keys import reading_key, salt_of

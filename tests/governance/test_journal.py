@@ -21,7 +21,7 @@ from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance.history import History
 from explorer.governance.segments import RecordedStep, Segment
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import destroy_salt, read_salts

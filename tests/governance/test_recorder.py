@@ -27,7 +27,7 @@ from explorer.governance.entropy import Entropy
 from explorer.governance.layers import governed_layers
 from explorer.governance.recorder import Recorder, updated
 from explorer.governance.session import DecisionNote, Session
-from explorer.ledger.blobs import read_blob
+from explorer.ledger.storage import read_blob
 from explorer.methods.ema import EMA
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from explorer import rundir
 from explorer.entries.kinds import Entry, Unknown, decode
 from explorer.entries.run import Decision, Profile, State, Step
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance import sealing
 from explorer.runlog.blobs import class_of
 from explorer.runlog.keys import JOINT

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from explorer import merkle, note
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from tests.ledger.signers import ORIGIN, entry, signer
 
 RESTART = 25  # rounds in one ledger

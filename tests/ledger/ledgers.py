@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from explorer.ledger.anchor import Anchor
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
-from explorer.ledger.tlog_policy import parse_policy
+from explorer.ledger.trust_anchor import Anchor, parse_policy
 from explorer.ledger.verify import Verification, verify
 from explorer.note import Algorithm, Note, Signer, parse
 from tests.ledger.signers import ORIGIN, entry, signer

@@ -11,11 +11,10 @@ import pytest
 
 from explorer.errors import LedgerError, RunError
 from explorer.ledger import cosign as cosigning
-from explorer.ledger import memory as remembering
-from explorer.ledger.anchor import anchor_of
-from explorer.ledger.cosign import Cosigning, cosign
+from explorer.ledger import cosign as remembering
+from explorer.ledger.cosign import Cosigning, Memory, begin_memory, cosign
 from explorer.ledger.log import Log
-from explorer.ledger.memory import Memory, begin_memory
+from explorer.ledger.trust_anchor import anchor_of
 from explorer.note import Algorithm, Note, Signer, parse, sign, verify
 from tests.ledger.ledgers import DG, LOG, MR, NOW, both, check, grow, make, messages, note_of, policy
 from tests.ledger.signers import ORIGIN, entry, signer

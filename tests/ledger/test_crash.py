@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from tests.ledger import killing
 from tests.ledger.killing import Seen
 

@@ -16,11 +16,10 @@ import pytest
 
 from explorer import merkle, note, rundir
 from explorer.errors import LedgerError
-from explorer.ledger import durable, log, recovery
-from explorer.ledger.blobs import blob_path, write_blob
+from explorer.ledger import log
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path, write_blob
 from explorer.ledger.tiles import TILE, belongs, bundles, tiles
 from explorer.note import Algorithm
 from tests.ledger.signers import ORIGIN, entry, signer
@@ -563,7 +562,7 @@ class Failing:
         self.left = after
         for owner, name in (
             (os, "fsync"), (Path, "open"), (Path, "mkdir"), (Path, "replace"), (Path, "rename"), (Path, "unlink"),
-            (Path, "rmdir"), (durable, "_write"), (os, "scandir"),
+            (Path, "rmdir"), (log, "_write"), (os, "scandir"),
         ):  # fmt: skip
             patch.setattr(owner, name, self.wrap(getattr(owner, name)))
 
@@ -622,7 +621,7 @@ def test_an_interrupted_writer_is_of_no_more_use(tmp_path: Path, monkeypatch: py
 
     writer.append([entry(5)])
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "_write", interrupted)
+        patch.setattr(log, "_write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             writer.commit()
     with pytest.raises(LedgerError, match=r"of no more use \(KeyboardInterrupt"):
@@ -702,7 +701,7 @@ def test_what_recovery_finds_is_what_the_writer_knew(tmp_path: Path) -> None:
     with create(tmp_path / "a", 300) as writer:
         writer.append([entry(300)])
         writer.commit()
-        found = recovery.recover(tmp_path / "a", signer().verifier)
+        found = log.recover(tmp_path / "a", signer().verifier)
         assert found.checkpoint == writer.checkpoint == parse_checkpoint(note.parse(found.content).text)
         partials = {"tile/entries/001.p/44", "tile/entries/001.p/45", "tile/0/001.p/44", "tile/0/001.p/45"}
         assert {file.path for file in found.partials} == partials | {"tile/1/000.p/1"}

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, LedgerError
-from explorer.ledger.anchor import Anchor, anchor_of
 from explorer.ledger.proof import MAX_BYTES, Proof, check_proof, make_proof, parse_proof
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.trust_anchor import Anchor, anchor_of
 from explorer.note import parse
 from tests.ledger.bad_proofs import DIRECTORY, GOOD, HASHES, LEAVES, LOG, NOTE, PROOFS, WITNESS
 from tests.ledger.ledgers import DG, MR, NOW, both, cosigned, make, policy

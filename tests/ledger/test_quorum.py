@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, LedgerError
-from explorer.ledger.anchor import Anchor, TrustedKey, anchor_of, utc
 from explorer.ledger.checkpoint import Checkpoint
-from explorer.ledger.quorum import SKEW, Judgement, judge
-from explorer.ledger.tlog_policy import MAX_POLICY, parse_policy
+from explorer.ledger.trust_anchor import (
+    MAX_POLICY,
+    SKEW,
+    Anchor,
+    Judgement,
+    TrustedKey,
+    anchor_of,
+    judge,
+    parse_policy,
+    utc,
+)
 from explorer.merkle import root_of
 from explorer.note import Algorithm, Note, Signature, Signer, sign, with_signatures
 from tests.ledger.bad_policies import DIRECTORY, LOG, POLICIES, W1, W2, W3

@@ -12,13 +12,12 @@ import pytest
 
 from explorer import merkle, note
 from explorer.errors import LedgerError
-from explorer.ledger import blobs
-from explorer.ledger.blobs import blob_path, write_blob
+from explorer.ledger import storage
 from explorer.ledger.log import Log
 from explorer.ledger.proof import make_proof
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path, write_blob
 from explorer.ledger.tiles import Bundle, Tile
-from explorer.ledger.witnesses import note_name
+from explorer.ledger.verify import note_name
 from explorer.merkle import Place
 from explorer.note import Algorithm
 from tests.ledger.signers import ORIGIN, entry, signer
@@ -251,7 +250,7 @@ def test_a_damaged_blob_is_named(tmp_path: Path) -> None:
 
 
 def test_a_blob_that_is_too_large_or_has_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs, "MAX_BLOB", 10)
+    monkeypatch.setattr(storage, "MAX_BLOB", 10)
     digest = write_blob(tmp_path, b"0123456789")
     with pytest.raises(LedgerError, match="a blob of 11 bytes; at most 10 are stored"):
         write_blob(tmp_path, b"0123456789a")

@@ -14,10 +14,10 @@ import pytest
 
 import explorer.ledger
 from explorer.errors import LedgerError
-from explorer.ledger.anchor import Anchor
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
 from explorer.ledger.tiles import encode_bundle
+from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import Verification
 from explorer.merkle import leaf_hash, root_of
 from explorer.note import Algorithm, parse, sign, with_signatures

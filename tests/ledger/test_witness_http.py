@@ -27,15 +27,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from explorer import merkle, note
 from explorer.errors import LedgerError
 from explorer.ledger import web
-from explorer.ledger.anchor import Anchor, anchor_of
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.cosign import Memory, checkpoint_name
 from explorer.ledger.log import Log
-from explorer.ledger.memory import Memory, checkpoint_name
-from explorer.ledger.submit import TRIES, submit
-from explorer.ledger.verify import read_checkpoint
+from explorer.ledger.trust_anchor import Anchor, anchor_of
+from explorer.ledger.verify import note_name, read_checkpoint
 from explorer.ledger.web import Answer, Client
-from explorer.ledger.witness import MAX_BODY, MAX_HASHES, Request, Witness, parse_request, start
-from explorer.ledger.witnesses import note_name
+from explorer.ledger.witness import MAX_BODY, MAX_HASHES, TRIES, Request, Witness, parse_request, start, submit
 from explorer.note import Algorithm, Note
 from tests.ledger.ledgers import DG, LOG, NOW, both, check, grow, make, policy
 from tests.ledger.signers import ORIGIN, entry, signer
@@ -281,7 +279,7 @@ import os, signal, sys
 from pathlib import Path
 from explorer.ledger import witness, memory
 from tests.ledger.test_witness_http import running, asked, DG, NOW, policy
-from explorer.ledger.memory import Memory
+from explorer.ledger.cosign import Memory
 from explorer.ledger.witness import Witness, start
 class Dying(Witness):
     def add(self, body):

@@ -12,8 +12,8 @@ from explorer import note, rundir
 from explorer.audit.shares import shares
 from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError, ProvenanceError, RunError
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.cosign import cosign
+from explorer.ledger.storage import blob_path
 from explorer.note import Algorithm, Signer
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import parse_envelope

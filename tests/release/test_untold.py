@@ -12,7 +12,7 @@ from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Genesis, State
 from explorer.errors import LedgerError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Project, runs_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import BLOB

@@ -17,10 +17,9 @@ from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.kinds import decode, encode
 from explorer.entries.run import Decision, Genesis, Step
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
-from explorer.ledger.blobs import blob_path
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.note import Algorithm, Signer
 from explorer.project import Project
 from explorer.provenance.admission import Admissions

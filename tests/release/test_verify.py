@@ -16,7 +16,7 @@ from explorer.entries.run import Genesis
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import sign_envelope, write_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, ModelAttestation, open_model

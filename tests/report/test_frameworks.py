@@ -15,7 +15,7 @@ from explorer.deletion.conclude import conclude
 from explorer.deletion.request import keep_request
 from explorer.entries.run import Genesis
 from explorer.errors import RunError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.deletion_claims import MEANS
 from explorer.provenance.trust import write_trust
 from explorer.report.frameworks.answers import Answer, Answered

@@ -16,8 +16,7 @@ from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError
-from explorer.ledger.blobs import blob_path
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.merkle import leaf_hash
 from explorer.project import Project, runs_of
 from explorer.report.render_html import render_html

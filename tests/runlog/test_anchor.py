@@ -8,7 +8,7 @@ import pytest
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
-from explorer.ledger.quorum import Judgement, judge
+from explorer.ledger.trust_anchor import Judgement, judge
 from explorer.ledger.verify import verify
 from explorer.merkle import root_of
 from explorer.note import Algorithm, Note, Signer, sign, with_signatures

@@ -11,7 +11,7 @@ from explorer import rundir
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Profile, State
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
-from explorer.ledger.blobs import read_blob
+from explorer.ledger.storage import read_blob
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.salts import destroy_salt, new_salts, write_salts
 from explorer.runlog.blobs import Missing

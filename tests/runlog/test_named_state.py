@@ -6,7 +6,7 @@ import pytest
 
 from explorer.entries.fields import LedgerState
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.runlog.named_state import goes_on_from
 from tests.provenance.people import private

@@ -7,7 +7,7 @@ import pytest
 
 from explorer.entries.run import End, Traits
 from explorer.errors import LedgerError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.provenance.sealed import SealedRegion
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger

@@ -9,7 +9,7 @@ import yaml
 
 from explorer import records, rundir
 from explorer.errors import ProvenanceError, SpecError
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.store.ingest import ingest
 from explorer.sweep.execute import Settings, run_sweep

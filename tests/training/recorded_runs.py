@@ -9,7 +9,7 @@ from explorer import rundir
 from explorer.data.digits import Digits
 from explorer.governance.documents import keep
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import read_key

@@ -14,7 +14,7 @@ import pytest
 from explorer import rundir
 from explorer.entries.envelope import read_head
 from explorer.entries.run import Decision, Profile, State
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY
 from explorer.provenance.salts import destroy_salt

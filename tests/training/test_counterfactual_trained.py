@@ -15,7 +15,7 @@ from explorer.deletion.verify import Verified, verify
 from explorer.engine.state import State
 from explorer.errors import LedgerError
 from explorer.governance.routing import Routing
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_claims import Certificate
 from explorer.provenance.policy import Rule
 from explorer.provenance.roles import Role

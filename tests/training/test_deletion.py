@@ -28,7 +28,7 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.governance.documents import QUARANTINE
 from explorer.governance.session import Session
 from explorer.ledger.log import Log
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import read_key

@@ -17,8 +17,7 @@ from explorer.audit.contents import examine_contents
 from explorer.entries.kinds import decode
 from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError, RecipeError, TrainingError
-from explorer.ledger.blobs import read_blob
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.salts import destroy_salt

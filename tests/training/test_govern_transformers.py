@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import explorer
 from explorer.audit.contents import examine_contents
 from explorer.data.dataset import Split
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory
 from tests.governance import desk
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[hub]'")

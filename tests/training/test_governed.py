@@ -16,8 +16,7 @@ from explorer.entries.kinds import decode
 from explorer.entries.run import End, Genesis, Step
 from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.governance.documents import read_copies
-from explorer.ledger.blobs import read_blob
-from explorer.ledger.read import LedgerDirectory
+from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.ledger.verify import verify
 from explorer.provenance.keys import new_key, read_key, write_key
 from explorer.provenance.roles import Role

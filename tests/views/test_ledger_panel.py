@@ -12,7 +12,7 @@ from explorer.audit.history import badge
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent
 from explorer.errors import RunError
-from explorer.ledger.blobs import blob_path
+from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger_badge import badge_words

@@ -1,19 +1,149 @@
-"""Reading a ledger's directory: checkpoint, hashes, entries, blobs. Bounded, but nothing here is verified."""
+"""A ledger's directory as others may have filled it: reading is bounded, follows no link, and verifies nothing.
 
+files       `read_file`, `list_names`
+blobs       content too large for an entry, at blobs/sha256/<first two digits>/<digest>; an entry that names the
+            digest thereby authenticates the blob. A blob is written once and never changed
+the ledger  `LedgerDirectory`: checkpoint, hashes, entries, notes of witnesses
+"""
+
+import errno
+import hashlib
+import os
 import re
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from explorer import merkle
-from explorer.errors import LedgerError, NoteError
-from explorer.ledger.blobs import read_blob
+from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
-from explorer.ledger.files import list_names, read_file
 from explorer.ledger.tiles import MAX_BUNDLE, TILE, Bundle, Tile, decode_bundle, slots, split_bundle, tile_of
 from explorer.merkle import HASH_BYTES, Place
 from explorer.note import MAX_BYTES as MAX_NOTE
 from explorer.note import MAX_SIGNATURES, Note, parse, with_signatures
+from explorer.rundir import flush_directory, write_bytes
+
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not keep us waiting
+_DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def read_file(directory: Path, relative: str, *, max_bytes: int) -> bytes | None:
+    """The content of a file below the directory, or None if there is no such file.
+
+    Raises `LedgerError` that names the file if it is larger than `max_bytes`, not a regular file, a link or reached
+    through one.
+    """
+    path = directory / relative
+    try:
+        descriptor = _open(directory, relative, _FILE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise LedgerError(f"{path}: not a regular file")
+        if status.st_size > max_bytes:
+            raise LedgerError(f"{path}: {status.st_size} bytes, expected at most {max_bytes}")
+        return os.read(descriptor, status.st_size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def list_names(directory: Path, relative: str) -> list[str]:
+    """The names in a directory below the directory, sorted; none if it does not exist.
+
+    Raises `LedgerError` if it cannot be listed, or is a link or reached through one.
+    """
+    try:
+        descriptor = _open(directory, relative, _DIRECTORY)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(directory / relative, error) from error
+    try:
+        return sorted(os.listdir(descriptor))  # noqa: PTH208 (a path cannot be a descriptor)
+    except OSError as error:
+        raise _unreadable(directory / relative, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _open(directory: Path, relative: str, flags: int) -> int:
+    """Open step by step: of the whole path only `directory` itself may lead through links."""
+    *parents, name = relative.split("/")
+    at = os.open(directory, _DIRECTORY & ~os.O_NOFOLLOW)
+    try:
+        for parent in parents:
+            inner = os.open(parent, _DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = inner
+        return os.open(name, flags, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _unreadable(path: Path, error: OSError) -> LedgerError:
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return LedgerError(f"cannot read {path}: a link, or below something that is no directory; none is followed")
+    return LedgerError(f"cannot read {path}: {error.strerror or error}")
+
+
+# ---------------------------------------------------------------------------------------------------------------- blobs
+
+MAX_BLOB = 2**30
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def blob_path(digest: str) -> str:
+    """Where a blob stands below the ledger's directory. Raises `LedgerError` for what is no digest."""
+    if not _DIGEST.fullmatch(digest):
+        raise LedgerError(f"not a digest: {digest[:80]!r}; expected 64 hexadecimal digits in lower case")
+    return f"blobs/sha256/{digest[:2]}/{digest}"
+
+
+def write_blob(directory: Path, content: bytes) -> str:
+    """Store the content and return its digest; it is on the disk when this returns. Storing it again does nothing.
+
+    Raises `LedgerError` if it is larger than 1 GiB, if the disk refuses, or if what is stored there is damaged.
+    """
+    if len(content) > MAX_BLOB:
+        raise LedgerError(f"a blob of {len(content)} bytes; at most {MAX_BLOB} are stored")
+    digest = hashlib.sha256(content).hexdigest()
+    path = directory / blob_path(digest)
+    try:
+        if _read(directory, digest) is None:
+            write_bytes(path, content)
+        else:  # perhaps of a writer that died before the names on the way were on the disk
+            for parent in list(path.parents)[:4]:
+                flush_directory(parent)
+    except RunError as error:
+        raise LedgerError(str(error)) from error
+    except OSError as error:
+        raise LedgerError(f"cannot write {path}: {error.strerror or error}") from error
+    return digest
+
+
+def read_blob(directory: Path, digest: str) -> bytes:
+    """The content with this digest. Raises `LedgerError` if it is not there or is not what the digest says."""
+    content = _read(directory, digest)
+    if content is None:
+        raise LedgerError(f"{directory / blob_path(digest)}: the blob is missing")
+    return content
+
+
+def _read(directory: Path, digest: str) -> bytes | None:
+    content = read_file(directory, blob_path(digest), max_bytes=MAX_BLOB)
+    if content is not None and (found := hashlib.sha256(content).hexdigest()) != digest:
+        raise LedgerError(f"{directory / blob_path(digest)}: the blob is damaged: its digest is {found}")
+    return content
+
+
+# -------------------------------------------------------------------------------------------- the ledger in a directory
 
 CHECKPOINT = "checkpoint"
 WITNESS = "witness"
