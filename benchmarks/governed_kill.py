@@ -22,8 +22,9 @@ from options import options, whole  # noqa: E402
 
 from explorer import records, rundir  # noqa: E402
 from explorer.engine.fit import FitOptions  # noqa: E402
+from explorer.ledger.storage import read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, TrustedKey  # noqa: E402
-from explorer.ledger.verify import read_checkpoint, verify  # noqa: E402
+from explorer.ledger.verify import verify  # noqa: E402
 from explorer.note import Algorithm, Signer  # noqa: E402
 from explorer.records import RunRecord  # noqa: E402
 from explorer.training import run as wiring  # noqa: E402

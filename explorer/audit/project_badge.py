@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer.ledger.storage import CHECKPOINT
+from explorer.ledger.storage import CHECKPOINT, read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, utc
-from explorer.ledger.verify import read_checkpoint, verify
+from explorer.ledger.verify import verify
 from explorer.project import AUDIT
 from explorer.provenance.trust import Trust
 from explorer.runlog.anchor import anchor_of_trust

@@ -20,10 +20,10 @@ from explorer.entries.kinds import KINDS
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path, read_blob
-from explorer.recorded.blobs import Missing
-from explorer.recorded.keys import JOINT, Keys, NoKeys, OwnKeys
-from explorer.recorded.run_ledger import RunLedger, Segment
-from explorer.recorded.segments import SegmentNumbers, open_commitments, open_sketches
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import JOINT, Keys, NoKeys, OwnKeys
+from explorer.runlog.run_ledger import RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, open_commitments, open_sketches
 
 NAME = "reconstructible"
 SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"

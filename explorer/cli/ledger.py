@@ -234,7 +234,7 @@ def named_anchor(
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
         raise LedgerError("say whom to believe in one way: --trust, --policy or --vkey")
     if trust is not None:
-        from explorer.ledger.verify import read_checkpoint
+        from explorer.ledger.storage import read_checkpoint
         from explorer.provenance.trust import read_trust
         from explorer.runlog.anchor import anchor_of_trust
 

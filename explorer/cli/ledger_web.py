@@ -129,7 +129,7 @@ def export(
     them. Blobs and secrets are left out. Exporting again adds what is new.
     """
     from explorer.ledger.export import export as write
-    from explorer.ledger.verify import read_checkpoint
+    from explorer.ledger.storage import read_checkpoint
 
     written = write(directory, out)
     checkpoint = read_checkpoint(out)[1]

@@ -14,8 +14,8 @@ from explorer.entries.envelope import read_head
 from explorer.entries.fields import LedgerState
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.storage import CHECKPOINT
-from explorer.ledger.verify import read_checkpoint, verify
+from explorer.ledger.storage import CHECKPOINT, read_checkpoint
+from explorer.ledger.verify import verify
 from explorer.provenance.deletion_claims import Certificate, Deleted, RunAt
 from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import RoutingPolicy

@@ -25,11 +25,11 @@ from pathlib import Path
 from explorer import note
 from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
-from explorer.ledger.storage import WITNESS, read_file
+from explorer.ledger.storage import WITNESS, note_name, read_checkpoint, read_file, write_file
 from explorer.ledger.trust_anchor import NONE, Anchor, TrustedKey, utc
-from explorer.ledger.verify import Verification, note_name, read_checkpoint, verify
+from explorer.ledger.verify import Verification, verify
 from explorer.note import Algorithm, Note, Signature, Signer
-from explorer.rundir import locked, write_bytes
+from explorer.rundir import locked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +64,7 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
             held = memory.cosign(note.of_keys(found.note, anchor.verifiers), now)
         known = note.of_keys(found.note, anchor.verifiers)
         path = directory / WITNESS / note_name(signer.verifier)
-        try:
-            write_bytes(path, note.with_signatures(known, [memory.own(held)]).content)
-        except RunError as error:
-            raise LedgerError(str(error)) from error
+        write_file(path, note.with_signatures(known, [memory.own(held)]).content)
         return Cosigning(verification=found, path=path, time=memory.time(held))
 
 
@@ -98,7 +95,7 @@ def memory_of(key: Path) -> Path:
 
 def begin_memory(state: Path) -> None:
     """Say that a key has cosigned nothing yet. What is remembered already stays."""
-    _write(state / BEGUN, _WORDS.encode())
+    write_file(state / BEGUN, _WORDS.encode())
 
 
 def checkpoint_name(origin: str) -> str:
@@ -161,8 +158,8 @@ class Memory:
         It has to leave room for that line (`note.of_keys`): what is remembered has to be read again.
         """
         cosigned = note.with_signatures(found, [self.signer.sign(found.text, time=now)])
-        _write(self._place / LATEST, cosigned.content)
-        _write(self._place / f"{checkpoint_name(_checkpoint(found).origin)}.note", cosigned.content)
+        write_file(self._place / LATEST, cosigned.content)
+        write_file(self._place / f"{checkpoint_name(_checkpoint(found).origin)}.note", cosigned.content)
         return cosigned
 
     def own(self, cosigned: Note) -> Signature:
@@ -193,10 +190,3 @@ class Memory:
 
 def _checkpoint(found: Note) -> Checkpoint:
     return parse_checkpoint(found.text)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_bytes(path, content)
-    except RunError as error:
-        raise LedgerError(str(error)) from error

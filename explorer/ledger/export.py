@@ -15,9 +15,8 @@ from explorer import merkle
 from explorer.errors import LedgerError, RunError
 from explorer.ledger import web
 from explorer.ledger.edge import Edge
-from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, list_names, read_file
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, list_names, read_checkpoint, read_file, write_file
 from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, bundles, encode_bundle, parse_path
-from explorer.ledger.verify import read_checkpoint
 from explorer.ledger.web import BYTES, Answer, Client
 from explorer.merkle import HASH_BYTES
 from explorer.note import Note
@@ -53,10 +52,7 @@ def export(directory: Path, target: Path) -> int:
         written += sum(_write_new(target, file, content) for file, content in made)
     if (root := edge.root()) != checkpoint.root:
         raise LedgerError(f"{directory}: its entries lead to root {root.hex()}, signed is {checkpoint.root.hex()}")
-    try:
-        write_bytes(target / CHECKPOINT, ledger.note().content)
-    except RunError as error:
-        raise LedgerError(str(error)) from error
+    write_file(target / CHECKPOINT, ledger.note().content)
     for path in list(_needless(target, before)):
         path.unlink()
     return written

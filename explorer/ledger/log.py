@@ -19,8 +19,7 @@ from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger import storage
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.edge import Edge
-from explorer.ledger.rebuild import stored_hashes
-from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, list_names, read_file
+from explorer.ledger.storage import CHECKPOINT, UNSIGNED, LedgerDirectory, list_names, read_file
 from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, encode_bundle, parse_path
 from explorer.note import Algorithm, Signer, Verifier
 from explorer.rundir import locked, make_directory, write_bytes
@@ -244,8 +243,6 @@ def _remove(path: Path) -> None:
 
 # ------------------------------------------------------ opening: from what is in the directory to the signed checkpoint
 
-UNSIGNED = "unsigned"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovered:
@@ -317,7 +314,7 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
         old, new = sorted((checkpoint, signed), key=lambda each: each.size)
         try:
             load_edge(directory, new)
-            hashes = stored_hashes(directory, new.size)
+            hashes = LedgerDirectory(directory).hashes(new.size)
             proof = merkle.prove_consistency(old.size, new.size, hashes) if old.size else ()
             if old.size:
                 merkle.check_consistency(

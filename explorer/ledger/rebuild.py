@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from explorer import merkle
 from explorer.errors import LedgerError
 from explorer.ledger.checkpoint import Checkpoint
-from explorer.ledger.storage import MAX_BLOB, LedgerDirectory, blob_path, list_names, read_file
+from explorer.ledger.storage import MAX_BLOB, UNSIGNED, LedgerDirectory, blob_path, list_names, read_file
 from explorer.ledger.tiles import (
     HEIGHT,
     MAX_BUNDLE,
@@ -103,17 +103,6 @@ def rebuild(directory: Path, checkpoint: Checkpoint, *, sizes: Collection[int], 
         tree.close()
     tree.explain()
     return tree.roots
-
-
-def stored_hashes(directory: Path, size: int) -> merkle.ReadHashes:
-    """The hashes of a tree of this size as the tiles have them, unverified."""
-    ledger = LedgerDirectory(directory)
-
-    def read(places: Sequence[Place]) -> list[bytes]:
-        found = [tile_of(place, size) for place in places]
-        return [merkle.subtree(slots(ledger.tile(tile), first, last)) for tile, first, last in found]
-
-    return read
 
 
 class _Tree:
@@ -256,7 +245,7 @@ class _Tree:
         """Whether the stored tiles lead from this leaf to the root of the checkpoint."""
         size, root = self._checkpoint.size, self._checkpoint.root
         try:
-            proof = merkle.prove_inclusion(size, index, stored_hashes(self._directory, size))
+            proof = merkle.prove_inclusion(size, index, self._ledger.hashes(size))
             merkle.check_inclusion(proof, size=size, index=index, leaf=leaf, root=root)
         except LedgerError:
             return False
@@ -276,7 +265,6 @@ class _Tree:
 
 # --------------------------------------------- every other file: of tiles and bundles only the names are looked at here
 
-UNSIGNED = "unsigned"
 DEEPEST = 10  # directories; a tile has at most six groups of digits, and its .p directory
 CHUNK = 2**20
 

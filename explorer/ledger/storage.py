@@ -21,9 +21,10 @@ from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.tiles import MAX_BUNDLE, TILE, Bundle, Tile, decode_bundle, slots, split_bundle, tile_of
 from explorer.merkle import HASH_BYTES, Place
 from explorer.note import MAX_BYTES as MAX_NOTE
-from explorer.note import MAX_SIGNATURES, Note, parse, with_signatures
+from explorer.note import MAX_SIGNATURES, Note, Verifier, parse, with_signatures
 from explorer.rundir import flush_directory, write_bytes
 
+UNSIGNED = "unsigned"  # what a writer found beyond the checkpoint when it opened the ledger
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not keep us waiting
 _DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -52,6 +53,14 @@ def read_file(directory: Path, relative: str, *, max_bytes: int) -> bytes | None
         raise _unreadable(path, error) from error
     finally:
         os.close(descriptor)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all. Raises `LedgerError` if the disk refuses."""
+    try:
+        write_bytes(path, content)
+    except RunError as error:
+        raise LedgerError(str(error)) from error
 
 
 def list_names(directory: Path, relative: str) -> list[str]:
@@ -151,6 +160,23 @@ MAX_WITNESSES = 100  # notes that are read; anybody may put more there
 _OWN_NAME = re.compile(r".+\+[0-9a-f]{8}\.note")  # as our own cosigners name their notes
 
 
+def read_checkpoint(directory: Path) -> tuple[Note, Checkpoint]:
+    """The ledger's checkpoint, none of its signatures checked. Raises `LedgerError` that names the file."""
+    content = read_file(directory, CHECKPOINT, max_bytes=MAX_NOTE)
+    if content is None:
+        raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
+    try:
+        found = parse(content)
+        return found, parse_checkpoint(found.text)
+    except (LedgerError, NoteError) as error:
+        raise LedgerError(f"{directory / CHECKPOINT}: {error}") from error
+
+
+def note_name(verifier: Verifier) -> str:
+    """The name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
+    return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}.note"
+
+
 def list_notes(directory: Path, first: Collection[str] = ()) -> tuple[list[str], int]:
     """The paths of the notes in `witness/` that are read, 100 of them at most, and how many more there are.
 
@@ -215,12 +241,19 @@ class LedgerDirectory:
             found = self.bundle(Bundle(number, min(TILE, size - first)))
             yield from found[max(start - first, 0) : stop - first]
 
+    def hashes(self, size: int) -> merkle.ReadHashes:
+        """Return a reader of the hashes that the tiles have for a tree of this size; it reads each tile once a call."""
+
+        def read(places: Sequence[Place]) -> list[bytes]:
+            wanted = [tile_of(place, size) for place in places]
+            contents = {tile: self.tile(tile) for tile in {tile for tile, _, _ in wanted}}
+            return [merkle.subtree(slots(contents[tile], first, last)) for tile, first, last in wanted]
+
+        return read
+
     def read_hashes(self, places: Sequence[Place]) -> list[bytes]:
-        """The hashes at these places of the checkpoint's tree, each tile read once: a `merkle.ReadHashes`."""
-        size = self.checkpoint().size
-        wanted = [tile_of(place, size) for place in places]
-        contents = {tile: self.tile(tile) for tile in {tile for tile, _, _ in wanted}}
-        return [merkle.subtree(slots(contents[tile], first, last)) for tile, first, last in wanted]
+        """Return the hashes at these places of the checkpoint's tree: a `merkle.ReadHashes`."""
+        return self.hashes(self.checkpoint().size)(places)
 
     def tile(self, tile: Tile) -> bytes:
         """The hashes of a tile, in one string of `tile.width` * 32 bytes."""

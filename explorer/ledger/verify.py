@@ -16,19 +16,27 @@ log's key signed two histories, and nobody has to be believed for it.
 
 import base64
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from explorer import merkle, note
-from explorer.errors import LedgerError, NoteError, RunError
+from explorer.errors import LedgerError, NoteError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
-from explorer.ledger.rebuild import Finding, Findings, Inventory, printable, rebuild, stored_hashes, take_inventory
-from explorer.ledger.storage import CHECKPOINT, MAX_WITNESSES, WITNESS, list_notes, read_file
+from explorer.ledger.rebuild import Finding, Findings, Inventory, printable, rebuild, take_inventory
+from explorer.ledger.storage import (
+    CHECKPOINT,
+    MAX_WITNESSES,
+    WITNESS,
+    LedgerDirectory,
+    list_notes,
+    note_name,
+    read_checkpoint,
+    read_file,
+    write_file,
+)
 from explorer.ledger.trust_anchor import Anchor, Judgement, judge
 from explorer.note import MAX_NAME, MAX_NAMED, Note, Verified, Verifier
-from explorer.rundir import write_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,11 +77,8 @@ class Evidence:
         files["statement.txt"] = f"{self.statement}\n".encode()
         if self.proof:
             files["consistency.txt"] = self._consistency()
-        try:
-            for name, content in files.items():
-                write_bytes(directory / name, content)
-        except RunError as error:
-            raise LedgerError(str(error)) from error
+        for name, content in files.items():
+            write_file(directory / name, content)
 
     def _why(self, held: Checkpoint, found: Checkpoint) -> str:
         if held.size > found.size:
@@ -110,11 +115,6 @@ class Seen:
     note: Note
     checkpoint: Checkpoint
     cosigners: tuple[Verified, ...]  # those that the anchor knows; there may be none
-
-
-def note_name(verifier: Verifier) -> str:
-    """The name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
-    return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}.note"
 
 
 def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Findings) -> tuple[list[Seen], list[str]]:
@@ -224,18 +224,6 @@ def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: in
     )
 
 
-def read_checkpoint(directory: Path) -> tuple[Note, Checkpoint]:
-    """The ledger's checkpoint, none of its signatures checked. Raises `LedgerError` that names the file."""
-    content = read_file(directory, CHECKPOINT, max_bytes=note.MAX_BYTES)
-    if content is None:
-        raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
-    try:
-        found = note.parse(content)
-        return found, parse_checkpoint(found.text)
-    except (LedgerError, NoteError) as error:
-        raise LedgerError(f"{directory / CHECKPOINT}: {error}") from error
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Claim:
     """An earlier checkpoint that the tree has to extend."""
@@ -324,7 +312,7 @@ def _check_by_tiles(directory: Path, claim: _Claim, checkpoint: Checkpoint, find
     """Where the entries are damaged, the tiles may still prove that one checkpoint extends the other."""
     old, new = claim.checkpoint, checkpoint
     try:
-        proof = merkle.prove_consistency(old.size, new.size, stored_hashes(directory, new.size))
+        proof = merkle.prove_consistency(old.size, new.size, LedgerDirectory(directory).hashes(new.size))
         merkle.check_consistency(proof, old_size=old.size, old_root=old.root, new_size=new.size, new_root=new.root)
     except LedgerError:
         message = f"cannot be shown to extend the checkpoint {claim.holder}: entries or tiles are damaged"
@@ -345,7 +333,7 @@ def _evidence(
     if root_then is not None:
         old, new = claim.checkpoint.size, checkpoint.size
         try:
-            proof = merkle.prove_consistency(old, new, stored_hashes(directory, new))
+            proof = merkle.prove_consistency(old, new, LedgerDirectory(directory).hashes(new))
             merkle.check_consistency(proof, old_size=old, old_root=root_then, new_size=new, new_root=checkpoint.root)
         except LedgerError:
             proof = ()  # the tiles are damaged too, which the findings say

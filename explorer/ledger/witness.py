@@ -29,18 +29,15 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from explorer import merkle, note
-from explorer.errors import LedgerError, NoteError, RunError
+from explorer.errors import LedgerError, NoteError
 from explorer.ledger import web
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.cosign import Memory
-from explorer.ledger.rebuild import stored_hashes
-from explorer.ledger.storage import WITNESS, LedgerDirectory
+from explorer.ledger.storage import WITNESS, LedgerDirectory, note_name, read_checkpoint, write_file
 from explorer.ledger.trust_anchor import Anchor
-from explorer.ledger.verify import note_name, read_checkpoint
 from explorer.ledger.web import Answer, Client, UnreachableError
 from explorer.merkle import HASH_BYTES
 from explorer.note import Note, Verified, Verifier
-from explorer.rundir import write_bytes
 
 # ---------------------------------------------------------------------------------------------------------- the witness
 
@@ -207,7 +204,7 @@ def submit(
         raise LedgerError(f"{directory}: {error}") from error
     if not anchor.witnesses:
         raise LedgerError("no witness is known whose cosignature could be taken: name its key")
-    root = merkle.root(checkpoint.size, stored_hashes(directory, checkpoint.size))
+    root = merkle.root(checkpoint.size, LedgerDirectory(directory).hashes(checkpoint.size))
     if root != checkpoint.root:
         raise LedgerError(f"{directory}: its tiles lead to root {root.hex()}, signed is {checkpoint.root.hex()}")
     old = _seen_here(directory, anchor, checkpoint)
@@ -237,7 +234,7 @@ def submit(
 def _request(directory: Path, found: Note, checkpoint: Checkpoint, old: int) -> Request:
     hashes: tuple[bytes, ...] = ()
     if 0 < old < checkpoint.size:
-        hashes = merkle.prove_consistency(old, checkpoint.size, stored_hashes(directory, checkpoint.size))
+        hashes = merkle.prove_consistency(old, checkpoint.size, LedgerDirectory(directory).hashes(checkpoint.size))
     return Request(old=old, hashes=hashes, note=found, checkpoint=checkpoint)
 
 
@@ -280,10 +277,7 @@ def _take(
         key = each.verifier
         own = [line for line in lines.signatures if (line.name, line.key_id) == (key.name, key.key_id)]
         path = directory / WITNESS / note_name(key)
-        try:
-            write_bytes(path, note.with_signatures(known, own).content)
-        except RunError as error:
-            raise LedgerError(str(error)) from error
+        write_file(path, note.with_signatures(known, own).content)
         taken.append(Submitted(checkpoint=checkpoint, verified=each, path=path))
     return tuple(taken)
 

@@ -17,9 +17,9 @@ from explorer.entries.kinds import Unknown, decode
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.ledger.storage import LedgerDirectory
-from explorer.recorded.blobs import Missing, claims_seal, read_content
-from explorer.recorded.keys import Keys, own_keys
-from explorer.recorded.outline import Past, outline_of
+from explorer.runlog.blobs import Missing, claims_seal, read_content
+from explorer.runlog.keys import Keys, own_keys
+from explorer.runlog.outline import Past, outline_of
 
 Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
 

@@ -42,8 +42,7 @@ from explorer.governance.documents import TRUST, Documents, keep, read_copies
 from explorer.governance.history import History
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
-from explorer.ledger.blobs import write_blob
-from explorer.ledger.read import CHECKPOINT
+from explorer.ledger.storage import CHECKPOINT, write_blob
 from explorer.provenance.trust import parse_trust
 from explorer.records import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan
 from explorer.runlog.counterfactual import counterfactual

@@ -17,9 +17,9 @@ from explorer.entries.run import Profile
 from explorer.errors import LedgerError, ProvenanceError, StoreError
 from explorer.ledger.proof import check_proof
 from explorer.ledger.storage import blob_path
-from explorer.recorded.anchor import anchor_of_trust
-from explorer.recorded.run_ledger import RunLedger
-from explorer.recorded.segments import read_numbers
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.segments import read_numbers
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, OPEN, STEPS, sign_again, trust, write_governed_run
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import note
 from explorer.errors import ExplorerError
-from explorer.ledger.verify import note_name
+from explorer.ledger.storage import note_name
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.note import Algorithm, Signature, Signer
 from explorer.provenance.roles import Role

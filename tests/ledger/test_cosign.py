@@ -11,7 +11,7 @@ import pytest
 
 from explorer.errors import LedgerError, RunError
 from explorer.ledger import cosign as cosigning
-from explorer.ledger import cosign as remembering
+from explorer.ledger import storage
 from explorer.ledger.cosign import Cosigning, Memory, begin_memory, cosign
 from explorer.ledger.log import Log
 from explorer.ledger.trust_anchor import anchor_of
@@ -215,14 +215,14 @@ def test_a_damaged_memory_is_an_error_and_nothing_is_signed(tmp_path: Path, flip
 def test_what_is_handed_out_was_remembered_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash before the hand-out: the next call hands out what was remembered, with its time."""
     directory = make(tmp_path / "ledger", 5)
-    write = cosigning.write_bytes
+    write = storage.write_bytes
 
     def crash(path: Path, content: bytes) -> None:
         if "witness" in path.parts:
             raise KeyboardInterrupt
         write(path, content)
 
-    monkeypatch.setattr(cosigning, "write_bytes", crash)
+    monkeypatch.setattr(storage, "write_bytes", crash)
     with pytest.raises(KeyboardInterrupt):
         attempt(directory, tmp_path / "state")
     assert not (directory / "witness").exists()
@@ -240,7 +240,7 @@ def test_where_nothing_can_be_written_nothing_is_signed(tmp_path: Path, monkeypa
     def refuse(path: Path, content: bytes) -> None:
         raise RunError(f"cannot write {path}: No space left on device")
 
-    monkeypatch.setattr(cosigning, "write_bytes", refuse)
+    monkeypatch.setattr(storage, "write_bytes", refuse)
     with pytest.raises(LedgerError, match="No space left on device"):
         attempt(directory, tmp_path / "state")
     assert not (directory / "witness").exists()
@@ -274,7 +274,7 @@ def test_nothing_is_signed_between_looking_and_remembering(
         return found
 
     monkeypatch.setattr(cosigning, "verify", interrupted)
-    monkeypatch.setattr(remembering, "PATIENCE", 0.05)
+    monkeypatch.setattr(cosigning, "PATIENCE", 0.05)
     if locked:
         with pytest.raises(LedgerError, match=r"the memory of cosigner 'dg\.example' is in use by process"):
             attempt(directory, tmp_path / "state")

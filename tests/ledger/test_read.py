@@ -15,9 +15,8 @@ from explorer.errors import LedgerError
 from explorer.ledger import storage
 from explorer.ledger.log import Log
 from explorer.ledger.proof import make_proof
-from explorer.ledger.storage import LedgerDirectory, blob_path, write_blob
+from explorer.ledger.storage import LedgerDirectory, blob_path, note_name, write_blob
 from explorer.ledger.tiles import Bundle, Tile
-from explorer.ledger.verify import note_name
 from explorer.merkle import Place
 from explorer.note import Algorithm
 from tests.ledger.signers import ORIGIN, entry, signer

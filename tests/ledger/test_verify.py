@@ -16,8 +16,8 @@ from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
 from explorer.ledger.rebuild import MAX_FINDINGS, Findings, rebuild
+from explorer.ledger.storage import note_name
 from explorer.ledger.trust_anchor import SKEW, Anchor
-from explorer.ledger.verify import note_name
 from explorer.merkle import leaf_hash, root_of
 from explorer.note import sign, with_signatures
 from tests.ledger.ledgers import AUDITOR, DG, LOG, MR, NOW, both, check, cosigned, grow, make, messages, note_of, policy

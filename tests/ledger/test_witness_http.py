@@ -30,8 +30,8 @@ from explorer.ledger import web
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.cosign import Memory, checkpoint_name
 from explorer.ledger.log import Log
+from explorer.ledger.storage import note_name, read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, anchor_of
-from explorer.ledger.verify import note_name, read_checkpoint
 from explorer.ledger.web import Answer, Client
 from explorer.ledger.witness import MAX_BODY, MAX_HASHES, TRIES, Request, Witness, parse_request, start, submit
 from explorer.note import Algorithm, Note
@@ -277,7 +277,7 @@ def test_without_the_lock_the_same_requests_fork(tmp_path: Path, monkeypatch: py
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from explorer.ledger import witness, memory
+from explorer.ledger import witness
 from tests.ledger.test_witness_http import running, asked, DG, NOW, policy
 from explorer.ledger.cosign import Memory
 from explorer.ledger.witness import Witness, start

@@ -7,8 +7,8 @@ import pytest
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
 from explorer.ledger.proof import check_proof, make_proof
-from explorer.ledger.storage import LedgerDirectory
-from explorer.ledger.verify import Verification, note_name
+from explorer.ledger.storage import LedgerDirectory, note_name
+from explorer.ledger.verify import Verification
 from explorer.note import Algorithm, Note, sign, with_signatures
 from tests.ledger.ledgers import DG, LOG, MR, NOW, check, cosigned, make, messages, note_of, policy
 from tests.ledger.signers import ORIGIN, entry, signer

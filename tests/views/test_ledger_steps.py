@@ -8,7 +8,7 @@ import pytest
 from explorer import rundir
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
-from explorer.recorded.run_ledger import RunLedger
+from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger_steps import read_all_steps
 from tests.governed_sample import CLASSES, STEPS, Sample
 
