@@ -22,7 +22,7 @@ from options import options, whole  # noqa: E402
 
 from explorer import records, rundir  # noqa: E402
 from explorer.engine.fit import FitOptions  # noqa: E402
-from explorer.ledger.storage import read_checkpoint
+from explorer.ledger.storage import read_checkpoint  # noqa: E402
 from explorer.ledger.trust_anchor import Anchor, TrustedKey  # noqa: E402
 from explorer.ledger.verify import verify  # noqa: E402
 from explorer.note import Algorithm, Signer  # noqa: E402
