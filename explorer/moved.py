@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 else:
     Loader = object  # importlib.abc would load importlib.resources, which takes as long as all of this package
 
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "recipes.demonstration": "training.demonstration",
+    "recipes.run": "training.run",
+    "recorded": "runlog",
+}
 PACKAGE = "explorer."
 
 
