@@ -88,7 +88,7 @@ def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
 
 def _governed(runs: Path, name: str) -> Path | None:
     """The governed run of this name, or None: then it can only be a sweep's."""
-    from explorer.views.ledger_runs import find_run, governed_runs
+    from explorer.views.ledger.open_run import find_run, governed_runs
 
     if (Path(name) / LEDGER).is_dir():
         return Path(name)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from explorer.report.run_report import CROISSANT
 from explorer.store.examine import sweeps
-from explorer.views.ledger_runs import governed_runs
+from explorer.views.ledger.open_run import governed_runs
 from explorer.views.place import runs_directory
 from explorer.views.run_files import link
 from explorer.views.sweep_process import run_command

@@ -12,7 +12,7 @@ from explorer.provenance.sealed import region_of
 from explorer.report.run_deletion import Deletability
 from explorer.report.run_references import Reference, refer
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger_steps import Steps
+from explorer.views.ledger.open_run import Steps
 
 BANDS = ("input quarter", "second quarter", "third quarter", "output quarter")
 SEALED = "sealed regions"

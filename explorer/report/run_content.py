@@ -36,10 +36,10 @@ from explorer.report.run_summary import commands_of, confidential_words, facts_o
 from explorer.report.run_taxonomy import TaxonomyLine, taxonomy_lines
 from explorer.report.run_vouchers import VoucherLine, voucher_lines
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views import ledger_heat
-from explorer.views.ledger_badge import Words, badge_words, is_simulated
-from explorer.views.ledger_runs import OpenRun, open_run
-from explorer.views.ledger_timeline import about, decided_by
+from explorer.views.ledger import matrices
+from explorer.views.ledger.badge import Words, badge_words, is_simulated
+from explorer.views.ledger.open_run import OpenRun, open_run
+from explorer.views.ledger.timeline import about, decided_by
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +117,7 @@ def gather(run_directory: Path, *, trust: Path | None, now: int) -> RunContent:
     judged = conform(run, trust=believed, now=now)
     found, fault = _vouchers(run, believed)
     moved = shares(run)
-    cells = ledger_heat.cells(moved, recorded)
+    cells = matrices.cells(moved, recorded)
     rules = found.rules if found else None
     routing = rules.routing if rules else None
     tagged = found.tags.table.histogram if found else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger_steps import Steps
+from explorer.views.ledger.open_run import Steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ class LayerCell:
     """A class in a layer, over all steps."""
 
     class_: str
-    state: str  # a key of `explorer.views.ledger_heat.STATES`
+    state: str  # a key of `explorer.views.ledger.matrices.STATES`
     share: float | None  # of the summed gradient of the layer; exactly 0 where the class was denied throughout
     update_share: float | None  # of the update itself, split by class; None: the run has no exact mode, or not here
     weight: float  # the policy's greatest

@@ -15,7 +15,7 @@ from explorer.report.run_page_record import again, entries, entropy, integrity
 from explorer.report.run_page_rules import policy, vouched
 from explorer.report.run_page_training import taxonomy, training
 from explorer.report.run_summary import LIMITS
-from explorer.views.ledger_badge import SIGNS, Verdict
+from explorer.views.ledger.badge import SIGNS, Verdict
 
 SIMULATED = (
     "Simulated provenance: this data has no real sources; the classes were cut for demonstration. Every figure below "

@@ -19,7 +19,8 @@ from explorer.report.run_cite import Citations
 from explorer.report.run_content import RunContent
 from explorer.report.run_depth import Measured
 from explorer.report.run_page_training import inner
-from explorer.views import ledger_depth, text
+from explorer.views import text
+from explorer.views.ledger import depth
 
 DIGEST = 64  # digits
 TOLD_WORDS = (
@@ -33,23 +34,23 @@ def entropy(content: RunContent, cite: Citations) -> list[Block]:
     cited = (Span("Entropy profile "), cite(content.profiles)) if content.profiles else "Entropy profile"
     found: list[Block] = [Heading(2, cited, "entropy")]
     profiles = content.opened.profiles
-    if ledger_depth.is_drawn(profiles):
+    if depth.is_drawn(profiles):
         pictures = {
             "told_apart": "How far a linear probe tells the classes apart in the outputs",
             "chi": "How far the directions that the classes use differ in the outputs",
             "entropy": "The entropy of the outputs",
         }
-        for measure in (each for each in pictures if ledger_depth.is_drawn(profiles, each)):
+        for measure in (each for each in pictures if depth.is_drawn(profiles, each)):
             found.append(
                 Picture(
                     name=measure.replace("_", "-"),
-                    draw=lambda width, measure=measure: ledger_depth.depth_profile(
+                    draw=lambda width, measure=measure: depth.depth_profile(
                         profiles, measure=measure, width=inner(width, beside=100)
                     ),
                     description=f"{pictures[measure]} of each layer, the first and the last time that it was measured.",
                 )
             )
-        found.append(Paragraph(ledger_depth.CAPTION, "note"))
+        found.append(Paragraph(depth.CAPTION, "note"))
     elif content.profiles:
         sealed = "sealed, or " if content.confidential else ""
         found.append(

@@ -8,7 +8,8 @@ from explorer.report.run_keys import KeyLine
 from explorer.report.run_page_training import inner
 from explorer.report.run_policy import PhaseTable
 from explorer.report.run_vouchers import VoucherLine
-from explorer.views import ledger_timeline, text
+from explorer.views import text
+from explorer.views.ledger import timeline
 
 MOST_DECISIONS = 40
 
@@ -142,13 +143,13 @@ def _decisions(content: RunContent, cite: Citations) -> list[Block]:
     return [
         Picture(
             name="time",
-            draw=lambda width: ledger_timeline.timeline(
+            draw=lambda width: timeline.timeline(
                 opened.decisions,
                 phases=opened.recorded.phases,
                 steps=len(opened.recorded),
                 width=inner(width, beside=100),
             ),
-            caption=ledger_timeline.CAPTION,
+            caption=timeline.CAPTION,
             description=f"{len(content.decisions)} decisions over {len(opened.recorded)} steps.",
         ),
         Table(columns, rows, caption=f"And {left} before these: the JSON report has all." if left else ""),

@@ -6,7 +6,8 @@ from explorer.report.run_classes import parts
 from explorer.report.run_content import RunContent
 from explorer.report.run_layers import LayerCell
 from explorer.report.run_taxonomy import SOURCES
-from explorer.views import ledger_heat, text
+from explorer.views import text
+from explorer.views.ledger import matrices
 
 MOST_LAYERS = 120  # rows of the table by layer; the JSON report has all
 LEAST = 0.0005  # what would be shown as nothing
@@ -153,8 +154,8 @@ def _layers(content: RunContent, cite: Citations) -> list[Block]:
         Heading(3, (Span("Class by layer "), cite(content.steps))),
         Picture(
             name="heat",
-            draw=lambda width: ledger_heat.heat_map(content.cells, width=inner(width, beside=260)),
-            caption=ledger_heat.CAPTION,
+            draw=lambda width: matrices.heat_map(content.cells, width=inner(width, beside=260)),
+            caption=matrices.SHARES_CAPTION,
             description=f"Share of {len(classes)} classes in the gradients of {len(content.layers)} layers.",
         ),
         Table(

@@ -16,7 +16,7 @@ from explorer.runlog.blobs import Missing
 from explorer.runlog.keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views import text
-from explorer.views.ledger_runs import OpenRun
+from explorer.views.ledger.open_run import OpenRun
 
 MOST = 5  # classes that the sentence names
 

@@ -12,10 +12,10 @@ import vl_convert
 from explorer.audit.history import DepthProfile, decisions, depth_profiles, directions
 from explorer.audit.shares import shares
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views import ledger_depth, ledger_direction, ledger_heat, ledger_timeline
 from explorer.views.exports import VEGA_LITE
-from explorer.views.ledger_matrix import CELL
-from explorer.views.ledger_steps import read_all_steps
+from explorer.views.ledger import depth, matrices, timeline
+from explorer.views.ledger.matrices import CELL
+from explorer.views.ledger.open_run import read_all_steps
 from tests.governed_sample import CLASSES, STEPS
 
 
@@ -25,7 +25,7 @@ def run(governed: Path) -> RunLedger:
 
 
 def cells(run: RunLedger, steps: range) -> pd.DataFrame:
-    return ledger_heat.cells(shares(run, steps), read_all_steps(run)).set_index(["layer", "class"])
+    return matrices.cells(shares(run, steps), read_all_steps(run)).set_index(["layer", "class"])
 
 
 def values(chart: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -53,13 +53,13 @@ def test_denied_is_not_the_same_as_nothing_to_measure(run: RunLedger) -> None:
 def test_a_class_without_examples_is_a_dot(run: RunLedger) -> None:
     recorded = read_all_steps(run)
     recorded.examples[:, CLASSES.index("open/apache")] = 0
-    frame = ledger_heat.cells(shares(run, range(STEPS)), recorded).set_index(["layer", "class"])
+    frame = matrices.cells(shares(run, range(STEPS)), recorded).set_index(["layer", "class"])
     assert frame.loc[("norm", "open/apache"), "state"] == "absent"
     assert frame.loc[frame["state"] == "absent", "share"].isna().all()
 
 
 def test_the_heat_map_hatches_what_was_denied_and_nothing_else(run: RunLedger) -> None:
-    chart = ledger_heat.heat_map(cells(run, range(STEPS)).reset_index()).to_dict()
+    chart = matrices.heat_map(cells(run, range(STEPS)).reset_index()).to_dict()
     (hatch,) = [layer for layer in chart["layer"] if layer.get("name") == "hatch"]
     assert hatch["transform"] == [{"filter": "(datum.state === 'denied')"}]
     drawn = {(row["row"], row["column"]): row for row in values(chart, "cells")}
@@ -70,7 +70,7 @@ def test_the_heat_map_hatches_what_was_denied_and_nothing_else(run: RunLedger) -
 
 def test_a_chosen_cell_is_framed_and_others_can_be_chosen(run: RunLedger) -> None:
     frame = cells(run, range(STEPS)).reset_index()
-    chart = ledger_heat.heat_map(frame, chosen={"row": "norm", "column": "open/mit"}).to_dict()
+    chart = matrices.heat_map(frame, chosen={"row": "norm", "column": "open/mit"}).to_dict()
     assert [(param["name"], param["views"]) for param in chart["params"]] == [(CELL, ["cells"])]
     assert chart["params"][0]["value"] == [{"row": "norm", "column": "open/mit"}]
 
@@ -84,13 +84,13 @@ def test_a_heat_map_has_room_for_so_many_cells() -> None:
             for index in range(8)
         ]
     )
-    assert len(ledger_heat.shown_layers(frame)) * 8 <= ledger_heat.MAX_CELLS
-    assert len(values(ledger_heat.heat_map(frame).to_dict(), "cells")) <= 5000
+    assert len(matrices.shown_layers(frame)) * 8 <= matrices.MAX_CELLS
+    assert len(values(matrices.heat_map(frame).to_dict(), "cells")) <= 5000
 
 
 def test_the_untrained_model_is_dashed_and_chance_is_taken_off(run: RunLedger) -> None:
     profiles = depth_profiles(run)
-    chart = ledger_depth.depth_profile(profiles, measure="chi").to_dict()
+    chart = depth.depth_profile(profiles, measure="chi").to_dict()
     (lines,) = [layer for layer in chart["layer"] if layer.get("name") == "profiles"]
     assert lines["encoding"]["strokeDash"]["scale"]["domain"][0] == "untrained"
     assert lines["encoding"]["strokeDash"]["scale"]["range"] == [[5, 4], [1, 0], [1, 0], [1, 0]]
@@ -104,44 +104,42 @@ def test_the_untrained_model_is_dashed_and_chance_is_taken_off(run: RunLedger) -
 def test_few_profiles_stand_for_many(run: RunLedger) -> None:
     (one, *_) = [each for each in depth_profiles(run) if each.class_ == "*"]
     many: list[DepthProfile] = [replace(one, step=step) for step in range(0, 1000, 10)]
-    assert ledger_depth.shown_steps(ledger_depth.profile_frame(many)) == [0, 200, 400, 590, 790, 990]
+    assert depth.shown_steps(depth.profile_frame(many)) == [0, 200, 400, 590, 790, 990]
 
 
 def test_cosines_of_directions(run: RunLedger) -> None:
     found = directions(run)
-    drawn = {
-        (row["row"], row["column"]): row for row in values(ledger_direction.direction_map(found, 0).to_dict(), "cells")
-    }
+    drawn = {(row["row"], row["column"]): row for row in values(matrices.direction_map(found, 0).to_dict(), "cells")}
     assert drawn["open/mit", "open/mit"]["value"] == pytest.approx(1)
     assert drawn["open/mit", "open/apache"]["value"] == drawn["open/apache", "open/mit"]["value"]
     assert drawn["open/mit", "withheld"]["value"] is None  # no direction is not a right angle
     assert drawn["open/mit", "withheld"]["text"] == "\u00b7"
     opposite = replace(found, sketches=np.array([found.sketches[0], -found.sketches[0]]), classes=("a", "b"))
-    assert ledger_direction.cosines(opposite, 0)["value"].tolist() == pytest.approx([1, -1, -1, 1])
+    assert matrices.cosines(opposite, 0)["value"].tolist() == pytest.approx([1, -1, -1, 1])
 
 
 def test_the_timeline_says_what_decided(run: RunLedger) -> None:
     found = decisions(run)
-    chart = ledger_timeline.timeline(found, phases=((0, "a"), (16, "b")), steps=STEPS).to_dict()
+    chart = timeline.timeline(found, phases=((0, "a"), (16, "b")), steps=STEPS).to_dict()
     assert [row["step"] for row in values(chart, "decisions")] == [24, 36]
     assert "entropy-settled (tolerance 0.02), on numbers of open/mit" in values(chart, "decisions")[0]["by"]
     assert [row["step"] for row in values(chart, "phases")] == [0, 16]
-    table = ledger_timeline.decisions_table([replace(found[0], superseded=True)])
+    table = timeline.decisions_table([replace(found[0], superseded=True)])
     assert "undone by a re-execution" in table
-    assert "undone" not in ledger_timeline.decisions_table(found)
+    assert "undone" not in timeline.decisions_table(found)
 
 
 def test_a_timeline_without_decisions_still_has_phases() -> None:
-    chart = ledger_timeline.timeline((), phases=((0, "a"),), steps=STEPS).to_dict()
+    chart = timeline.timeline((), phases=((0, "a"),), steps=STEPS).to_dict()
     assert [layer["name"] for layer in chart["layer"]] == ["phases"]
 
 
 def test_all_can_be_drawn(run: RunLedger) -> None:
     charts = [
-        ledger_heat.heat_map(cells(run, range(STEPS)).reset_index(), width=500),
-        ledger_depth.depth_profile(depth_profiles(run), measure="effective_rank", width=500),
-        ledger_direction.direction_map(directions(run), 0, width=400),
-        ledger_timeline.timeline(decisions(run), phases=((0, "a"),), steps=STEPS, width=500),
+        matrices.heat_map(cells(run, range(STEPS)).reset_index(), width=500),
+        depth.depth_profile(depth_profiles(run), measure="effective_rank", width=500),
+        matrices.direction_map(directions(run), 0, width=400),
+        timeline.timeline(decisions(run), phases=((0, "a"),), steps=STEPS, width=500),
     ]
     for chart in charts:
         assert vl_convert.vegalite_to_svg(chart.to_dict(), vl_version=VEGA_LITE).count("currentColor") > 3

@@ -15,11 +15,21 @@ from explorer.canonical import digest
 from explorer.entries.run import Genesis
 from explorer.records import RunRecord
 from explorer.views.exports import VEGA_LITE
-from explorer.views.ledger_compare import ALONE, Compare
-from explorer.views.ledger_depth import depth_profile, profile_frame
-from explorer.views.ledger_differences import difference_map, differences_table, facts_table, profiles_table
-from explorer.views.ledger_pair import common, facts, profiles_at, share_differences, span_of
-from explorer.views.ledger_runs import OpenRun, governed_runs, open_run
+from explorer.views.ledger.depth import depth_profile, profile_frame
+from explorer.views.ledger.open_run import OpenRun, governed_runs, open_run
+from explorer.views.ledger.two_runs import (
+    ALONE,
+    Compare,
+    common,
+    difference_map,
+    differences_table,
+    facts,
+    facts_table,
+    profiles_at,
+    profiles_table,
+    share_differences,
+    span_of,
+)
 from tests.audit.governed_run import sign_again
 from tests.builders import with_identity
 from tests.governed_sample import CLASSES, LAYERS, SIMULATED, STEPS, Sample, write_governed_run

@@ -11,11 +11,10 @@ from explorer.deletion.erasing import erase, of_classes
 from explorer.errors import LedgerError
 from explorer.project import AUDIT, Project, runs_of
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views import ledger_deletion
-from explorer.views.ledger_badge import badge_words
-from explorer.views.ledger_deletion import deletion_html
-from explorer.views.ledger_deletions import deletions_table
-from explorer.views.ledger_runs import OpenRun, open_run
+from explorer.views.ledger import deletion_section
+from explorer.views.ledger.badge import badge_words
+from explorer.views.ledger.deletion_section import deletion_html, deletions_table
+from explorer.views.ledger.open_run import OpenRun, open_run
 from tests.governed_sample import CLASSES, TRAINER
 from tests.provenance.people import NOW, private
 
@@ -43,7 +42,7 @@ def test_the_section_shows_it_or_says_why_not(governed: Path, monkeypatch: pytes
 
     opened = open_run(governed, trust=None, now=NOW)
     assert "exact by structure" in deletion_html(opened)
-    monkeypatch.setattr(ledger_deletion, "deletions_table", damaged)
+    monkeypatch.setattr(deletion_section, "deletions_table", damaged)
     said = deletion_html(opened)
     assert 'role="alert"' in said and "the &lt;b&gt;policy&lt;/b&gt; is another one" in said
     assert "No certificate speaks of this run" in said  # what one part cannot say hides no other

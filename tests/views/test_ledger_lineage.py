@@ -11,9 +11,8 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent
 from explorer.release import family as searching
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger_graph import HEIGHT, WIDTH, Arrow, Box, graph, placed
-from explorer.views.ledger_lineage import lineage_html
-from explorer.views.ledger_runs import open_run
+from explorer.views.ledger.lineage_graph import HEIGHT, WIDTH, Arrow, Box, graph, lineage_html, placed
+from explorer.views.ledger.open_run import open_run
 from tests.audit.governed_run import sign_again, write_governed_run
 from tests.provenance.people import NOW
 

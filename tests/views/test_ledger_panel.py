@@ -15,11 +15,10 @@ from explorer.errors import RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger_badge import badge_words
-from explorer.views.ledger_entries import entry_lines
-from explorer.views.ledger_panel import Ledger, Page, ledger
-from explorer.views.ledger_runs import find_run
-from explorer.views.ledger_steps import read_all_steps
+from explorer.views.ledger.badge import badge_words
+from explorer.views.ledger.drilldown import entry_lines
+from explorer.views.ledger.ledger_panel import Ledger, Page, ledger
+from explorer.views.ledger.open_run import find_run, read_all_steps
 from tests.audit.governed_run import sign_again
 from tests.deletion import certified
 from tests.deletion.deleted_runs import FIRST

@@ -13,9 +13,9 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.project import Access
 from explorer.errors import LedgerError
 from explorer.project import AUDIT, runs_of
-from explorer.views.ledger_access import access_html
-from explorer.views.ledger_certificates import certificates_html
-from explorer.views.ledger_runs import OpenRun, open_run
+from explorer.views.ledger.access_section import access_html
+from explorer.views.ledger.deletion_section import certificates_html
+from explorer.views.ledger.open_run import OpenRun, open_run
 from tests.audit.governed_run import NEWS
 from tests.deletion import certified
 from tests.deletion.certified import Deletion, signed_again

@@ -9,7 +9,7 @@ from explorer import rundir
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger_steps import read_all_steps
+from explorer.views.ledger.open_run import read_all_steps
 from tests.governed_sample import CLASSES, STEPS, Sample
 
 

@@ -1,5 +1,6 @@
 """The section on training: which class moved which layer, in which direction, by which entries; depth and decisions."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,12 +11,11 @@ from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.shares import shares
 from explorer.errors import ExplorerError
 from explorer.runlog.blobs import Missing
-from explorer.views import ledger_depth, ledger_direction, ledger_heat, ledger_timeline
-from explorer.views.ledger_controls import CellControls, measure_buttons
-from explorer.views.ledger_entries import drilled
-from explorer.views.ledger_matrix import CELL
-from explorer.views.ledger_pane import Pane, heading, note, warning
-from explorer.views.ledger_runs import OpenRun
+from explorer.views.ledger import depth, matrices, timeline
+from explorer.views.ledger.drilldown import drilled
+from explorer.views.ledger.matrices import CELL
+from explorer.views.ledger.open_run import OpenRun
+from explorer.views.ledger.pane import Pane, Quiet, heading, measure_buttons, note, warning
 
 
 class Training(widgets.VBox):
@@ -25,18 +25,18 @@ class Training(widgets.VBox):
         self._opened: OpenRun | None = None
         self.entries, self.decided = widgets.HTML(), widgets.HTML()
         self.controls = CellControls(on_steps=self._draw_steps, on_cell=self._draw_steps)
-        self.heat, self.depth = Pane(ledger_heat.CAPTION), Pane(ledger_depth.CAPTION)
-        self.direction, self.time = Pane(ledger_direction.CAPTION), Pane(ledger_timeline.CAPTION)
+        self.heat, self.depth = Pane(matrices.SHARES_CAPTION), Pane(depth.CAPTION)
+        self.direction, self.time = Pane(matrices.DIRECTIONS_CAPTION), Pane(timeline.CAPTION)
         self._measure = measure_buttons()
         self._measure.observe(lambda _: self._draw_depth(), "value")
-        depth = widgets.VBox([_titled("Depth profile over training"), self._measure, self.depth])
+        profiles = widgets.VBox([_titled("Depth profile over training"), self._measure, self.depth])
         direction = widgets.VBox([_titled("Directions in the chosen layer"), self.direction])
         heat = widgets.VBox([_titled("Which class moved which layer"), self.heat])
         super().__init__(
             [
                 self.controls,
                 widgets.Box([heat, self.entries]).add_class("x-main"),
-                widgets.Box([depth, direction]).add_class("x-halves").add_class("x-rule"),
+                widgets.Box([profiles, direction]).add_class("x-halves").add_class("x-rule"),
                 widgets.VBox([_titled("Decisions"), self.time, self.decided]).add_class("x-rule"),
             ]
         )
@@ -70,11 +70,11 @@ class Training(widgets.VBox):
 
         def draw() -> Any:
             found = shares(opened.ledger, steps)
-            frame = ledger_heat.cells(found, opened.recorded)
+            frame = matrices.cells(found, opened.recorded)
             closed = is_confidential(opened.ledger) and np.isnan(found.share[found.steps > 0]).all()
-            left_out = _left_out(len(opened.layers), len(ledger_heat.shown_layers(frame)))
+            left_out = _left_out(len(opened.layers), len(matrices.shown_layers(frame)))
             self.heat.remark(f"The shares are {Missing.SEALED}. {left_out}" if closed else left_out)
-            return ledger_heat.heat_map(frame, chosen={"row": layer, "column": class_})
+            return matrices.heat_map(frame, chosen={"row": layer, "column": class_})
 
         self.heat.draw(draw)
         if self.heat.drawn:
@@ -98,7 +98,7 @@ class Training(widgets.VBox):
             nonlocal whole
             found = directions(opened.ledger, steps)
             whole = f"{layer}, whole segments: steps {found.first:,} to {found.stop - 1:,}."
-            return ledger_direction.direction_map(found, place)
+            return matrices.direction_map(found, place)
 
         self.direction.draw(draw)
         if self.direction.drawn:
@@ -110,24 +110,81 @@ class Training(widgets.VBox):
         if opened is None:
             return self.depth.say("")
         measure = str(self._measure.value)
-        if not ledger_depth.is_drawn(opened.profiles, measure):
+        if not depth.is_drawn(opened.profiles, measure):
             return self.depth.say(no_profiles(opened))
-        measured = ledger_depth.profile_frame(opened.profiles)["step"].nunique()
-        shown = min(measured, ledger_depth.MAX_LINES)
+        measured = depth.profile_frame(opened.profiles)["step"].nunique()
+        shown = min(measured, depth.MAX_LINES)
         self.depth.remark("" if shown == measured else f"{shown} of {measured} profiles are drawn.")
-        return self.depth.draw(lambda: ledger_depth.depth_profile(opened.profiles, measure=measure))
+        return self.depth.draw(lambda: depth.depth_profile(opened.profiles, measure=measure))
 
     def _draw_decisions(self, opened: OpenRun) -> None:
         found, steps = opened.decisions, len(opened.recorded)
-        self.decided.value = (
-            ledger_timeline.decisions_table(found) if found else note("The run decided nothing by itself.")
-        )
-        self.time.draw(lambda: ledger_timeline.timeline(found, phases=opened.recorded.phases, steps=steps))
+        self.decided.value = timeline.decisions_table(found) if found else note("The run decided nothing by itself.")
+        self.time.draw(lambda: timeline.timeline(found, phases=opened.recorded.phases, steps=steps))
 
     def _clicked(self, change: Any) -> None:
         picked = change["new"].value or []
         if picked and self.controls.choose(picked[0]["row"], picked[0]["column"]):
             self._draw_cell()
+
+
+class CellControls(widgets.Box):
+    """Which stretch of steps, and which cell: `on_steps` and `on_cell` are called when another is looked at. A stretch
+    is [first, last], both shown."""
+
+    def __init__(self, *, on_steps: Callable[[], None], on_cell: Callable[[], None]) -> None:
+        self._quiet = False
+        self._offered: object = None
+        self.layer = widgets.Dropdown(description="Layer")
+        self.class_ = widgets.Dropdown(description="Class")
+        self.first = widgets.BoundedIntText(description="From step", min=0, max=0)
+        self.last = widgets.BoundedIntText(description="To step", min=0, max=0)
+        super().__init__([self.layer, self.class_, self.first, self.last])
+        self.add_class("x-controls")
+        for field in (self.layer, self.class_):
+            field.observe(lambda _: None if self._quiet else on_cell(), "value")
+        for field in (self.first, self.last):
+            field.observe(lambda _: self._typed(on_steps), "value")
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The layer and the class that are looked at."""
+        return str(self.layer.value), str(self.class_.value)
+
+    @property
+    def steps(self) -> range:
+        """The stretch of steps that is looked at."""
+        return range(self.first.value, self.last.value + 1)
+
+    def offer(self, *, steps: range, layers: Sequence[str], classes: Sequence[str]) -> None:
+        """Show what a run has: its steps on record, its first cell. Where nothing changes, what was chosen stays."""
+        offered = (steps, tuple(layers), tuple(classes))
+        if offered == self._offered:
+            return
+        self._offered = offered
+        with Quiet(self):
+            last = max(steps.start, steps.stop - 1)
+            for field, value in ((self.first, steps.start), (self.last, last)):
+                field.min, field.max = 0, last  # never the least above the most, on the way from another run
+                field.min, field.value = steps.start, value
+            for field, names in ((self.layer, layers), (self.class_, classes)):
+                field.options = tuple(names)
+                field.value = names[0]
+
+    def choose(self, layer: str, class_: str) -> bool:
+        """Look at another cell; whether it is another one."""
+        if (layer, class_) == self.cell:
+            return False
+        with Quiet(self):
+            self.layer.value, self.class_.value = layer, class_
+        return True
+
+    def _typed(self, then: Callable[[], None]) -> None:
+        if not self._quiet:
+            with Quiet(self):
+                if self.first.value > self.last.value:
+                    self.first.value, self.last.value = self.last.value, self.first.value
+            then()
 
 
 def no_steps(opened: OpenRun) -> str:
@@ -141,7 +198,7 @@ def no_steps(opened: OpenRun) -> str:
 
 def no_profiles(opened: OpenRun) -> str:
     """Why a run has no depth profile to draw."""
-    if ledger_depth.is_drawn(opened.profiles):
+    if depth.is_drawn(opened.profiles):
         return "These profiles are of an earlier version, which had no linear probe. Choose another number."
     measured = bool(opened.ledger.outline.profiles)
     why = "Their numbers are not beside the ledger, or sealed." if measured else "The recipe measures none."

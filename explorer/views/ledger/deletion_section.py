@@ -1,20 +1,116 @@
-"""The certificates of deletions that speak of a run, and what of it still waits to be destroyed."""
+"""The section on deletion: what deleting each class takes, which deletions are certified, what was erased."""
 
 import os
 import shlex
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from markupsafe import Markup
 
+from explorer.audit.withheld import read_withheld
 from explorer.deletion.certificates import Found, certificates
 from explorer.deletion.checks import Outcome
+from explorer.errors import ExplorerError
 from explorer.provenance.deletion_certificate import MEANS
+from explorer.runlog.forecast import Forecast, forecast_of
+from explorer.runlog.keys import JOINT, OwnKeys
+from explorer.runlog.presence import Presence
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from explorer.views import text
-from explorer.views.ledger_pane import coded, note, nothing, warning
-from explorer.views.ledger_runs import OpenRun
+from explorer.views.ledger.open_run import OpenRun
+from explorer.views.ledger.pane import coded, heading, note, nothing, warning
 from explorer.views.tables import Column, Row, named, table, with_note
 
-COLUMNS = (
+NOT_HERE = "No erasure is on record. Whether a secret was destroyed all the same cannot be told: they are not here."
+ERASED = "Erased from the record, with the secrets that opened them: numbers {}. The model has what it learned."
+SAID = "On record as entry {} of the project's ledger. Whether the run conforms cannot be told from then on."
+UNSAID = "The secrets of these were destroyed, and {}: numbers {}. The run does not conform."
+KEPT = "Every class still has the secret that opens its numbers: `explorer delete erase` has erased none of them."
+
+
+def deletion_html(opened: OpenRun) -> Markup:
+    """Three parts; what one of them cannot say hides no other."""
+    parts = [
+        heading("What deleting each class takes"),
+        _part(lambda: deletions_table(opened.ledger)),
+        heading("Certificates"),
+        _part(lambda: certificates_html(opened, here=Path.cwd())),
+        heading("Erased from the record"),
+        _part(lambda: erased_html(opened)),
+    ]
+    return Markup("").join(parts)
+
+
+def erased_html(opened: OpenRun) -> Markup:
+    """Whose numbers nobody can open any more, and what the project's ledger says of it. Raises `LedgerError` or
+    `ProvenanceError` for secrets that cannot be used."""
+    keys, said = opened.ledger.keys, read_withheld(opened.ledger.ledger, trust=opened.trust, now=opened.now)
+    destroyed = keys.erased if isinstance(keys, OwnKeys) else frozenset[str]()
+    named = {*said.erased, JOINT} if said.erased else set[str]()
+    found = Markup("")
+    if named:
+        entries = sorted({index for each in said.erased.values() for index in each})
+        found += note(ERASED.format(_names(opened, named)))
+        found += note(SAID.format(", ".join(map(str, entries))))
+    if destroyed - named:
+        found += warning(UNSAID.format(said.without, _names(opened, destroyed - named)))
+    if found:
+        return found
+    return note(coded(KEPT)) if isinstance(keys, OwnKeys) else note(NOT_HERE)
+
+
+def _names(opened: OpenRun, whose: Collection[str]) -> str:
+    names = [f"of {path}" for path in opened.classes if path in whose]
+    return ", ".join([*names, *(["over several classes"] if JOINT in whose else [])])
+
+
+def _part(write: Callable[[], Markup]) -> Markup:
+    try:
+        return write()
+    except ExplorerError as error:
+        return warning(str(error))
+
+
+DELETIONS = (
+    Column(title="Class"),
+    Column(title="Level"),
+    Column(title="First influence", number=True),
+    Column(title="Steps to replay", number=True),
+    Column(title="Time", number=True),
+)
+WAYS = {"G2": "exact by structure", "G3": "exact by replay"}
+NOTE = (
+    "G2: its sealed region is dropped, and nothing is trained. G3: training goes on without it from the newest state "
+    "that it had not moved. Times are forecasts of the whole command. "
+)
+
+
+def deletions_table(run: RunLedger) -> Markup:
+    """A row for each class that the run did not leave out. Raises as `explorer.runlog.forecast` does."""
+    presence = Presence(run)
+    classes = [path for path in run.genesis.classes if path not in presence.absent.classes]
+    found = {path: forecast_of(presence, Target(classes=(path,))) for path in classes}
+    obstacles = sorted({each for forecast in found.values() for each in forecast.obstacles})
+    rows = [Row(cells=_cells(path, each), quiet=bool(each.obstacles)) for path, each in found.items()]
+    said = [Markup('<p class="x-note">{}<code>explorer delete plan</code> says more.</p>').format(NOTE)]
+    said += [Markup('<p class="x-note x-warn">Not possible here and now: {}</p>').format(each) for each in obstacles]
+    return table(DELETIONS, rows) + Markup("").join(said)
+
+
+def _cells(path: str, found: Forecast) -> tuple[str | Markup, ...]:
+    route, time = found.route, found.time
+    interval = "" if time.low is None else f"{text.seconds(time.low)} to {text.seconds(time.high)}"
+    return (
+        path,
+        with_note(route.level, WAYS[route.level]),
+        "none" if found.reach.first is None else f"step {found.reach.first:,}",
+        f"{route.steps:,}",
+        with_note("not measured" if time.seconds is None else text.seconds(time.seconds), interval),
+    )
+
+
+CERTIFICATES = (
     Column(title="Target"),
     Column(title="Level"),
     Column(title="Verdict"),
@@ -41,7 +137,7 @@ def certificates_html(opened: OpenRun, *, here: Path) -> Markup:
     damaged = Markup("").join(warning(f"No certificate: {each}") for each in found.damaged)
     if not found.found:
         return nothing(coded(NONE)) + damaged
-    body = table(COLUMNS, [_row(each) for each in found.found])
+    body = table(CERTIFICATES, [_row(each) for each in found.found])
     return body + note(WORD) + damaged + Markup("").join(_details(each, here) for each in found.found)
 
 

@@ -17,8 +17,8 @@ from explorer.runlog.keys import Keys, NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
 from explorer.views import text
-from explorer.views.ledger_pane import heading, note
-from explorer.views.ledger_steps import Steps
+from explorer.views.ledger.open_run import Steps
+from explorer.views.ledger.pane import heading, note
 from explorer.views.tables import Column, Row, table
 
 MAX_ENTRIES = 8

@@ -5,7 +5,7 @@ is loaded. A section is computed when it is opened, and again when the run or th
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,15 +14,14 @@ from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.views import text
-from explorer.views.ledger_access import access_html
-from explorer.views.ledger_badge import badge_html, badge_words, simulated_note
-from explorer.views.ledger_compare import Compare
-from explorer.views.ledger_controls import RunControls, section_buttons
-from explorer.views.ledger_deletion import deletion_html
-from explorer.views.ledger_lineage import lineage_html
-from explorer.views.ledger_pane import warning
-from explorer.views.ledger_runs import OpenRun, find_run, governed_runs, open_run
-from explorer.views.ledger_training import Training
+from explorer.views.ledger.access_section import access_html
+from explorer.views.ledger.badge import badge_html, badge_words, simulated_note
+from explorer.views.ledger.deletion_section import deletion_html
+from explorer.views.ledger.lineage_graph import lineage_html
+from explorer.views.ledger.open_run import OpenRun, find_run, governed_runs, open_run
+from explorer.views.ledger.pane import Quiet, buttons, warning
+from explorer.views.ledger.training_section import Training
+from explorer.views.ledger.two_runs import Compare
 from explorer.views.place import runs_directory
 from explorer.views.tables import CSS
 
@@ -57,7 +56,7 @@ class Ledger(widgets.VBox):
         self._runs, self._known = runs, dict[str, Path]()
         self._head, self._place = widgets.HTML(), widgets.VBox().add_class("x-section")
         self.controls = RunControls(trust="" if trust is None else str(trust), on_change=self._open)
-        self.section = section_buttons(SECTIONS)
+        self.section = buttons(SECTIONS, "Section").add_class("x-sections")
         self.section.observe(lambda _: self._show_section(), "value")
         self.training, self.compare = Training(), Compare(self._others)
         self.sections: dict[str, Section] = {
@@ -126,6 +125,30 @@ class Ledger(widgets.VBox):
         self._head.value = Markup(
             '<div class="x-empty" role="alert"><p class="x-answer">Nothing to show</p><p>{}</p>{}</div>'
         ).format(reason, more)
+
+
+class RunControls(widgets.Box):
+    """Which run is looked at and whom the reader believes; `on_change` is called when either is another one."""
+
+    def __init__(self, *, trust: str, on_change: Callable[[], None]) -> None:
+        self._quiet = False
+        self.run = widgets.Dropdown(description="Run")
+        self.trust = widgets.Text(
+            value=trust,
+            description="Trust file",
+            placeholder="trust.json of those you believe",
+            continuous_update=False,
+        )
+        super().__init__([self.run, self.trust])
+        self.add_class("x-controls")
+        for field in (self.run, self.trust):
+            field.observe(lambda _: None if self._quiet else on_change(), "value")
+
+    def offer(self, names: Sequence[str], chosen: str) -> None:
+        """Show these runs, one of them chosen."""
+        with Quiet(self):
+            self.run.options = tuple(names)
+            self.run.value = chosen
 
 
 class Page(widgets.VBox):

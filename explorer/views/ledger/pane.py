@@ -1,6 +1,6 @@
-"""What every section of the ledger's view is made of: a chart with its caption, headings, and words in their place."""
+"""What the sections of the ledger's view are made of: a chart with its caption, paragraphs, and buttons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as widgets
@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.views.fit import Fit, empty_chart
+from explorer.views.ledger.depth import MEASURES
 
 
 class Pane(widgets.VBox):
@@ -62,3 +63,29 @@ def warning(words: str | Markup) -> Markup:
 def nothing(words: str | Markup) -> Markup:
     """What stands where there is nothing to show."""
     return Markup('<p class="x-empty">{}</p>').format(words)
+
+
+def measure_buttons() -> widgets.ToggleButtons:
+    """Which number of the depth profile is drawn."""
+    return buttons({key: measure.label for key, measure in MEASURES.items()}, "Number of the depth profile")
+
+
+class Quiet:
+    """While the program sets the fields, nobody is called."""
+
+    def __init__(self, controls: Any) -> None:
+        self._controls = controls
+
+    def __enter__(self) -> None:
+        self._controls._quiet = True
+
+    def __exit__(self, *_: object) -> None:
+        self._controls._quiet = False
+
+
+def buttons(titles: Mapping[str, str], what: str) -> widgets.ToggleButtons:
+    """Return one button for each title, the first one pressed. `what` they choose is in their tooltips."""
+    options = [(title, key) for key, title in titles.items()]
+    return widgets.ToggleButtons(
+        options=options, value=next(iter(titles)), tooltips=[f"{what}: {t}" for t, _ in options]
+    )

@@ -9,9 +9,9 @@ from explorer.disclosure.access_log import AccessLog, Logged, access_log
 from explorer.project import AUDIT, runs_of
 from explorer.runlog.keys import JOINT
 from explorer.views import text
-from explorer.views.ledger_entries import prove_commands
-from explorer.views.ledger_pane import coded, heading, note, nothing, warning
-from explorer.views.ledger_runs import OpenRun
+from explorer.views.ledger.drilldown import prove_commands
+from explorer.views.ledger.open_run import OpenRun
+from explorer.views.ledger.pane import coded, heading, note, nothing, warning
 from explorer.views.tables import Column, Row, named, table, with_note
 
 MOST = 100  # entries that are shown, the last ones

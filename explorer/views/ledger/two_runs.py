@@ -1,0 +1,475 @@
+"""The section that compares a second governed run with the one that is shown.
+
+Each run was done once, so nothing here says whether a difference is more than chance. What both runs have is compared
+by name, layer by layer and class by class; what only one of them has is listed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import altair as alt
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from explorer import rundir
+from explorer.audit.ledger_sums import is_confidential
+from explorer.audit.shares import shares
+from explorer.canonical import canonical
+from explorer.entries.run import Genesis, Profile
+from explorer.errors import ExplorerError
+from explorer.records import RunRecord
+from explorer.runlog.blobs import Missing
+from explorer.runlog.papers import POLICY, read_policy
+from explorer.runlog.presence import recorded_plan
+from explorer.views import text
+from explorer.views.ledger import depth, matrices
+from explorer.views.ledger.badge import TITLES, badge_words, simulated_note
+from explorer.views.ledger.depth import MEASURES, P_VALUES, depth_profile, profile_frame
+from explorer.views.ledger.matrices import DENIED, NOTHING, STATES, TRAINED, UNMEASURED, shown_layers, signed_matrix
+from explorer.views.ledger.open_run import OpenRun, open_run
+from explorer.views.ledger.pane import Pane, heading, measure_buttons, note, nothing, warning
+from explorer.views.ledger.training_section import no_profiles
+from explorer.views.tables import Column, Row, named, table
+
+NONE = "none"
+DEPTH = 5  # of nested settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """Something that determines a run, as both have it."""
+
+    name: str
+    first: str
+    second: str
+    same: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Common:
+    """What two runs have in common, and what only one of them has."""
+
+    both: tuple[str, ...]
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+
+def common(first: Sequence[str], second: Sequence[str]) -> Common:
+    """Names that both have, in the order of the first, and the others."""
+    return Common(
+        both=tuple(name for name in first if name in second),
+        first=tuple(name for name in first if name not in second),
+        second=tuple(name for name in second if name not in first),
+    )
+
+
+def facts(first: OpenRun, second: OpenRun) -> tuple[Fact, ...]:
+    """What determines each run, by the first entry of its ledger; in words where a document that it names is here.
+
+    Raises `RunError` for damaged records, `LedgerError` or `ProvenanceError` for a policy that is not the run's.
+    """
+    one, other = first.ledger.genesis, second.ledger.genesis
+    found = [_fact(name, said(one), said(other)) for name, said in DETERMINED.items()]
+    found[1:1] = _settings(_plan(first), _plan(second))
+    policies, probes = [_policy(each) for each in (first, second)], [_probes(each) for each in (first, second)]
+    found += [_fact("Policy", *policies), _fact("Probes of the profiles", *probes)]
+    found.append(_fact("Steps done", f"{len(first.recorded):,}", f"{len(second.recorded):,}"))
+    return tuple(found)
+
+
+def profiles_at(first: OpenRun, second: OpenRun) -> tuple[int | None, pd.DataFrame]:
+    """The last step at which both were measured, and a row for each layer that both have: layer, and for each measure
+    of the depth profile first, second and difference (`entropy_first`, ...), and p-values (`p_value_first`, ...).
+
+    None and no rows where they were never measured after the same number of steps.
+    """
+    frames = [profile_frame(each.profiles) for each in (first, second)]
+    if any(frame.empty for frame in frames):
+        return None, pd.DataFrame()
+    steps = {*frames[0]["step"]} & {*frames[1]["step"]}
+    if not steps:
+        return None, pd.DataFrame()
+    at = max(steps)
+    one, other = (frame[frame["step"] == at] for frame in frames)
+    joined = one.merge(other, on="layer", suffixes=("_first", "_second"))  # in the order of the first
+    for measure in MEASURES:
+        joined[f"{measure}_difference"] = joined[f"{measure}_second"] - joined[f"{measure}_first"]
+    return int(at), joined
+
+
+def share_differences(first: OpenRun, second: OpenRun) -> pd.DataFrame:
+    """A row for each layer and class that both have: layer, class, first, second and difference of the class's share in
+    the summed gradient (NaN where one of them has none), state_first, state_second. It is over the whole of each run;
+    where a deletion made one of them, over the steps since then. No rows where one has no such step.
+
+    Raises `StoreError` or `LedgerError` as `explorer.audit.shares` does.
+    """
+    begins = max(first.ledger.begins, second.ledger.begins)
+    steps = [range(begins, each.ledger.steps) for each in (first, second)]
+    if not all(steps):
+        return pd.DataFrame()
+    pairs = zip((first, second), steps, strict=True)
+    frames = [matrices.cells(shares(each.ledger, some), each.recorded) for each, some in pairs]
+    joined = frames[0].merge(frames[1], on=["layer", "class"], suffixes=("_first", "_second"), how="inner")
+    renamed = joined.rename(columns={"share_first": "first", "share_second": "second"})
+    return renamed.assign(difference=renamed["second"] - renamed["first"])[
+        ["layer", "class", "first", "second", "difference", "state_first", "state_second"]
+    ]
+
+
+def span_of(frames: Sequence[pd.DataFrame], measure: str) -> tuple[float, float] | None:
+    """The axis that holds a measure of all of them, zero included for chi; None where there is nothing to hold."""
+    values = np.concatenate([frame[measure].to_numpy(float) for frame in frames if not frame.empty] or [np.array([])])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    low, high = (min(0.0, values.min()), max(0.0, values.max())) if measure == "chi" else (values.min(), values.max())
+    room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return float(low - room), float(high + room)
+
+
+def _fact(name: str, first: str, second: str) -> Fact:
+    return Fact(name=name, first=first, second=second, same=first == second)
+
+
+def _short(digest: str | None) -> str:
+    return NONE if digest is None else digest[:16]
+
+
+def _parents(genesis: Genesis) -> str:
+    return "; ".join(parent.words for parent in genesis.parents) or "nothing"
+
+
+def _tags(genesis: Genesis) -> str:
+    return ", ".join(f"{name} {sources.root[:16]}" for name, sources in sorted(genesis.tags.items())) or NONE
+
+
+DETERMINED: dict[str, Callable[[Genesis], str]] = {
+    "Recipe": lambda genesis: _short(genesis.recipe),
+    "Seed": lambda genesis: str(genesis.seed),
+    "Data": lambda genesis: _short(genesis.data),
+    "Tags": _tags,
+    "Taxonomy": lambda genesis: _short(genesis.taxonomy),
+    "Trust file": lambda genesis: _short(genesis.trust),
+    "Code": lambda genesis: _short(genesis.code),
+    "Environment": lambda genesis: _short(genesis.environment),
+    "Initial parameters": lambda genesis: _short(genesis.initial),
+    "Strategy": lambda genesis: genesis.strategy,
+    "Goes on from": _parents,
+    "Begins after": lambda genesis: f"{genesis.begins:,} steps",
+}
+
+
+def _plan(opened: OpenRun) -> dict[str, str]:
+    """The settings of the recipe, or of the loop, in words, where its record is the one that the ledger names."""
+    record = recorded_plan(opened.ledger)
+    if record is None:
+        return {}
+    found: dict[str, str] = {}
+    if isinstance(record, RunRecord):
+        found = {"name of the recipe": record.recipe, "budget": f"{record.ssr:g} of the full schedule"}
+    recipe = record.identity.get("recipe")
+    return found | dict(_flat("", recipe if isinstance(recipe, dict) else {}, DEPTH))
+
+
+def _flat(path: str, value: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Every setting by its path: methods, which are a list of one name each, by that name."""
+    names = isinstance(value, list) and bool(value) and all(isinstance(each, dict) and len(each) == 1 for each in value)
+    if names and isinstance(value, list):
+        yield f"{path} in order", ", ".join(str(name) for each in value for name in each)
+        value = {name: inner for each in value for name, inner in each.items()}
+    if isinstance(value, dict) and value and depth:
+        for name, inner in value.items():
+            yield from _flat(f"{path} {name}".strip(), inner, depth - 1)
+    else:
+        yield path, value if isinstance(value, str) else canonical(value).decode()
+
+
+def _settings(first: dict[str, str], second: dict[str, str]) -> list[Fact]:
+    """The settings that differ, and a fact for all the others."""
+    if not first or not second:
+        words = ("in words" if first else "not recorded here", "in words" if second else "not recorded here")
+        return [_fact("Settings of the recipe", *words)] if words[0] != words[1] else []
+    names = dict.fromkeys([*first, *second])
+    pairs = {name: (first.get(name, "not set"), second.get(name, "not set")) for name in names}
+    return [*(_fact(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1])]
+
+
+def _policy(opened: OpenRun) -> str:
+    if opened.ledger.genesis.policy is None or not (opened.ledger.run / rundir.GOVERNANCE / POLICY).exists():
+        return _short(opened.ledger.genesis.policy)
+    policy = read_policy(opened.ledger)
+    assert policy is not None  # the genesis names one
+    return f"{policy.name} version {policy.version}, {_short(opened.ledger.genesis.policy)}"
+
+
+def _probes(opened: OpenRun) -> str:
+    run = opened.ledger
+    return ", ".join(sorted({_short(each.entry.probes) for each in run.read(run.outline.profiles, Profile)})) or NONE
+
+
+SHOWN = 20  # rows of the table of shares, the others folded away
+MOST = 1_000
+CAUTION = (
+    "One run against one run: each was done once, so no interval stands beside a difference, and it may be chance. "
+    "What recipes do over several seeds, the tradeoff curves say."
+)
+
+
+def difference_map(frame: pd.DataFrame, *, width: int | str = "container") -> alt.LayerChart:
+    """Draw the rows of `share_differences`."""
+    classes, layers = list(dict.fromkeys(frame["class"])), shown_layers(frame)
+    shown = frame[frame["layer"].isin(layers)]
+    both = (shown["state_first"] == DENIED) & (shown["state_second"] == DENIED)
+    worded = pd.DataFrame(
+        {
+            "row": shown["layer"],
+            "column": shown["class"],
+            "value": shown["difference"],
+            "state": np.where(both, DENIED, ""),
+            "text": [NOTHING if np.isnan(value) else _points(value) for value in shown["difference"]],
+            "first_text": [_share(*each) for each in zip(shown["first"], shown["state_first"], strict=True)],
+            "second_text": [_share(*each) for each in zip(shown["second"], shown["state_second"], strict=True)],
+        }
+    )
+    tooltip = [
+        alt.Tooltip("row:N", title="Layer"),
+        alt.Tooltip("column:N", title="Class"),
+        alt.Tooltip("first_text:N", title="First"),
+        alt.Tooltip("second_text:N", title="Second"),
+        alt.Tooltip("text:N", title="Difference, in points of a hundred"),
+    ]
+    words = (
+        f"Difference of the shares of {len(classes)} classes in {text.count(len(layers), 'layer')}, second less first."
+    )
+    return signed_matrix(worded, rows=layers, columns=classes, tooltip=tooltip, words=words, width=width)
+
+
+def differences_table(frame: pd.DataFrame) -> Markup:
+    """The same as a table, the largest differences first."""
+    ordered = frame.assign(size=frame["difference"].abs()).sort_values("size", ascending=False, kind="stable")
+    columns = [Column(title="Layer"), Column(title="Class")]
+    columns += [Column(title=each, number=True) for each in ("First", "Second", "Difference")]
+    rows = [
+        Row(
+            cells=(
+                named(str(row["layer"])),
+                named(str(row["class"])),
+                _share(row["first"], row["state_first"]),
+                _share(row["second"], row["state_second"]),
+                text.MISSING if np.isnan(row["difference"]) else _points(row["difference"]),
+            )
+        )
+        for _, row in ordered.head(MOST).iterrows()
+    ]
+    caption = "Shares of the summed gradient; the difference in points of a hundred, the largest first."
+    body = table(columns, rows[:SHOWN], caption=caption)
+    if len(rows) > SHOWN:
+        rest = table(columns, rows[SHOWN:], caption="The others.")
+        body += Markup("<details><summary>And {:,} smaller ones</summary>{}</details>").format(len(frame) - SHOWN, rest)
+    return body
+
+
+def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Markup:
+    """One measure, layer by layer, at the last step at which both runs were measured."""
+    step, frame = profiles_at(first, second)
+    if step is None:
+        return note("The two runs were never measured after the same number of steps: there is no difference to give.")
+    layers = common(*(list(dict.fromkeys(each.layer for each in one.profiles)) for one in (first, second)))
+    if frame.empty:
+        return note(f"No layer of one run has the name of a layer of the other. {_only('layer', layers)}")
+    p_value = P_VALUES.get(measure)
+    columns = [Column(title="Layer"), *(Column(title=each, number=True) for each in ("First", "Second", "Difference"))]
+    columns += [Column(title=each, number=True) for each in ("p, first", "p, second")] if p_value else []
+    names = [f"{measure}_{which}" for which in ("first", "second", "difference")]
+    names += [f"{p_value}_first", f"{p_value}_second"] if p_value else []
+    rows = [
+        Row(cells=(named(str(row["layer"])), *(_number(row[name], signed=name.endswith("ce")) for name in names)))
+        for _, row in frame.iterrows()
+    ]
+    when = "before training" if step == 0 else f"after step {step:,}"
+    early = " The only profile that both have is that of the untrained model." if step == 0 else ""
+    caption = f"{MEASURES[measure].title}, {when}: the last time that both were measured.{early}"
+    return table(columns, rows, caption=caption) + _only_note("layer", layers)
+
+
+def facts_table(found: tuple[Fact, ...]) -> Markup:
+    """What differs, and in a sentence what does not."""
+    columns = [Column(title="What differs"), Column(title="First"), Column(title="Second")]
+    differing = [
+        Row(cells=(each.name, named(each.first, 120), named(each.second, 120))) for each in found if not each.same
+    ]
+    same = ", ".join(each.name.lower() for each in found if each.same)
+    body = table(columns, differing) if differing else note("By all that determines a run, they are the same.")
+    return body + note(f"The same in both: {same or 'nothing'}.")
+
+
+def introduced(first: OpenRun, second: OpenRun) -> Markup:
+    """Which runs they are, whether they are believed, and what makes them differ. Raises as `facts` does."""
+    names = [each.ledger.genesis.run for each in (first, second)]
+    badges = [_believed(each) for each in (first, second)]
+    lines = [
+        f"{which}: {name}, {badge}." for which, name, badge in zip(("First", "Second"), names, badges, strict=True)
+    ]
+    classes = _only_note("class", common(first.classes, second.classes), "classes")
+    return (
+        simulated_note(second.classes)
+        + Markup("").join(note(line) for line in lines)
+        + warning(CAUTION)
+        + heading("What makes the two differ")
+        + facts_table(facts(first, second))
+        + classes
+    )
+
+
+def _believed(opened: OpenRun) -> str:
+    words = badge_words(opened.badge)
+    return ": ".join([TITLES[words.verdict].lower(), *words.findings[:1]])
+
+
+def _only_note(noun: str, found: Common, plural: str | None = None) -> Markup:
+    words = _only(noun, found, plural)
+    return note(words) if words else Markup("")
+
+
+def _only(noun: str, found: Common, plural: str | None = None) -> str:
+    """What only one of them has, and is not compared."""
+    said = [
+        f"{text.count(len(names), noun, plural)} of the {which} run alone: {text.clipped(', '.join(names), 200)}."
+        for which, names in (("first", found.first), ("second", found.second))
+        if names
+    ]
+    return f"Not compared: {' '.join(said)}" if said else ""
+
+
+def _number(value: float, *, signed: bool) -> str:
+    if text.missing(value):
+        return text.MISSING
+    sign = "+" if signed and value else ""
+    return f"{value:{sign}.4g}".replace("-", "\u2212")
+
+
+def _points(value: float) -> str:
+    shown = round(100 * value, 1)
+    return f"{shown:+.1f}".replace("-", "\u2212") if shown else "0.0"
+
+
+def _share(value: float, state: str) -> str:
+    return f"{value:.1%}".replace("-", "\u2212") if state == TRAINED else STATES[state].partition(":")[0]
+
+
+NOBODY = "Choose a second run"
+ALONE = "There is no other governed run below this directory to hold it against."
+SHARES = (
+    "Second run less first, in points of a hundred: how much more (blue) or less (orange) of a layer's summed gradient "
+    "came from a class. Hatched: denied by both policies. A dot: one of the two has no number here."
+)
+
+
+class Compare(widgets.VBox):
+    """The second run's name, and below it both. `others` gives the runs that can be chosen."""
+
+    def __init__(self, others: Callable[[], dict[str, Path]]) -> None:
+        self._others, self._quiet = others, False
+        self._first: OpenRun | None = None
+        self._second: OpenRun | None = None
+        self.second = widgets.Dropdown(description="Second run")
+        self.second.observe(lambda _: None if self._quiet else self._choose(), "value")
+        self._measure = measure_buttons()
+        self._measure.observe(lambda _: self._draw_profiles(), "value")
+        self.said, self.profiles, self.differences = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.left, self.right, self.heat = Pane(depth.CAPTION), Pane(""), Pane(SHARES)
+        self._both = widgets.VBox(
+            [
+                widgets.HTML(heading("Depth profiles over training, on the same axes")),
+                self._measure,
+                widgets.Box([self.left, self.right]).add_class("x-halves"),
+                self.profiles,
+                widgets.HTML(heading("Which class moved which layer: the difference")),
+                widgets.Box([self.heat, self.differences]).add_class("x-main"),
+            ]
+        ).add_class("x-body")
+        chooser = widgets.Box([self.second]).add_class("x-controls")
+        super().__init__([chooser, self.said, self._both])
+        self.add_class("x-body")
+
+    def show(self, opened: OpenRun) -> None:
+        """Show a run as the first; the second stays, if it is another one."""
+        self._first, chosen = opened, self.second.value
+        names = list(self._others())
+        self._quiet = True
+        self.second.options = [(NOBODY, ""), *((name, name) for name in names)]
+        self.second.value = chosen if chosen in names else ""
+        self._quiet = False
+        self._choose()
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._first = self._second = None
+        self._say("")
+
+    def _choose(self) -> None:
+        first, name, others = self._first, str(self.second.value or ""), self._others()
+        self._second = None
+        if first is None or name not in others:
+            return self._say(
+                note(NOBODY + ": its profiles and shares stand beside these.") if others else nothing(ALONE)
+            )
+        try:
+            self._second = open_run(others[name], trust=first.trust, now=first.now)
+            self.said.value = introduced(first, self._second)
+            self.differences.value = ""
+        except ExplorerError as error:
+            return self._say(warning(f"{name}: {error}"))
+        self._both.layout.display = ""
+        self._draw_profiles()
+        return self._draw_shares(first, self._second)
+
+    def _say(self, words: str | Markup) -> None:
+        self.said.value = words
+        self._both.layout.display = "none"
+
+    def _draw_profiles(self) -> None:
+        first, second, measure = self._first, self._second, str(self._measure.value)
+        if first is None or second is None:
+            return
+        span = span_of([profile_frame(each.profiles) for each in (first, second)], measure)
+        for pane, opened, which in ((self.left, first, "First"), (self.right, second, "Second")):
+            if depth.is_drawn(opened.profiles, measure):
+                pane.draw(lambda one=opened: depth_profile(one.profiles, measure=measure, span=span))
+                pane.remark(f"{which}: {opened.ledger.genesis.run}.")
+            else:
+                pane.say(f"{which}: {no_profiles(opened)}")
+        drawn = self.left.drawn and self.right.drawn  # else it is said already which of them was not measured
+        self.profiles.value = profiles_table(first, second, measure) if drawn else ""
+
+    def _draw_shares(self, first: OpenRun, second: OpenRun) -> None:
+        try:
+            frame = share_differences(first, second)
+        except ExplorerError as error:
+            self.differences.value = ""
+            return self.heat.say(str(error))
+        if frame.empty:
+            self.differences.value = ""
+            return self.heat.say("The two runs have no layer, no class or no step in common.")
+        self.differences.value = differences_table(frame)
+        layers = len(set(frame["layer"]))
+        shown = len(shown_layers(frame))
+        self.heat.draw(lambda: difference_map(frame))
+        begins = max(each.ledger.begins for each in (first, second))
+        over = f"From step {begins:,} on, where both have steps on record" if begins else "Over the whole of each run"
+        drawn = "" if shown == layers else f" {shown} of {layers} layers are drawn."
+        return self.heat.remark(f"{over}.{drawn}{_sealed(first, second, frame)}")
+
+
+def _sealed(first: OpenRun, second: OpenRun, frame: pd.DataFrame) -> str:
+    """Whose shares are missing because they are sealed, and not because nobody measured them."""
+    found = [
+        f" Shares of the {which} run are {Missing.SEALED}."
+        for which, opened in (("first", first), ("second", second))
+        if (frame[f"state_{which}"] == UNMEASURED).any() and is_confidential(opened.ledger)
+    ]
+    return "".join(found)
