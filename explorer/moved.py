@@ -18,9 +18,7 @@ else:
     Loader = object  # importlib.abc would load importlib.resources, which takes as long as all of this package
 
 MOVED: dict[str, str] = {
-    "recipes.demonstration": "training.demonstration",
-    "recipes.run": "training.run",
-    "recorded": "runlog",
+    "views.ledger_panel": "views.ledger.ledger_panel",
 }
 PACKAGE = "explorer."
 
