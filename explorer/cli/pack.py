@@ -83,8 +83,7 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
     the run's private files and its project are not."""
     from explorer import rundir
     from explorer.disclosure.pack import papers
-    from explorer.report.run_content import gather
-    from explorer.report.run_report import FORMATS
+    from explorer.report.run_report import FORMATS, read_run
     from explorer.runlog.run_ledger import RunLedger
 
     with tempfile.TemporaryDirectory() as place:
@@ -93,7 +92,7 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
             shutil.copytree(run / name, copy / name, symlinks=True)
         for relative, content in papers(RunLedger(run)):
             rundir.write_bytes(copy / relative, content)
-        content = gather(copy, trust=trust, now=now)
+        content = read_run(copy, trust=trust, now=now)
         said = replace(content, directory=Path(content.run), commands=COMMANDS)
         return FORMATS["html"](said), FORMATS["json"](said)
 

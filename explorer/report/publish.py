@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from explorer import rundir
-from explorer.report.run_document import RunReport
+from explorer.report import run_report
 from explorer.report.sweep_document import SweepReport
 from explorer.schema import json_schema
 
 DIRECTORY = Path(__file__).parent / "schemas"
 
-SCHEMAS: dict[str, type[Any]] = {"run_report.v2": RunReport, "sweep_report.v3": SweepReport}
+SCHEMAS: dict[str, type[Any]] = {"run_report.v2": run_report.report_type(), "sweep_report.v3": SweepReport}
 
 
 def file_of(name: str) -> Path:

@@ -2,44 +2,124 @@
 and what regulators ask.
 
 html, pdf, md    one document that needs nothing else, to be read, printed and sent
-json             the same figures for other tools, in the form of a published schema
+json             the same figures for other tools, and those that the page has no room for, in the form of a published
+                 schema (`schemas/run_report.v2.json`); what is unknown is null
 croissant        the dataset that it was trained on, as MLCommons Croissant
 
-Every figure names the entries of the ledger that it rests on, and the document ends with a list of them.
+Every figure names the entries of the ledger that it rests on, and the document ends with a list of them. A section is
+a file of `explorer.report.run` and a line of `SECTIONS`.
 """
 
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import explorer
 from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
-from explorer.errors import StoreError, unknown
+from explorer.errors import RunError, StoreError, unknown
 from explorer.provenance.private import replace_private
+from explorer.provenance.times import format_time
+from explorer.report.page import Page
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
 from explorer.report.render_pdf import render_pdf
-from explorer.report.run_content import RunContent, gather
-from explorer.report.run_croissant import as_croissant
-from explorer.report.run_json import as_json
-from explorer.report.run_page import run_page
-from explorer.report.run_summary import opens
+from explorer.report.run.deletion_section import DeletionSection
+from explorer.report.run.entropy_section import EntropySection
+from explorer.report.run.forms_section import FormsSection
+from explorer.report.run.head_section import EntriesSection, HeadSection, LimitsSection
+from explorer.report.run.integrity_section import IntegritySection
+from explorer.report.run.policy_section import PolicySection
+from explorer.report.run.replay_section import ReplaySection, commands_of
+from explorer.report.run.reported_run import ReportedRun, opens
+from explorer.report.run.run_croissant import as_croissant
+from explorer.report.run.taxonomy_section import TaxonomySection
+from explorer.report.run.training_section import TrainingSection
+from explorer.report.run.vouchers_section import VouchersSection
+from explorer.report.section import Section, document_json, document_type
 from explorer.runlog.run_ledger import RunLedger
+from explorer.views.ledger.open_run import open_run
+
+SECTIONS: tuple[Section[ReportedRun, Any], ...] = (
+    TrainingSection(),
+    TaxonomySection(),
+    VouchersSection(),
+    PolicySection(),
+    EntropySection(),
+    DeletionSection(),
+    IntegritySection(),
+    ReplaySection(),
+    FormsSection(),
+)
+"""What the report says, in the order in which it is read, between its head and the list of entries."""
+
+ORDER = (
+    *("format", "explorer", "made", "run", "simulated_provenance", "answer", "facts", "metrics", "integrity"),
+    *("confidential", "classes", "counts", "layers", "quarantined_slots", "profiles", "taxonomy", "dataset"),
+    *("documents", "vouchers", "not_vouched", "policy", "decisions", "channels", "trust", "replay", "history"),
+    *("environment", "not_here", "disclaimer", "forms", "reproduce", "limits", "entries", "entries_not_listed"),
+)
+"""The keys of the JSON document in the order in which format 2 was published. Those of later sections follow."""
+
+
+def report_type() -> type[Any]:
+    """Return the record of the whole JSON document."""
+    return document_type("RunReport", "The whole report.", _framed(), ORDER)
+
+
+def _framed() -> tuple[Section[ReportedRun, Any], ...]:
+    return (HeadSection(), *SECTIONS, LimitsSection(), EntriesSection())
+
+
+def read_run(run_directory: Path, *, trust: Path | None, now: int) -> ReportedRun:
+    """Read a run for its report; `trust` is the trust file of those whom the reader believes, `now` is in seconds since
+    1970. Raises `ExplorerError` where the ledger cannot be read."""
+    opened = open_run(run_directory, trust=trust, now=now)
+    run = opened.ledger
+    if run.begins == run.steps:
+        kept = (
+            "it holds what a deletion kept, and trained nothing: the report of the run before tells how that came to be"
+        )
+        why = kept if run.begins else "no step is on record yet: there is nothing to report"
+        raise RunError(f"{run_directory}: {why}")
+    commands = commands_of(run_directory, range(run.begins, run.steps))
+    return ReportedRun(sections=_framed(), cited=SECTIONS, opened=opened, directory=run_directory, commands=commands)
+
+
+def run_page(run: ReportedRun) -> Page:
+    """Return the document that HTML, PDF and Markdown come from. Raises `LedgerError` for entries that are damaged."""
+    head = run.of(HeadSection)
+    return Page(
+        title=f"Governance report of the run {run.run}{' (simulated provenance)' if run.simulated else ''}",
+        subtitle=head.answer,
+        blocks=run.blocks(),
+        facts=(
+            ("Made", f"{format_time(run.opened.now)} by Explorer {explorer.__version__}"),
+            ("From", "the run's directory, and the ledger of its project where that is beside it"),
+        ),
+        made=run.opened.now,
+    )
+
+
+def as_json(run: ReportedRun) -> str:
+    """Return the figures of the report, each with the entries that it rests on."""
+    return document_json(run, report_type())
+
 
 CROISSANT = "croissant"
-FORMATS: dict[str, Callable[[RunContent], bytes]] = {
-    CROISSANT: lambda content: as_croissant(content).encode(),
-    "html": lambda content: render_html(run_page(content)).encode(),
-    "json": lambda content: as_json(content).encode(),
-    "md": lambda content: render_markdown(run_page(content)).encode(),
-    "pdf": lambda content: render_pdf(run_page(content)),
+FORMATS: dict[str, Callable[[ReportedRun], bytes]] = {
+    CROISSANT: lambda run: as_croissant(run).encode(),
+    "html": lambda run: render_html(run_page(run)).encode(),
+    "json": lambda run: as_json(run).encode(),
+    "md": lambda run: render_markdown(run_page(run)).encode(),
+    "pdf": lambda run: render_pdf(run_page(run)),
 }
 
 
 def page_of(run_directory: Path, *, format: str = "html") -> Path:
-    """Where a report goes unless somebody says otherwise: into the run's directory; into `private` where it holds
-    numbers that are sealed there, as a description of the dataset never does. Raises `ExplorerError` where the ledger
-    cannot be read."""
+    """Return where a report goes by default: into the run's directory; into `private` where it holds numbers that are
+    sealed there, as a description of the dataset never does. Raises `ExplorerError` where the ledger cannot be read."""
     if format == CROISSANT:
         return run_directory / f"{CROISSANT}.json"
     run = RunLedger(run_directory)
@@ -56,9 +136,8 @@ def write_run_report(run_directory: Path, page: Path, *, trust: Path | None = No
     """
     if format not in FORMATS:
         raise StoreError(unknown("format", format, FORMATS))
-    content = gather(run_directory, trust=trust, now=int(time.time()))
-    made = FORMATS[format](content)
+    content = FORMATS[format](read_run(run_directory, trust=trust, now=int(time.time())))
     if page_of(run_directory, format=format).parent.name == rundir.PRIVATE:
-        replace_private(page, made)
+        replace_private(page, content)
     else:
-        rundir.write_bytes(page, made)
+        rundir.write_bytes(page, content)

@@ -14,7 +14,7 @@ from explorer.entries.project import Access
 from explorer.project import read_project
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import write_trust
-from explorer.report.frameworks.mapping import FRAMEWORKS
+from explorer.report.run.forms_section import FRAMEWORKS
 from explorer.report.run_report import write_run_report
 from explorer.rundir import write_bytes
 from tests.audit import governed_run

@@ -10,9 +10,7 @@ import pytest
 
 from explorer import rundir
 from explorer.report.render_pdf import source
-from explorer.report.run_content import gather
-from explorer.report.run_page import run_page
-from explorer.report.run_report import FORMATS, page_of, write_run_report
+from explorer.report.run_report import FORMATS, page_of, read_run, run_page, write_run_report
 from tests.cli.command import explorer
 from tests.governed_sample import Sample, write_governed_run
 from tests.provenance.people import NOW
@@ -98,7 +96,7 @@ def test_no_sealed_number_is_in_any_format(run: Path, outside: Path) -> None:
 
 def everything(run: Path, *, drawn: bool) -> dict[str, str]:
     """What every format is made of, those with pictures if asked for; of the PDF what is set, before it is packed."""
-    content = gather(run, trust=run / rundir.GOVERNANCE / "trust.json", now=NOW)
+    content = read_run(run, trust=run / rundir.GOVERNANCE / "trust.json", now=NOW)
     made = {name: FORMATS[name](content).decode() for name in ("croissant", "json", "md", *(["html"] if drawn else []))}
     if not drawn:
         return made

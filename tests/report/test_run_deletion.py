@@ -12,7 +12,7 @@ from explorer.entries.run import Decision, Genesis, Parent
 from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.records import RunRecord
-from explorer.report.run_deletion import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
+from explorer.report.run.class_lines import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target

@@ -12,20 +12,20 @@ import pytest
 
 from explorer import rundir
 from explorer.report import publish
-from explorer.report.run_content import RunContent, gather
-from explorer.report.run_json import as_json
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.run_report import as_json, read_run
 from tests.governed_sample import CLASSES, LAYERS, Sample, write_governed_run
 from tests.provenance.people import NOW
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory: pytest.TempPathFactory) -> RunContent:
+def content(tmp_path_factory: pytest.TempPathFactory) -> ReportedRun:
     run = write_governed_run(tmp_path_factory.mktemp("document") / "runs")
-    return gather(run, trust=run / rundir.GOVERNANCE / "trust.json", now=NOW)
+    return read_run(run, trust=run / rundir.GOVERNANCE / "trust.json", now=NOW)
 
 
 @pytest.fixture(scope="module")
-def document(content: RunContent) -> dict[str, Any]:
+def document(content: ReportedRun) -> dict[str, Any]:
     return json.loads(as_json(content))
 
 
@@ -54,7 +54,7 @@ def test_so_is_one_of_little(tmp_path: Path, schema: jsonschema.Draft202012Valid
     for name in ("tags.json", "trust.json"):
         (run / rundir.GOVERNANCE / name).unlink()
     (run / rundir.PRIVATE).rename(tmp_path / "elsewhere")
-    found = json.loads(as_json(gather(run, trust=None, now=NOW)))
+    found = json.loads(as_json(read_run(run, trust=None, now=NOW)))
     schema.validate(found)
     assert found["dataset"] is found["policy"] is None and found["taxonomy"] == []
     assert {line["share"] for line in found["classes"]} == {None}
@@ -92,7 +92,7 @@ def test_what_is_not_one_is_refused(document: dict[str, Any], schema: jsonschema
     assert [name for name, each in found.items() if schema.is_valid(each)] == []
 
 
-def test_it_has_what_the_page_has_no_room_for(content: RunContent, document: dict[str, Any]) -> None:
+def test_it_has_what_the_page_has_no_room_for(content: ReportedRun, document: dict[str, Any]) -> None:
     assert [line["layer"] for line in document["layers"]][: len(LAYERS)] == list(LAYERS)
     for line in document["layers"]:
         measured = [cell["share"] for cell in line["cells"] if cell["share"]]

@@ -6,7 +6,7 @@ from pathlib import Path
 from explorer import records, rundir
 from explorer.canonical import digest
 from explorer.entries.run import Genesis
-from explorer.report.run_replay import replay_of
+from explorer.report.run.replay_section import replay_of
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import sign_again
 from tests.governed_sample import EVERY, write_governed_run

@@ -19,20 +19,21 @@ from explorer.errors import RunError, StoreError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.merkle import leaf_hash
 from explorer.project import Project, runs_of
+from explorer.report import publish, run_report
+from explorer.report.page import Block, Heading, Paragraph, Span
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
 from explorer.report.render_pdf import source
-from explorer.report.run_classes import parts
-from explorer.report.run_content import gather
-from explorer.report.run_croissant import as_croissant
-from explorer.report.run_deletion import UNESTABLISHED
-from explorer.report.run_json import as_json
-from explorer.report.run_page import run_page
-from explorer.report.run_page_training import share_words
-from explorer.report.run_references import MAX_LISTED, Reference, list_entries
-from explorer.report.run_report import FORMATS, write_run_report
-from explorer.report.run_summary import LIMITS, _rounded
+from explorer.report.run.class_lines import UNESTABLISHED, parts
+from explorer.report.run.head_section import LIMITS, _rounded
+from explorer.report.run.references import MAX_LISTED, Reference, list_entries
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.run.run_croissant import as_croissant
+from explorer.report.run.training_section import share_words
+from explorer.report.run_report import FORMATS, as_json, read_run, run_page, write_run_report
+from explorer.report.section import Section
 from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import json_schema, record
 from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer
 from tests.governed_sample import LAYERS, SIMULATED, STEPS, TRAINER, Sample, write_governed_run
@@ -225,7 +226,7 @@ def test_hostile_names_cannot_leave_their_place(tmp_path: Path, monkeypatch: pyt
     }
     monkeypatch.setattr("tests.governed_sample.DESCRIPTION", replace(DESCRIPTION, **texts))
     run = write_governed_run(tmp_path / "runs", sample=Sample(layers=(*LAYERS[:-1], hostile)))
-    content = gather(run, trust=trust_of(run), now=NOW)
+    content = read_run(run, trust=trust_of(run), now=NOW)
     page = render_html(run_page(content))
     assert "&lt;/style&gt;&lt;script&gt;alert(1)" in page
     assert "<script" not in page and page.count("<style") == page.count("</style>")
@@ -241,7 +242,7 @@ def test_hostile_names_cannot_leave_their_place(tmp_path: Path, monkeypatch: pyt
 def test_it_is_written_in_every_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for renderer in ("html", "pdf"):  # drawing takes its time, and is another test's
         monkeypatch.setattr(f"explorer.report.render_{renderer}.svg", lambda *_: EMPTY)
-    content = gather(run, trust=trust_of(run), now=NOW)
+    content = read_run(run, trust=trust_of(run), now=NOW)
     made = {format: make(content) for format, make in FORMATS.items()}
     assert set(made) == {"croissant", "html", "json", "md", "pdf"}
     assert made["pdf"].startswith(b"%PDF-") and made["md"].startswith(b"# Governance report of the run ")
@@ -296,7 +297,7 @@ def test_a_long_list_keeps_the_ends_of_what_is_named(run: Path) -> None:
 
 
 def test_the_content_rests_on_all_steps(run: Path) -> None:
-    content = gather(run, trust=trust_of(run), now=NOW)
+    content = read_run(run, trust=trust_of(run), now=NOW)
     entries = content.opened.recorded.entries
     assert len(entries) == STEPS
     assert (content.steps.first, content.steps.last) == (int(entries[0]), 59)
@@ -342,3 +343,43 @@ def test_a_run_whose_numbers_were_erased_says_so_first(copy: Path) -> None:
     assert "by entry 0 of the project" in page and "what was in them cannot be told" in page
     assert "Whether the run conforms cannot be told: see Integrity." in page
     assert "Not looked at: numbers/open/mit: erased: entry 0 of the project" in page
+
+
+@record
+class WeatherRecord:
+    """A section's part of the JSON document."""
+
+    weather: str
+    weather_reference: Reference
+
+
+class WeatherSection(Section[ReportedRun, WeatherRecord]):
+    """A section that somebody adds."""
+
+    record = WeatherRecord
+
+    def gather(self, subject: ReportedRun) -> WeatherRecord:
+        return WeatherRecord(
+            weather=f"fine, {len(subject.classes)} classes", weather_reference=Reference(first=3, last=4)
+        )
+
+    def blocks(self, record: WeatherRecord, subject: ReportedRun) -> list[Block]:
+        said = (Span(f"It was {record.weather} "), subject.cite(record.weather_reference))
+        return [Heading(2, "Weather", "weather"), Paragraph(said)]
+
+
+def test_a_section_is_added_by_one_file_and_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = document(run)
+    monkeypatch.setattr(run_report, "SECTIONS", (*run_report.SECTIONS, WeatherSection()))
+    after, text, page = document(run), written(run, format="md"), written(run)
+    assert after == before | {
+        "made": after["made"],
+        "weather": "fine, 5 classes",
+        "weather_reference": {"first": 3, "last": 4, "of": "run"},
+        "entries": after["entries"],
+    }
+    assert text.index("## What regulators ask") < text.index("## Weather") < text.index("## What this record does not")
+    assert "It was fine, 5 classes" in text and '<a href="#entry-3">entries 3-4</a>' in page
+    schema = json.loads(publish.content_of("run_report.v2"))
+    assert "weather" not in schema["properties"]  # what is published is published
+    assert "weather" in json_schema(run_report.report_type(), name="x")["properties"]

@@ -1,1 +1,0 @@
-"""The forms that regulators and standards ask to be filled in, mapped field by field to what a run's record holds."""

@@ -1,0 +1,654 @@
+"""Answers from a run's record to the questions of forms: each names what it rests on, and where the record has none, it
+names the place where one would have to be.
+
+Nothing is inferred. A field of a signed document is quoted under the name that it has there; a question that no field
+is for is "not recorded", however easily a person who knows the dataset could guess. Compute is given as steps, batches
+and hardware: nothing here counts floating-point operations, and none are estimated. Time comes from the run's result,
+which no entry binds, and the answer says so. Nothing measures energy.
+
+A form (`explorer/report/forms/*.toml`) names the function that answers a question; `of` are its arguments.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from explorer import records, rundir
+from explorer.errors import RunError
+from explorer.provenance.taxonomy import Source
+from explorer.records import ResultRecord
+from explorer.report.run.deletion_section import DeletionLine, DeletionSection, History
+from explorer.report.run.entropy_section import EntropySection
+from explorer.report.run.head_section import HeadSection
+from explorer.report.run.integrity_section import IntegritySection, integrity_words
+from explorer.report.run.policy_section import UNRECORDED, PolicySection
+from explorer.report.run.references import GENESIS, Document, Reference
+from explorer.report.run.replay_section import ReplaySection
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.run.taxonomy_section import TaxonomySection
+from explorer.report.run.training_section import TrainingSection
+from explorer.report.run.vouchers_section import VouchersSection
+from explorer.runlog.blobs import Missing
+from explorer.views import text as words
+
+MOST = 5  # layers that an answer names; the tables of the report have all
+
+NO_TAGS = "the tags' attestation, which is not here or not believed"
+NO_TAXONOMY = "the taxonomy, which is not here or not believed"
+NO_TAGS_OR_TAXONOMY = "the taxonomy and the tags, which are not here or not believed"
+NO_TRUST = "the trust file that the first entry binds, which is not here"
+NO_RECIPE = "the recipe beside the ledger (run.json), as its first entry binds it"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """An answer of the record."""
+
+    text: str
+    references: tuple[Reference, ...]
+    documents: tuple[Document, ...] = ()
+    lacks: str = ""  # what was asked too and is not recorded; empty: nothing, or what the form says
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotRecorded:
+    """The absence of an answer."""
+
+    where: str  # it would have to be recorded
+
+
+Resolver = Callable[..., Answer | NotRecorded]
+
+RESOLVERS: dict[str, Resolver] = {}
+
+
+def resolver(function: Resolver) -> Resolver:
+    """Let forms name this function."""
+    RESOLVERS[function.__name__] = function
+    return function
+
+
+def bound(run: ReportedRun, text: str, *documents: str, steps: bool = False, lacks: str = "") -> Answer:
+    """Return an answer from documents that the first entry binds, each of which is here, and where asked the steps."""
+    references = (GENESIS, run.steps) if steps else (GENESIS,)
+    return Answer(
+        text=text, references=references, documents=tuple(run.documents[name] for name in documents), lacks=lacks
+    )
+
+
+def has(run: ReportedRun, *documents: str) -> bool:
+    """Return whether all of these documents are here and believed."""
+    return all(name in run.documents for name in documents)
+
+
+# --- the dataset, as its attestation and the taxonomy describe it ---
+
+
+@resolver
+def described(run: ReportedRun, *names: str) -> Answer | NotRecorded:
+    """Quote fields of the description that the tags' attestation carries; those that it leaves out are left out."""
+    asked = " or ".join(f"'{name}'" for name in names)
+    where = f"{asked} in the description of the dataset that the tags' attestation carries"
+    description = run.of(TaxonomySection).dataset
+    if description is None:
+        return NotRecorded(where=f"{where}; no attestation of this run is believed")
+    quoted = [f"{name}: {_said(value)}" for name in names if (value := getattr(description, name)) is not None]
+    return bound(run, "; ".join(quoted), "tags") if quoted else NotRecorded(where=where)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    first, last = getattr(value, "first", None), getattr(value, "last", None)
+    return str(value) if first is None else f"{first} to {last}"
+
+
+@resolver
+def content(run: ReportedRun) -> Answer | NotRecorded:
+    answer = described(run, "title", "description", "identifier")
+    if isinstance(answer, NotRecorded) or not has(run, "taxonomy"):
+        return answer
+    kinds = [f"{line.path} ({line.records:,} records)" for line in run.of(TaxonomySection).taxonomy if line.records]
+    return bound(run, f"{answer.text}; classes: {', '.join(kinds)}", "tags", "taxonomy")
+
+
+@resolver
+def origin(run: ReportedRun) -> Answer | NotRecorded:
+    answer = described(run, "issuer", "source", "origin_geography", "method", "generated")
+    if isinstance(answer, NotRecorded):
+        return answer
+    parents = "; ".join(parent.words for parent in run.ledger.genesis.parents)
+    return replace(answer, text=f"{answer.text}; starts from: {parents or 'nothing that was trained before'}")
+
+
+@resolver
+def interface(run: ReportedRun) -> Answer | NotRecorded:
+    answer = described(run, "format")
+    return answer if isinstance(answer, NotRecorded) else replace(answer, text=f"training data: {answer.text}")
+
+
+@resolver
+def size(run: ReportedRun) -> Answer | NotRecorded:
+    if not has(run, "tags"):
+        return NotRecorded(where="counts of tokens, bytes or hours: tags and entries count examples alone")
+    trained = sum(line.examples for line in run.of(TrainingSection).counts)
+    text = f"{_tagged(run):,} examples tagged with a class; {trained:,} stood in batches, counted with repetition"
+    return bound(run, text, "tags", steps=True)
+
+
+@resolver
+def quantity(run: ReportedRun) -> Answer | NotRecorded:
+    if not has(run, "tags"):
+        return NotRecorded(where=NO_TAGS)
+    read = sum(line.examples - line.denied for line in run.of(TrainingSection).counts)
+    text = f"{_tagged(run):,} examples tagged with a class; in batches {read:,} were read, counted with repetition"
+    return bound(run, text, "tags", steps=True)
+
+
+def _tagged(run: ReportedRun) -> int:
+    return sum(line.records or 0 for line in run.of(TaxonomySection).taxonomy)
+
+
+@resolver
+def source(run: ReportedRun, category: str) -> Answer | NotRecorded:
+    """List the run's classes that the taxonomy puts into a category, with how many tagged examples."""
+    if not has(run, "taxonomy", "tags"):
+        return NotRecorded(where=NO_TAGS_OR_TAXONOMY)
+    denied = {line.path for line in run.classes if line.first_admitted is None}
+    classes = [
+        f"{line.path} ({line.records:,} tagged examples{', denied everywhere' if line.path in denied else ''})"
+        for line in run.of(TaxonomySection).taxonomy
+        if line.source == Source(category) and line.records
+    ]
+    before = "; what the model that the run starts from had learned from is in that run's ledger"
+    parents = before if run.ledger.genesis.parents else ""
+    text = ", ".join(classes) or "no tagged example of this category"
+    return bound(run, f"{text}{parents}", "taxonomy", "tags")
+
+
+@resolver
+def scope(run: ReportedRun) -> Answer | NotRecorded:
+    if not has(run, "tags", "taxonomy"):
+        return NotRecorded(where=NO_TAGS_OR_TAXONOMY)
+    classes = [f"{line.path} {line.records:,}" for line in run.of(TaxonomySection).taxonomy if line.records]
+    return bound(run, f"tagged examples by class: {', '.join(classes)}", "tags", "taxonomy")
+
+
+@resolver
+def labelling(run: ReportedRun) -> Answer | NotRecorded:
+    """Count provenance tags. Labels of the task are another matter."""
+    tags = [line for line in run.of(VouchersSection).vouchers if line.what == "tags"]
+    if not tags or not has(run, "tags"):
+        return NotRecorded(where=NO_TAGS)
+    counted = "; ".join(f"{sum(line.counts.values()):,} provenance tags, {line.name}" for line in tags)
+    return bound(run, counted, "tags")
+
+
+@resolver
+def labels(run: ReportedRun) -> Answer | NotRecorded:
+    tags = [line for line in run.of(VouchersSection).vouchers if line.what == "tags"]
+    if not tags or not has(run, "tags"):
+        return NotRecorded(where=NO_TAGS)
+    signers = "; ".join(f"{line.name}, signed by {'; '.join(line.signed_by)}" for line in tags)
+    return bound(run, f"provenance: {signers}", "tags")
+
+
+@resolver
+def errors(run: ReportedRun) -> Answer | NotRecorded:
+    if not has(run, "tags"):
+        return NotRecorded(where=NO_TAGS)
+    doubts = "; ".join(doubt for line in run.of(VouchersSection).vouchers for doubt in line.doubts)
+    text = f"tags that are not believed: {doubts or 'none'}; slots never read: {run.quarantined:,}"
+    return bound(run, text, "tags", steps=True)
+
+
+@resolver
+def personal_data(run: ReportedRun) -> Answer | NotRecorded:
+    """List the classes that may hold personal data, as the taxonomy says."""
+    if not has(run, "taxonomy"):
+        return NotRecorded(where=NO_TAXONOMY)
+    classes = _personal(run)
+    if not classes:
+        return bound(run, "no class of the run may hold personal data", "taxonomy")
+    text = f"may hold personal data: {', '.join(classes)}"
+    return bound(run, text, "taxonomy", lacks="for what purpose it was first collected")
+
+
+def _personal(run: ReportedRun) -> list[str]:
+    return [line.path for line in run.of(TaxonomySection).taxonomy if line.in_run and line.personal_data]
+
+
+@resolver
+def privacy(run: ReportedRun) -> Answer | NotRecorded:
+    if not has(run, "taxonomy"):
+        return NotRecorded(where=NO_TAXONOMY)
+    personal = _personal(run)
+    classes = [
+        f"{line.path}: {'denied everywhere' if line.first_admitted is None else 'trained'}, "
+        f"deletable {line.deletable.level or 'at no exact level that is established'}"
+        for line in run.classes
+        if line.path in personal
+    ]
+    text = "; ".join(classes) or "no class of the run may hold personal data"
+    return bound(run, text, "taxonomy", steps=True)
+
+
+# --- the training ---
+
+
+@resolver
+def versions(run: ReportedRun) -> Answer:
+    """Name the model by what its record binds; what the provider calls it is for the provider to say."""
+    facts = run.of(IntegritySection).facts
+    return Answer(text=f"run {run.run}, ledger {facts['Ledger']}, root {facts['Root']}", references=(run.whole,))
+
+
+@resolver
+def design_choices(run: ReportedRun) -> Answer | NotRecorded:
+    """Name the policy and the recipe: they are the choices that are on record."""
+    policy, record, choices = run.of(PolicySection).policy, run.pinned.record, []
+    if policy:
+        choices.append(f"policy {policy.name}, {len(policy.rules)} rules, by default nothing is admitted")
+    if record is not None:
+        choices.append(f"{record.model} on {record.dataset} with {', '.join(record.methods) or 'no methods'}")
+    if not choices:
+        return NotRecorded(where="a policy, and the recipe beside the ledger")
+    return bound(run, "; ".join(choices), *(name for name in ("policy", "recipe") if has(run, name)))
+
+
+@resolver
+def methods(run: ReportedRun) -> Answer | NotRecorded:
+    """Say how the run was trained, as its recipe says."""
+    record = run.pinned.record
+    if record is None:
+        return NotRecorded(where=NO_RECIPE)
+    optimizer, recipe = "", record.identity.get("recipe")
+    train = recipe.get("train") if isinstance(recipe, dict) else None
+    if isinstance(train, dict) and isinstance(train.get("optimizer"), dict):
+        optimizer = f"; optimiser {', '.join(map(str, train['optimizer']))}"
+    text = f"{', '.join(record.methods) or 'no methods'}; {record.steps:,} steps of batch {record.batch_size:,}"
+    return bound(run, f"{text}, {record.precision}{optimizer}", "recipe")
+
+
+@resolver
+def pretrained_parts(run: ReportedRun) -> Answer:
+    parents = "; ".join(parent.words for parent in run.ledger.genesis.parents)
+    return bound(run, parents or "none: the run names no model that it starts from")
+
+
+@resolver
+def design(run: ReportedRun) -> Answer:
+    """Name the model and its layers."""
+    layers, record = run.ledger.genesis.layers, run.pinned.record
+    model = f"{record.model} on {record.dataset}, " if record else ""
+    text = f"{model}{len(layers)} layers from {layers[0]} to {layers[-1]}" if layers else f"{model}no layers"
+    return bound(run, text, *(["recipe"] if record else []))
+
+
+@resolver
+def compute(run: ReportedRun) -> Answer | NotRecorded:
+    record = run.pinned.record
+    if record is None:
+        return NotRecorded(where=NO_RECIPE)
+    machine = record.hardware
+    used = f"{words.count(machine.threads, 'thread')}, {words.count(machine.world_size, 'process', 'processes')}"
+    text = f"{record.steps:,} steps of batch {record.batch_size:,} in {record.precision} on {machine.name} ({used})"
+    return bound(run, text, "recipe", steps=True)
+
+
+@resolver
+def training_time(run: ReportedRun) -> Answer | NotRecorded:
+    try:
+        result = records.read(ResultRecord, run.ledger.run / rundir.RESULT)
+    except RunError:
+        return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is not there or cannot be read")
+    if result.run_id != run.run:
+        return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is another run's")
+    shared = ", while other runs shared the machine" if result.contended else ""
+    spent = result.timings
+    text = (
+        f"{words.seconds(spent.training())} for {result.timed_steps:,} optimiser steps, "
+        f"{words.seconds(spent.warmup)} for the first ones, {words.seconds(spent.evaluation)} for evaluation, "
+        f"as {rundir.RESULT} has it{shared}"
+    )
+    return Answer(text=text, references=(run.steps,))
+
+
+@resolver
+def evaluation(run: ReportedRun) -> Answer | NotRecorded:
+    metrics = run.of(IntegritySection).metrics
+    if metrics.reference is None or not metrics.values:
+        return NotRecorded(where="the last entry, which has no evaluation")
+    values = "; ".join(f"{name} {value}" for name, value in metrics.values.items())
+    return Answer(text=f"last evaluation: {values}", references=(metrics.reference,))
+
+
+@resolver
+def validation(run: ReportedRun) -> Answer | NotRecorded:
+    metrics, observations = run.of(IntegritySection).metrics, _history(run).observations
+    if metrics.reference is None:
+        return NotRecorded(where="the last entry: the ledger has none, the run is unfinished")
+    values = "; ".join(f"{name} {value}" for name, value in metrics.values.items()) or "no metric"
+    observed = [f"{line.role} in {line.reference}" for line in observations]
+    seen = f"; observed by {', '.join(observed)}" if observed else ""
+    references = (metrics.reference, *(line.reference for line in observations))
+    return Answer(text=f"last evaluation: {values}{seen}", references=references)
+
+
+@resolver
+def update_mass(run: ReportedRun) -> Answer | NotRecorded:
+    where = "the sum of the lengths of each class's part of the updates, which no number of a step is"
+    shares = ", ".join(f"{line.path} {line.share:.2%}" for line in run.classes if line.share is not None)
+    if not shares:
+        return NotRecorded(where=where)
+    return Answer(text=f"shares of the summed gradient: {shares}", references=(run.steps,), lacks=where)
+
+
+@resolver
+def update_share(run: ReportedRun) -> Answer | NotRecorded:
+    """List the part of each class in the update itself, in the layers that the run split exactly."""
+    layers = {
+        line.layer: [f"{cell.class_} {cell.update_share:.1%}" for cell in line.cells if cell.update_share is not None]
+        for line in run.of(TrainingSection).layers
+    }
+    split = [f"{layer}: {', '.join(classes)}" for layer, classes in layers.items() if classes]
+    if not split:
+        return NotRecorded(where="the numbers of a run whose recipe has exact contributions: this one's are not split")
+    more = f"; and {words.count(len(split) - MOST, 'layer')} more" if len(split) > MOST else ""
+    return Answer(text=f"{'; '.join(split[:MOST])}{more}", references=(run.steps,))
+
+
+@resolver
+def denied(run: ReportedRun) -> Answer:
+    counts = run.of(TrainingSection).counts
+    classes = ", ".join(f"{line.class_} {line.denied:,} of {line.examples:,}" for line in counts if line.denied)
+    return Answer(text=f"examples in batches that no layer admitted: {classes or 'none'}", references=(run.steps,))
+
+
+@resolver
+def quarantined(run: ReportedRun) -> Answer:
+    slots = words.count(run.quarantined, "slot")
+    return Answer(text=f"{slots} with examples that nobody to be believed vouches for", references=(run.steps,))
+
+
+@resolver
+def entropy(run: ReportedRun) -> Answer | NotRecorded:
+    profiles = run.of(EntropySection).profiles
+    if profiles.reference is None:
+        return NotRecorded(where="profile entries: the recipe measures none")
+    measured = [line for line in profiles.layers if line.last.chi is not None and line.last.chi_null is not None]
+    if not measured:
+        return NotRecorded(where=f"their blobs, which are {Missing.SEALED}" if run.confidential else "their blobs")
+    layers = [
+        f"{line.layer}: {f'told apart {line.last.told.words}; ' if line.last.told else ''}chi above chance "
+        f"{(line.last.chi or 0) - (line.last.chi_null or 0):.3g} nats (p {line.last.p_value:.2g}); entropy "
+        f"{line.first.entropy:.3g} to {line.last.entropy:.3g} nats, not centred"
+        for line in measured[-MOST:]
+    ]
+    more = f"the last {MOST} of {len(measured)} layers: " if len(measured) > MOST else ""
+    return Answer(text=f"{more}{'; '.join(layers)}", references=(profiles.reference,))
+
+
+@resolver
+def explained(run: ReportedRun) -> Answer | NotRecorded:
+    """Say what is on record about how the model came to be; what it does with an input is not."""
+    if all(line.share is None for line in run.classes):
+        return NotRecorded(where="numbers of the steps: they were not measured, are sealed, or are not here")
+    profiles = run.of(EntropySection).profiles
+    depth = f"; entropy profiles of {len(profiles.layers)} layers" if profiles.layers else ""
+    cited = [profiles.reference] if profiles.reference and profiles.layers else []
+    return Answer(text=f"{run.of(HeadSection).answer}{depth}", references=(run.steps, *cited))
+
+
+# --- the record: ledger, signatures, policy ---
+
+
+@resolver
+def inventory(run: ReportedRun) -> Answer:
+    text = f"run {run.run}, ledger {run.of(IntegritySection).facts['Ledger']}"
+    return Answer(text=text, references=(run.whole,))
+
+
+@resolver
+def logs(run: ReportedRun) -> Answer:
+    """Describe the signed ledger; entries hold no time, cosignatures do."""
+    cosigned, ledger = run.opened.badge.cosigned_by, run.of(IntegritySection).facts["Ledger"]
+    text = f"{ledger}; {integrity_words(run).title.lower()}; cosigned: {', '.join(cosigned) or 'by nobody'}"
+    lacks = "" if cosigned else "a date: entries hold none, and nobody has cosigned the ledger at a time"
+    return Answer(text=text, references=(run.whole,), lacks=lacks)
+
+
+@resolver
+def security(run: ReportedRun) -> Answer:
+    text = "an append-only Merkle log under signed checkpoints; blobs and documents by digest"
+    return Answer(text=f"{text}; {run.confidential}" if run.confidential else text, references=(run.whole,))
+
+
+@resolver
+def record_keeping(run: ReportedRun) -> Answer:
+    decisions = len(run.of(PolicySection).decisions)
+    steps = f"{len(run.opened.recorded):,} steps, {decisions} decisions"
+    text = f"{steps} and the states between them, written as the run went on"
+    return Answer(text=text, references=(run.whole,))
+
+
+@resolver
+def accountability(run: ReportedRun) -> Answer:
+    outcomes = ", ".join(f"{condition.name}: {condition.outcome}" for condition in run.conformance.conditions)
+    return Answer(text=f"{integrity_words(run).title}; {outcomes}", references=(run.whole,))
+
+
+@resolver
+def known_limits(run: ReportedRun) -> Answer:
+    conditions = run.conformance.conditions
+    limits = [note for condition in conditions for note in condition.notes]
+    limits += [f"{each.name} cannot be told: {finding.message}" for each in conditions for finding in each.untold]
+    limits += [f"{each.name}: {finding.message}" for each in conditions for finding in each.contradictions]
+    text = "; ".join(limits) or "nothing that was looked at stayed unread"
+    return Answer(
+        text=f"{text}; and what no record of this kind shows, at the end of the report", references=(run.whole,)
+    )
+
+
+@resolver
+def roles(run: ReportedRun) -> Answer | NotRecorded:
+    trust = run.of(VouchersSection).trust
+    if not trust.keys:
+        return NotRecorded(where=NO_TRUST)
+    holders: dict[str, set[str]] = {}
+    for line in trust.keys:
+        holders.setdefault(line.role, set()).add(line.authority)
+    text = "; ".join(f"{role}: {', '.join(sorted(names))}" for role, names in sorted(holders.items()))
+    return bound(run, f"{text}; quorum for {'; for '.join(trust.quorum)}", "trust file")
+
+
+@resolver
+def quorum(run: ReportedRun) -> Answer | NotRecorded:
+    trust = run.of(VouchersSection).trust
+    if not trust.quorum:
+        return NotRecorded(where=NO_TRUST)
+    cosigned = ", ".join(run.opened.badge.cosigned_by) or "nobody whom the reader believes"
+    answer = bound(run, f"for {'; for '.join(trust.quorum)}; cosigned by {cosigned}", "trust file")
+    return replace(answer, references=(GENESIS, run.whole))
+
+
+@resolver
+def key_rotations(run: ReportedRun) -> Answer | NotRecorded:
+    trust = run.of(VouchersSection).trust
+    if not trust.keys:
+        return NotRecorded(where=NO_TRUST)
+    changes = [
+        f"{line.authority}: key {line.key[:16]} {f'revoked {line.revoked}' if line.revoked else 'took over'} "
+        f"({line.not_before} to {line.not_after})"
+        for line in trust.keys
+        if line.rotated or line.revoked
+    ]
+    text = "; ".join(changes) or f"none among {words.count(len(trust.keys), 'key')}"
+    return bound(run, text, "trust file", lacks="" if trust.since is not None else "what came after")
+
+
+@resolver
+def oversight(run: ReportedRun) -> Answer | NotRecorded:
+    """Say what people signed before the run could act on it, and what the run decided by itself."""
+    record = run.of(PolicySection)
+    if not record.policy:
+        return NotRecorded(where="a policy that people have signed: the run had none, or it is not believed")
+    signed = next((line.signed_by for line in run.of(VouchersSection).vouchers if line.what == "policy"), ())
+    decisions = f"{len(record.decisions)} decisions on record"
+    answer = bound(run, f"policy {record.policy.name}, signed by {'; '.join(signed)}; {decisions}", "policy")
+    return replace(answer, references=(GENESIS, run.whole))
+
+
+@resolver
+def policy_versions(run: ReportedRun) -> Answer | NotRecorded:
+    policy = run.of(PolicySection).policy
+    if not policy or not has(run, "policy"):
+        return NotRecorded(where="a policy: the run had none, or it is not believed")
+    return bound(run, f"{policy.name}, throughout: a run has one policy from its first entry on", "policy")
+
+
+@resolver
+def policy_activations(run: ReportedRun) -> Answer | NotRecorded:
+    record = run.of(PolicySection)
+    if not record.policy or not record.policy.phases:
+        return NotRecorded(where="tables of weights in force, which the steps of a run with a policy name")
+    phases, switched = record.policy.phases, [line for line in record.decisions if line.action == "activation"]
+    moments = [f"{phase.phase or 'all steps'} from step {phase.first:,}" for phase in phases]
+    moments += [f"{line.about} at step {line.step:,}, by {line.decided_by}" for line in switched]
+    references = (*(phase.reference for phase in phases), *(line.reference for line in switched))
+    return Answer(text="; ".join(moments), references=references)
+
+
+@resolver
+def channels(run: ReportedRun) -> Answer:
+    ways = run.of(PolicySection).channels.recorded
+    return Answer(
+        text="; ".join(f"{way.where}: {way.words}" for way in ways) or "none is on record",
+        references=_unique(run.whole, *(way.reference for way in ways)),
+        lacks="; ".join(UNRECORDED),
+    )
+
+
+def _unique(*references: Reference) -> tuple[Reference, ...]:
+    return tuple(dict.fromkeys(references))
+
+
+@resolver
+def replay_coverage(run: ReportedRun) -> Answer | NotRecorded:
+    replay = run.of(ReplaySection).replay
+    if run.states is None:
+        return NotRecorded(where="state entries: there is none yet")
+    starts = ", ".join(f"{step:,}" for step in replay.starts) or "none"
+    text = (
+        f"steps {replay.begins:,} to {replay.begins + replay.covered:,} are closed by {replay.states} recorded states; "
+        f"a replay can begin after steps: {starts}"
+    )
+    return Answer(text=text, references=(run.states,))
+
+
+# --- after the run: deletions, one after the other, and observations ---
+
+
+def _history(run: ReportedRun) -> History:
+    return run.of(DeletionSection).history
+
+
+def _of_deletions(run: ReportedRun, say: Callable[[DeletionLine], str | None]) -> Answer | NotRecorded:
+    """Put together what `say` says of each deletion; None: nothing."""
+    history = _history(run)
+    if not history.deletions:
+        none = f"{history.unknown}: what was deleted is not known here" if history.unknown else ""
+        return NotRecorded(where=none or "the project's ledger: it has none of this run")
+    said = [(line, text) for line in history.deletions if (text := say(line)) is not None]
+    if not said:
+        named = any(line.certificate for line in history.deletions)
+        why = "which does not name it" if named else "which is not here or not believed"
+        return NotRecorded(where=f"the certificate of a deletion, {why}")
+    return Answer(
+        text="; ".join(f"{line.target}: {text}" for line, text in said),
+        references=_unique(*(line.reference for line, _ in said if line.reference)),
+        documents=tuple(
+            Document(what="certificate of a deletion", digest=line.digest) for line, _ in said if line.digest
+        ),
+    )
+
+
+@resolver
+def deletion_request(run: ReportedRun) -> Answer | NotRecorded:
+    def say(line: DeletionLine) -> str | None:
+        certificate = line.certificate
+        return f"commitment {certificate.request}" if certificate and certificate.request else None
+
+    return _of_deletions(run, say)
+
+
+@resolver
+def deletion_scope(run: ReportedRun) -> Answer | NotRecorded:
+    return _of_deletions(run, lambda line: f"from {line.other}" if line.is_result else "from this run")
+
+
+@resolver
+def deletion_action(run: ReportedRun) -> Answer | NotRecorded:
+    def say(line: DeletionLine) -> str:
+        means = f" {line.certificate.means}" if line.certificate else ""
+        return f"{line.level}{', this run is the result' if line.is_result else ''}.{means}"
+
+    return _of_deletions(run, say)
+
+
+@resolver
+def deletion_evidence(run: ReportedRun) -> Answer | NotRecorded:
+    return _of_deletions(run, lambda line: line.digest and f"certificate sha256:{line.digest}")
+
+
+@resolver
+def deletion_date(run: ReportedRun) -> Answer | NotRecorded:
+    def say(line: DeletionLine) -> str | None:
+        return line.certificate and f"certified {line.certificate.issued}, by the signer's own word"
+
+    return _of_deletions(run, say)
+
+
+@resolver
+def to_destroy(run: ReportedRun, *kinds: str) -> Answer | NotRecorded:
+    """List the files of these kinds that the signers list for destruction."""
+
+    def say(line: DeletionLine) -> str | None:
+        listed = line.certificate.to_destroy if line.certificate else {}
+        counts = [f"{listed[kind]} {kind}" for kind in kinds if kind in listed]
+        return f"to be destroyed by whoever keeps them, as the signer lists: {', '.join(counts)}" if counts else None
+
+    return _of_deletions(run, say)
+
+
+@resolver
+def not_reached(run: ReportedRun, *phrases: str) -> Answer | NotRecorded:
+    """Quote what the signers say that a deletion did not reach, where it has one of these phrases."""
+
+    def say(line: DeletionLine) -> str | None:
+        listed = line.certificate.not_reached if line.certificate else ()
+        mine = [place for place in listed if any(phrase in place for phrase in phrases)]
+        return f"not reached, as the signer says: {' / '.join(mine)}" if mine else None
+
+    return _of_deletions(run, say)
+
+
+@resolver
+def deletion_history(run: ReportedRun) -> Answer | NotRecorded:
+    history = _history(run)
+    if history.unknown and not history.deletions:
+        return NotRecorded(where=history.unknown)
+    made = [
+        f"{line.target} at {line.level}{', with this run as result' * line.is_result}" for line in history.deletions
+    ]
+    references = (line.reference for line in history.deletions if line.reference)
+    judged = f" (the project's ledger: {history.judged})" if history.judged else ""
+    return Answer(text=f"{'; '.join(made) or 'none on record'}{judged}", references=(GENESIS, *references))
+
+
+@resolver
+def observations(run: ReportedRun) -> Answer | NotRecorded:
+    lines = _history(run).observations
+    if not lines:
+        return NotRecorded(where="observations of the model in the project's ledger")
+    text = "; ".join(f"{line.role}, statement {line.statement[:16]}" for line in lines)
+    return Answer(text=text, references=tuple(line.reference for line in lines))

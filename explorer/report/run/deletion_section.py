@@ -1,0 +1,335 @@
+"""The section on deletion: what the structure allows, and what happened to the run after its ledger was closed.
+
+Deletions, observations, grants and reads are in the project's ledger next to the run; certificates of its deletions lie
+in the run, in the runs that deletions made of it, or in a pack. A reader who has a run and not its project knows only
+of the certificates that came along; everything else is reported as unknown.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer import rundir
+from explorer.deletion.conclude import CERTIFICATE
+from explorer.entries.fields import LedgerState, read_float
+from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.errors import ExplorerError, LedgerError, ProvenanceError
+from explorer.ledger.storage import LedgerDirectory
+from explorer.ledger.verify import verify
+from explorer.project import AUDIT, Recorded, read_project, runs_of
+from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD, UNREACHED, Opened, open_certificate
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.trust import Trust
+from explorer.report.page import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table, Text
+from explorer.report.run.references import Citations, Reference, refer
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.section import Section
+from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.counterfactual import SWEEP
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import record
+from explorer.views import text
+
+KEPT_COPIES = "deletions"  # where a pack has certificates, by run
+MAX_CERTIFICATES = 1_000
+UNVERIFIED = "not verified"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certified:
+    """A certificate of a deletion that is believed."""
+
+    digest: str  # of what was signed
+    old: str  # the run that had the target
+    new: str  # the run without it
+    target: str
+    level: str
+    means: str
+    signed_by: tuple[str, ...]
+    issued: str
+    expires: str
+    request: str | None  # a salted commitment
+    model: str  # SHA-256 of the new model's file
+    not_reached: tuple[str, ...]  # as the signer says
+    to_destroy: Mapping[str, int]  # how many of what, as the signer says
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeletionLine:
+    """A deletion: on the project's record, or certified, or both."""
+
+    target: str
+    level: str
+    is_result: bool  # this run is what came out of it
+    other: str  # the origin of the other run's ledger
+    certificate: Certified | None
+    digest: str | None  # of the certificate that the entry names
+    reference: Reference | None  # None: the project's ledger is not here
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObservationLine:
+    """Something that was said about the run's model; by whom, its statement says."""
+
+    role: str
+    admitted: str
+    statement: str  # digest
+    reference: Reference
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """All of it."""
+
+    judged: str | None  # how far the project's ledger is to be believed; None: there is none that can be read
+    fault: str | None  # why the one beside the run cannot be read; None: it can, or there is none
+    entries: int  # in it
+    deletions: tuple[DeletionLine, ...]
+    observations: tuple[ObservationLine, ...]
+    grants: int  # that keys of this run were wrapped for
+    reads: int  # through a grant
+    disclosed: Reference | None  # where these stand
+    unbelieved: tuple[str, ...]  # certificates that are not believed, and why
+
+    @property
+    def unknown(self) -> str:
+        """Why nothing is known from the project's ledger; empty: it can be read."""
+        if self.fault:
+            return f"the project's ledger, which cannot be read: {self.fault}"
+        return "the project's ledger, which is not beside this run" if self.judged is None else ""
+
+
+@record
+class DeletionRecord:
+    """Deletions."""
+
+    history: History
+
+
+class DeletionSection(Section[ReportedRun, DeletionRecord]):
+    """What the structure allows, and what was done."""
+
+    record = DeletionRecord
+
+    def gather(self, subject: ReportedRun) -> DeletionRecord:
+        trust, own = subject.opened.trust, subject.pinned.trust
+        return DeletionRecord(history=history_of(subject.ledger, trust=trust, own=own, now=subject.opened.now))
+
+    def blocks(self, record: DeletionRecord, subject: ReportedRun) -> list[Block]:
+        never = f" of either: {NEVER_HAD[0].lower()}{NEVER_HAD[1:]} What it takes here and now, in time and money too, "
+        said = (
+            Span(f"G2 is exact by structure. {MEANS['G2']} G3 is exact by replay. {MEANS['G3']} With "),
+            Span("explorer delete verify --counterfactual", "code"),
+            Span(never),
+            Span("explorer delete plan", "code"),
+            Span(" says."),
+        )
+        columns = (Column("Class"), Column("Level"), Column("What the structure allows"), Column("From"))
+        rows = []
+        for line in subject.classes:
+            level = line.deletable.level or text.MISSING
+            rows.append(Row((line.path, level, line.deletable.words, (subject.cite(line.reference),))))
+        return [
+            Heading(2, "Deletion", "deletion"),
+            Paragraph(said),
+            Table(columns, rows),
+            Heading(3, "Deletions that were made"),
+            *_deletions(record.history, subject.cite),
+            Heading(3, "Observations, grants and reads"),
+            *_afterwards(record.history, subject.cite),
+        ]
+
+
+def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: int) -> History:
+    """Read the project's ledger and the certificates. `own` is the run's trust file, for a reader who brought none."""
+    origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
+    recorded, fault = _read(runs)
+    believed, faults = certificates(run, origin, trust=trust or own, now=now)
+    mine = [(each.index, each.entry) for each in recorded if _is_about(each.entry, origin)]
+    # Deletions on record come first, then those that only a certificate tells of.
+    lines = [_recorded(index, entry, origin, believed) for index, entry in mine if isinstance(entry, Deletion)]
+    named = {line.digest for line in lines}
+    lines += [_certified(value, run.genesis.run) for digest, value in believed.items() if digest not in named]
+    disclosed = [index for index, entry in mine if isinstance(entry, GrantUse | Access)]
+    return History(
+        judged=_judged(runs / AUDIT, trust=trust, now=now) if recorded else None,
+        fault=fault,
+        entries=len(recorded),
+        deletions=tuple(lines),
+        observations=tuple(_observed(index, entry) for index, entry in mine if isinstance(entry, Observation)),
+        grants=sum(isinstance(entry, GrantUse) for _, entry in mine),
+        reads=sum(isinstance(entry, Access) for _, entry in mine),
+        disclosed=refer(disclosed, of="project") if disclosed else None,
+        unbelieved=tuple(faults),
+    )
+
+
+def certificates(
+    run: RunLedger, origin: str, *, trust: Trust | None, now: int
+) -> tuple[dict[str, Certified], list[str]]:
+    """Open the certificates about this run: return them by digest, and why others are not believed."""
+    believed: dict[str, Certified] = {}
+    faults: list[str] = []
+    for path in [*_places(run.run)][:MAX_CERTIFICATES]:
+        try:
+            if trust is None:
+                raise ProvenanceError(f"{path.name}: there is no trust file to judge it by")
+            content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+            opened = open_certificate(content, trust=trust, now=now, where=path.name)
+        except ExplorerError as error:
+            faults.append(str(error))
+            continue
+        if origin in (opened.value.old.ledger.origin, opened.value.new.ledger.origin):
+            believed[opened.digest] = _opened(opened)
+    return believed, faults
+
+
+def _places(run: Path) -> Iterator[Path]:
+    """Find certificates: in the run, where a pack has them, and in the runs that deletions made."""
+    places = [run / CERTIFICATE, *sorted((run / KEPT_COPIES).glob("*.json"))]
+    places += [
+        made / CERTIFICATE for made in rundir.run_directories(runs_of(run) / SWEEP, loops=True) if made != run.resolve()
+    ]
+    return (path for path in places if path.is_file() and not path.is_symlink())
+
+
+def _opened(opened: Opened) -> Certified:
+    value = opened.value
+    return Certified(
+        digest=opened.digest,
+        old=value.old.run,
+        new=value.new.run,
+        target=value.target.words,
+        level=value.level,
+        means=MEANS[value.level],
+        signed_by=tuple(authority.name for authority in opened.authorities),
+        issued=value.issued,
+        expires=value.expires,
+        request=value.request,
+        model=opened.model,
+        not_reached=tuple(f"{UNREACHED[place.what]}: {place.detail}" for place in value.not_reached),
+        to_destroy=dict(Counter(str(item.what) for item in value.to_destroy)),
+    )
+
+
+def _read(runs: Path) -> tuple[list[Recorded], str | None]:
+    """Return the entries of the project's ledger, or why they cannot be read."""
+    try:
+        return list(read_project(runs)), None
+    except LedgerError as error:
+        return [], str(error)
+
+
+def _is_about(entry: object, origin: str) -> bool:
+    ledgers: list[LedgerState | None] = []
+    if isinstance(entry, Deletion | GrantUse | Access | Observation):
+        ledgers = [entry.ledger, entry.result if isinstance(entry, Deletion) else None]
+    return any(ledger is not None and ledger.origin == origin for ledger in ledgers)
+
+
+def _recorded(index: int, entry: Deletion, origin: str, believed: Mapping[str, Certified]) -> DeletionLine:
+    is_result = entry.result is not None and entry.result.origin == origin
+    other = entry.ledger if is_result else entry.result
+    asked = [", ".join(entry.classes)] if entry.classes else []
+    asked += [f"what {', '.join(entry.authorities)} vouches for"] if entry.authorities else []
+    asked += [f"{entry.records} single records"] if entry.records else []
+    digest = entry.evidence.get("certificate")
+    return DeletionLine(
+        target="; ".join(asked),
+        level=entry.level,
+        is_result=is_result,
+        other=other.origin if other else "",
+        certificate=believed.get(digest or ""),
+        digest=digest,
+        reference=refer([index], of="project"),
+    )
+
+
+def _certified(certificate: Certified, run: str) -> DeletionLine:
+    is_result = certificate.new == run
+    return DeletionLine(
+        target=certificate.target,
+        level=certificate.level,
+        is_result=is_result,
+        other=certificate.old if is_result else certificate.new,
+        certificate=certificate,
+        digest=certificate.digest,
+        reference=None,
+    )
+
+
+def _observed(index: int, entry: Observation) -> ObservationLine:
+    admitted = ", ".join(f"{path} {read_float(weight):g}" for path, weight in entry.admitted.items())
+    reference = refer([index], of="project")
+    return ObservationLine(role=entry.role, admitted=admitted, statement=entry.statement, reference=reference)
+
+
+def _judged(directory: Path, *, trust: Trust | None, now: int) -> str:
+    if trust is None:
+        return "not checked against anybody"  # as the run's own ledger is then, which the head of the report says
+    try:
+        anchor = anchor_of_trust(trust, origin=LedgerDirectory(directory).checkpoint().origin)
+        verification = verify(directory, anchor=anchor, now=now)
+    except (LedgerError, ProvenanceError) as error:
+        return f"{UNVERIFIED}: {error}"
+    return "verified" if verification.ok else f"{UNVERIFIED}: {verification.findings[0].message}"
+
+
+def _deletions(history: History, cite: Citations) -> list[Block]:
+    blocks: list[Block] = []
+    for line in history.deletions:
+        blocks += [Heading(4, f"{line.level}: {line.target}"), Facts(_facts(line, cite))]
+        if line.certificate:
+            blocks += [Paragraph("Not reached, as the signer says:"), Bullets(line.certificate.not_reached)]
+    if not history.deletions and not history.unknown:
+        blocks.append(Paragraph("None from this run is on the project's record."))
+    if history.unknown:
+        words = f"Here is not known what was deleted; it would stand in {history.unknown}."
+        blocks.append(Paragraph(words, "bad" if history.fault else "note"))
+    else:
+        entries = text.count(history.entries, "entry", "entries")
+        blocks.append(Paragraph(f"The project's ledger, {entries}: {history.judged}.", "note"))
+    if history.unbelieved:
+        faults = [f"A certificate that is not believed: {fault}" for fault in history.unbelieved]
+        blocks.append(Bullets(faults, "warning"))
+    return blocks
+
+
+def _facts(line: DeletionLine, cite: Citations) -> list[tuple[str, Text]]:
+    pairs: list[tuple[str, Text]] = [
+        ("This run", "is what came out of it" if line.is_result else "had the target"),
+        ("The other run", line.other or text.MISSING),
+        ("On record in", (cite(line.reference),) if line.reference else "no project's ledger that is here"),
+    ]
+    certified = line.certificate
+    if certified is None:
+        named = f"sha256:{line.digest}, which is not here or not believed" if line.digest else "none"
+        return [*pairs, ("Certificate", named)]
+    destroy = ", ".join(f"{number} {what}" for what, number in certified.to_destroy.items())
+    return [
+        *pairs,
+        ("Means", certified.means),
+        ("Certificate", (Span(f"sha256:{certified.digest}", "code"),)),
+        ("Signed by", ", ".join(certified.signed_by)),
+        ("Issued, by its signer's word", f"{certified.issued}, until {certified.expires}"),
+        ("Request", "none is named" if certified.request is None else f"commitment {certified.request}"),
+        ("New model", (Span(f"sha256:{certified.model}", "code"),)),
+        ("To be destroyed, as the signer lists", destroy or "nothing"),
+    ]
+
+
+def _afterwards(history: History, cite: Citations) -> list[Block]:
+    if history.unknown:
+        return [Paragraph(f"Not known here; they would stand in {history.unknown}.", "note")]
+    listed = [
+        (
+            Span(f"{line.role}, statement {line.statement[:16]}, admits {line.admitted or 'no class by name'} "),
+            cite(line.reference),
+        )
+        for line in history.observations
+    ]
+    grants = f"{text.count(history.grants, 'time')} that keys were granted or taken back"
+    words = f"{grants}, {text.count(history.reads, 'read')} through a grant"
+    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "Nobody was granted keys of it."
+    return [Bullets(listed) if listed else Paragraph("No observation of the model is on record."), Paragraph(cited)]

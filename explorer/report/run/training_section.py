@@ -1,0 +1,255 @@
+"""The section on what trained what: by class, over time, by layer."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from explorer.audit.shares import Shares
+from explorer.report.page import Block, Column, Heading, Paragraph, Picture, Row, Span, Table, with_note
+from explorer.report.run.class_lines import ClassLine, parts
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.section import Section
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import record
+from explorer.views import text
+from explorer.views.ledger import matrices
+from explorer.views.ledger.open_run import Steps
+
+MOST_LAYERS = 120  # rows of the table by layer; the JSON report has all
+LEAST = 0.0005  # what would be shown as nothing
+STATES = {"denied": "denied", "absent": "none there", "unmeasured": "not measured"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """A class, over all steps of the run and with repetition."""
+
+    class_: str
+    examples: int  # in the batches
+    denied: int  # of these, in steps in which no layer admitted the class: no forward, no backward
+    steps: int  # with examples of it
+    steps_denied: int  # of these, in which no layer admitted it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerCell:
+    """A class in a layer, over all steps."""
+
+    class_: str
+    state: str  # a key of `explorer.views.ledger.matrices.STATES`
+    share: float | None  # of the summed gradient of the layer; exactly 0 where the class was denied throughout
+    update_share: float | None  # of the update itself, split by class; None: the run has no exact mode, or not here
+    weight: float  # the policy's greatest
+    examples: int  # in the batches of the steps in which it has numbers
+    steps: int  # in which it has numbers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerLine:
+    """A layer."""
+
+    layer: str
+    cells: tuple[LayerCell, ...]  # in the order of the genesis' classes
+
+
+@record
+class TrainingRecord:
+    """What trained what."""
+
+    classes: tuple[ClassLine, ...]
+    counts: tuple[Counts, ...]
+    layers: tuple[LayerLine, ...]
+    quarantined_slots: int
+
+
+class TrainingSection(Section[ReportedRun, TrainingRecord]):
+    """What trained what."""
+
+    record = TrainingRecord
+
+    def gather(self, subject: ReportedRun) -> TrainingRecord:
+        return TrainingRecord(
+            classes=subject.classes,
+            counts=counts(subject.ledger, subject.opened.recorded),
+            layers=layer_lines(subject.shares, subject.cells),
+            quarantined_slots=subject.quarantined,
+        )
+
+    def blocks(self, record: TrainingRecord, subject: ReportedRun) -> list[Block]:
+        whose = "the ledger" if subject.confidential or not subject.sums.spooled else "the files beside the ledger"
+        summed = f"Shares are summed from {whose}; {subject.sums}."
+        if record.quarantined_slots:
+            slots = text.count(record.quarantined_slots, "slot")
+            summed += f" {slots} held examples that nobody to be believed vouches for: they were never read."
+        said = (
+            "The share of each class in the summed gradient, over the whole run: of all layers, and of each quarter of "
+            "the depth. A column adds up to 100%; the policy's fractions are in it. Denied: the weight was 0 in all of "
+            "its layers in all steps. "
+        )
+        return [
+            Heading(2, "What trained what", "what"),
+            Paragraph((Span(said), subject.cite(subject.steps))),
+            _classes(record, subject),
+            Heading(3, "Over training"),
+            Paragraph(
+                "Steps with large gradients count for more in a sum, and these are the early ones as a rule. So here "
+                "is the same over all layers, part by part."
+            ),
+            _over_time(record, subject),
+            Paragraph(summed, "note" if subject.sums.agrees else "warning"),
+            Heading(3, "Examples in batches, and those that were denied"),
+            _counts(record),
+            *_layers(record, subject),
+        ]
+
+
+def counts(run: RunLedger, recorded: Steps) -> tuple[Counts, ...]:
+    """Count the examples of each class in batches, and those that no layer admitted."""
+    examples = recorded.examples[run.begins : run.steps]
+    admitted = np.ones(examples.shape, bool)
+    for table in recorded.tables:
+        admitted[max(0, table.first - run.begins) : table.stop - run.begins] = (table.weights > 0).any(axis=1)
+    there = examples > 0
+    return tuple(
+        Counts(
+            class_=path,
+            examples=int(examples[:, at].sum()),
+            denied=int(examples[~admitted[:, at], at].sum()),
+            steps=int(there[:, at].sum()),
+            steps_denied=int((there[:, at] & ~admitted[:, at]).sum()),
+        )
+        for at, path in enumerate(run.genesis.classes)
+    )
+
+
+def layer_lines(shares: Shares, cells: pd.DataFrame) -> tuple[LayerLine, ...]:
+    """List all layers, from input to output, with their shares over the whole run; `cells` are these as the heat map
+    has them."""
+    lines = []
+    for layer, rows in cells.groupby("layer", sort=False):
+        at = shares.layers.index(str(layer))
+        line = tuple(
+            LayerCell(
+                class_=str(row["class"]),
+                state=str(row["state"]),
+                share=_finite(row["share"]),
+                update_share=None if shares.exact is None else _finite(shares.exact[0, place, at]),
+                weight=float(row["weight"]),
+                examples=int(shares.examples[0, place, at]),
+                steps=int(row["steps"]),
+            )
+            for place, (_, row) in enumerate(rows.iterrows())
+        )
+        lines.append(LayerLine(layer=str(layer), cells=line))
+    return tuple(lines)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _classes(record: TrainingRecord, run: ReportedRun) -> Table:
+    bands = list(dict.fromkeys(band for line in record.classes for band in line.bands))
+    columns = [
+        Column("Class"),
+        Column("Examples", number=True),
+        Column("All layers", number=True),
+        *(Column(band.capitalize(), number=True) for band in bands),
+        Column("First admitted", number=True),
+        Column("From"),
+    ]
+    rows = [
+        Row(
+            (
+                line.path,
+                with_note(f"{line.examples:,}", "" if line.tagged is None else f"{line.tagged:,} tagged"),
+                "denied" if set(bands) <= set(line.denied) else share_words(line.share),
+                *("denied" if band in line.denied else share_words(line.bands[band]) for band in bands),
+                "never" if line.first_admitted is None else f"step {line.first_admitted:,}",
+                (run.cite(line.reference),),
+            ),
+            quiet=line.first_admitted is None,
+        )
+        for line in record.classes
+    ]
+    return Table(columns, rows)
+
+
+def _over_time(record: TrainingRecord, run: ReportedRun) -> Table:
+    """Show the shares over all layers, by part of the training."""
+    stretches = parts(run.ledger.steps)
+    columns = [Column("Class")]
+    columns += [Column(f"Steps {part.start:,} to {part.stop - 1:,}", number=True) for part in stretches]
+    rows = []
+    for line in record.classes:
+        first = line.first_admitted
+        cells = [
+            "denied" if first is None or first >= part.stop else share_words(value)
+            for part, value in zip(stretches, line.over_time, strict=True)
+        ]
+        rows.append(Row((line.path, *cells), quiet=first is None))
+    return Table(columns, rows)
+
+
+def _counts(record: TrainingRecord) -> Table:
+    columns = (
+        Column("Class"),
+        Column("Examples", number=True),
+        Column("Denied by every layer", number=True),
+        Column("Steps with examples", number=True),
+        Column("Of these denied", number=True),
+    )
+    rows = [
+        Row((line.class_, f"{line.examples:,}", f"{line.denied:,}", f"{line.steps:,}", f"{line.steps_denied:,}"))
+        for line in record.counts
+    ]
+    return Table(columns, rows)
+
+
+def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
+    """Show the heat map, and the same as a table; nothing where all of it is sealed."""
+    if run.confidential and all(line.share is None for line in record.classes):
+        return []
+    # A page has room for so many rows: of more layers it shows every second, third, ...
+    lines = record.layers[:: max(1, -(-len(record.layers) // MOST_LAYERS))]
+    left = len(record.layers) - len(lines)
+    rest = f" {text.count(left, 'layer')} between these stand in the JSON report alone." if left else ""
+    classes = [cell.class_ for cell in record.layers[0].cells]
+    return [
+        Heading(3, (Span("Class by layer "), run.cite(run.steps))),
+        Picture(
+            name="heat",
+            draw=lambda width: matrices.heat_map(run.cells, width=inner(width, beside=260)),
+            caption=matrices.CAPTION,
+            description=f"Share of {len(classes)} classes in the gradients of {len(record.layers)} layers.",
+        ),
+        Table(
+            (Column("Layer"), *(Column(path, number=True) for path in classes)),
+            [Row((line.layer, *map(_cell, line.cells))) for line in lines],
+            caption=f"Share of each class in the summed gradient of a layer, over all steps.{rest}",
+        ),
+    ]
+
+
+def inner(width: int | str, *, beside: int) -> int | str:
+    """Return the width of a plot in a picture whose axes and legends take `beside` pixels."""
+    return width - beside if isinstance(width, int) else width
+
+
+def _cell(cell: LayerCell) -> str:
+    if cell.state in STATES:
+        return STATES[cell.state]
+    exact = "" if cell.update_share is None else f", {share_words(cell.update_share)} of the update"
+    return f"{share_words(cell.share)}{exact}"
+
+
+def share_words(value: float | None) -> str:
+    """Format a share as a percentage; one that is not zero does not look like it.
+
+    >>> share_words(0.2494), share_words(0.0002), share_words(0.0), share_words(None)
+    ('24.9%', 'below 0.1%', '0.0%', '-')
+    """
+    if value is None:
+        return text.MISSING
+    return "below 0.1%" if 0 < abs(value) < LEAST else f"{value:.1%}"

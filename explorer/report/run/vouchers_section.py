@@ -1,0 +1,216 @@
+"""The section on who vouched: the documents that governed a run with their signers, and the keys that it trusted."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from explorer.audit.history import Vouchers
+from explorer.provenance.description import Description
+from explorer.provenance.envelope import key_id
+from explorer.provenance.trust import Authority, Trust
+from explorer.report.page import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table
+from explorer.report.run.references import GENESIS, Document, Reference
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.run.taxonomy_section import TaxonomySection
+from explorer.report.section import Section
+from explorer.schema import record
+from explorer.views import text
+
+SHOWN = 16  # digits of a key's id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VoucherLine:
+    """A document, or the tags that one authority vouches for."""
+
+    what: str
+    name: str
+    signed_by: tuple[str, ...]  # name, role and key ids of each
+    digest: str
+    counts: dict[str, int]  # how many tags of which class; empty for other documents
+    doubts: tuple[str, ...]  # why some of them are not believed
+    reference: Reference
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyLine:
+    """A key of an authority."""
+
+    authority: str
+    role: str
+    key: str  # its id, in hexadecimal
+    not_before: str
+    not_after: str
+    revoked: str | None  # when, and why; None: it is not
+    rotated: bool  # the authority has an older key in the file: this one took over
+
+
+@record
+class Believed:
+    """Whom the run believed, and what the reader's trust file says otherwise; null: the reader brought none."""
+
+    keys: tuple[KeyLine, ...]
+    quorum: tuple[str, ...]
+    since: tuple[KeyLine, ...] | None
+
+
+@record
+class VouchersRecord:
+    """Who vouched."""
+
+    documents: tuple[Document, ...]
+    vouchers: tuple[VoucherLine, ...]
+    not_vouched: str | None  # why the documents are not believed
+    trust: Believed
+
+
+class VouchersSection(Section[ReportedRun, VouchersRecord]):
+    """Who vouched."""
+
+    record = VouchersRecord
+
+    def gather(self, subject: ReportedRun) -> VouchersRecord:
+        own, reader = subject.pinned.trust, subject.opened.trust
+        return VouchersRecord(
+            documents=tuple(subject.documents.values()),
+            vouchers=voucher_lines(subject.vouchers) if subject.vouchers else (),
+            not_vouched=subject.not_vouched,
+            trust=Believed(
+                keys=key_lines(own) if own else (),
+                quorum=quorum_words(own) if own else (),
+                since=None if reader is None else keys_since(own, reader),
+            ),
+        )
+
+    def blocks(self, record: VouchersRecord, subject: ReportedRun) -> list[Block]:
+        blocks: list[Block] = [Heading(2, "Who vouched", "who")]
+        if record.not_vouched:
+            blocks.append(Paragraph(f"The documents of this run are not believed: {record.not_vouched}", "warning"))
+        for line in record.vouchers:
+            blocks += _voucher(line, subject)
+        if described := subject.of(TaxonomySection).dataset:
+            pairs = [(name, said) for name, said in _description(described) if said]
+            blocks += [Heading(3, "The dataset, as its attestation describes it"), Facts(pairs)]
+        if record.trust.keys:
+            said = f"By its trust file it takes, for {'; for '.join(record.trust.quorum)}. "
+            blocks += [
+                Heading(3, "Whom the run believed"),
+                Paragraph((Span(said), subject.cite(GENESIS))),
+                _keys(record.trust.keys),
+            ]
+        if record.trust.since:
+            blocks += [
+                Paragraph("The trust file that this report was made with says otherwise of these keys:"),
+                _keys(record.trust.since),
+            ]
+        return blocks
+
+
+def voucher_lines(signed: Vouchers) -> tuple[VoucherLine, ...]:
+    """List taxonomy, policy, and the tags of every authority that is named for any."""
+    basis, tags = signed.basis, signed.tags
+    taxonomy = f"{basis.taxonomy.name} version {basis.taxonomy.version}"
+    lines = [_document("taxonomy", taxonomy, basis.by, basis.taxonomy.digest)]
+    if signed.rules is not None:
+        policy = signed.rules.routing.policy
+        lines.append(_document("policy", f"{policy.name} version {policy.version}", signed.rules.by, policy.digest))
+    signers = {authority.name: authority for authority in tags.authorities}
+    for voucher in tags.table.vouchers:
+        mine = [signers[voucher.authority]] if voucher.authority in signers else []
+        doubts = [doubt.words for (name, _), doubt in tags.doubts.items() if name == voucher.authority]
+        name = f"{tags.table.description.title}: by {voucher.authority}"
+        counts = {path: count.records for path, count in sorted(voucher.classes.items())}
+        lines.append(_document("tags", name, mine, tags.attestation, counts=counts, doubts=tuple(doubts)))
+    return tuple(lines)
+
+
+def _document(
+    what: str,
+    name: str,
+    by: Iterable[Authority],
+    digest: str,
+    *,
+    counts: dict[str, int] | None = None,
+    doubts: tuple[str, ...] = (),
+) -> VoucherLine:
+    signers = []
+    for authority in by:
+        keys = ", ".join(key_id(key.raw)[:SHOWN] for key in authority.keys)
+        signers.append(f"{authority.name} ({authority.role}; key {keys})")
+    return VoucherLine(
+        what=what,
+        name=name,
+        signed_by=tuple(signers),
+        digest=digest,
+        counts=counts or {},
+        doubts=doubts,
+        reference=GENESIS,
+    )
+
+
+def key_lines(trust: Trust) -> tuple[KeyLine, ...]:
+    """List all keys of a trust file with their spans, by authority and age."""
+    lines = []
+    for authority in sorted(trust.authorities, key=lambda authority: authority.name):
+        for place, key in enumerate(sorted(authority.keys, key=lambda key: key.valid_from)):
+            lines.append(
+                KeyLine(
+                    authority=authority.name,
+                    role=str(authority.role),
+                    key=key_id(key.raw),
+                    not_before=key.not_before,
+                    not_after=key.not_after,
+                    revoked=key.revoked and f"{key.revoked.at}: {key.revoked.reason}",
+                    rotated=place > 0,
+                )
+            )
+    return tuple(lines)
+
+
+def keys_since(own: Trust | None, reader: Trust) -> tuple[KeyLine, ...]:
+    """List the keys of the reader's trust file that are not in the run's own, or are revoked or have another span
+    there."""
+    before = set(key_lines(own)) if own else set[KeyLine]()
+    return tuple(line for line in key_lines(reader) if line not in before)
+
+
+def quorum_words(trust: Trust) -> tuple[str, ...]:
+    """Say how many authorities of which role it takes, for documents and for checkpoints."""
+    return tuple(
+        f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(needed.items())) or 'nobody is enough'}"
+        for what, needed in (("documents", trust.quorum.documents), ("checkpoints", trust.quorum.checkpoints))
+    )
+
+
+def _voucher(line: VoucherLine, run: ReportedRun) -> list[Block]:
+    counts = "; ".join(f"{path}: {text.count(number, 'record')}" for path, number in line.counts.items())
+    signed = "; ".join(line.signed_by) or "nobody who is believed"
+    pairs = [("Signed by", signed), *([("Tags", counts)] if counts else [])]
+    blocks: list[Block] = [
+        Heading(3, (Span(f"{line.what.capitalize()}: {line.name} "), run.cite(line.reference))),
+        Facts([*pairs, ("Digest", (Span(f"sha256:{line.digest}", "code"),))]),
+    ]
+    if line.doubts:
+        blocks.append(Bullets([f"Not believed, and never trained on: {words}" for words in line.doubts], "warning"))
+    return blocks
+
+
+def _description(description: Description) -> list[tuple[str, str]]:
+    """List the 22 fields under the names that they have there; what it leaves out is empty."""
+    answers = []
+    for name in type(description).__dataclass_fields__:
+        value = getattr(description, name)
+        first = getattr(value, "first", None)
+        said = f"{first} to {value.last}" if first else "" if value is None else str(value)
+        answers.append((name.replace("_", " "), {"True": "yes", "False": "no"}.get(said, said)))
+    return answers
+
+
+def _keys(lines: tuple[KeyLine, ...]) -> Table:
+    columns = (Column("Authority"), Column("Role"), Column("Key"), Column("Valid"), Column("Taken back"))
+    rows = []
+    for line in lines:
+        rotated = [Span("took over from an older key", "small")] if line.rotated else []
+        span = f"{line.not_before} to {line.not_after}"
+        key = (Span(line.key[:16], "code"), *rotated)
+        rows.append(Row((line.authority, line.role, key, span, line.revoked or "no")))
+    return Table(columns, rows)
