@@ -221,7 +221,7 @@ def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
         Picture(
             name="heat",
             draw=lambda width: matrices.heat_map(run.cells, width=inner(width, beside=260)),
-            caption=matrices.CAPTION,
+            caption=matrices.SHARES_CAPTION,
             description=f"Share of {len(classes)} classes in the gradients of {len(record.layers)} layers.",
         ),
         Table(
