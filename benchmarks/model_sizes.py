@@ -58,7 +58,7 @@ def step(case: Case) -> None:
     import torch
     import torch.nn.functional as F
 
-    from explorer.engine.initialise import initialise
+    from explorer.engine.modules import initialise
     from explorer.models.table import MODELS
 
     torch.set_num_threads(1)

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from explorer.data.dataset import Split
 from explorer.data.digits import Digits
 from explorer.data.streams import stream
-from explorer.engine.initialise import initialise
+from explorer.engine.modules import initialise
 from explorer.governance.own_loop import Governed
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session

@@ -1,12 +1,20 @@
-"""Training a run from wherever it stands to its end: steps, metrics, checkpoints, evaluation, interruption.
+"""Training a run from its newest checkpoint to its end: steps, metrics, checkpoints, evaluation, interruption.
 
-What is on the disk is always enough: a run killed at any moment goes on from its newest checkpoint, repeats the steps
-behind it, and ends with the same bits as a run that nobody disturbed.
+The files on the disk are always enough: a run that is killed at any moment continues from its newest checkpoint,
+repeats the steps behind it, and ends with the same bits as a run that was never interrupted.
+
+Measurements are lines of `metrics.jsonl`, appended while the run trains and cut back to the checkpoint on resume:
+
+    {"step": 12, "metric": "train_loss", "value": 1.9459}
 """
 
 import hashlib
+import json
+import math
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,10 +23,10 @@ from torch import Tensor
 
 from explorer import rundir
 from explorer.engine.checkpoint import KEEP, Checkpoint, load_newest, save_checkpoint
-from explorer.engine.finite import check_finite
+from explorer.engine.gradients import check_finite
 from explorer.engine.loop import Loop
 from explorer.engine.method import Saving
-from explorer.engine.metrics import MetricsWriter
+from explorer.errors import RunError, TrainingError
 from explorer.records import Timings, from_json, record, to_json
 
 MODEL = "model/"  # before the names of parameters and buffers in `Loop.tensors`
@@ -28,6 +36,58 @@ FLUSH_POINTS = 50  # as many losses stay on the device at most: reading one make
 
 Progress = Callable[[int, int], None]  # (steps done, total steps)
 Stop = Callable[[], bool]
+
+
+# --- metrics.jsonl ---
+
+
+class MetricsWriter:
+    """The only writer of a run's metrics. Use as a context manager."""
+
+    def __init__(self, path: Path, *, offset: int) -> None:
+        """Open the file and drop what lies behind `offset`: bytes that were written after the checkpoint."""
+        self._path = path
+        with self._reported():
+            self._file = path.open("ab")
+            size = self._file.tell()
+            if size < offset:
+                self._file.close()
+                raise RunError(f"{path}: damaged: {size} bytes, the checkpoint expects {offset} or more")
+            self._file.truncate(offset)
+            self._file.seek(offset)
+
+    def __enter__(self) -> "MetricsWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, step: int, metric: str, value: float) -> None:
+        """Append one measurement after `step` steps. Raises `TrainingError` if the value is not finite."""
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"{metric} is {value} at step {step}: training diverged; a lower learning rate may help"
+            )
+        line = json.dumps({"step": step, "metric": metric, "value": value})
+        with self._reported():
+            self._file.write(line.encode() + b"\n")
+
+    def flush(self) -> int:
+        """Bring what was written to the disk; return the file's length in bytes."""
+        with self._reported():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(f"cannot write {self._path}: {error.strerror or error}") from error
+
+
+# --- training ---
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

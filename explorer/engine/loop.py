@@ -47,12 +47,11 @@ from torch.optim import Optimizer
 from explorer.data.batches import Batches
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
-from explorer.engine.finite import diverged
-from explorer.engine.gradients import Gradients
+from explorer.engine.gradients import Gradients, diverged
 from explorer.engine.guard import Guard
-from explorer.engine.initialise import initialise
 from explorer.engine.leaves import leaves
 from explorer.engine.method import HOOKS, Kind, Method, Moment
+from explorer.engine.modules import initialise
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.order import acting
 from explorer.engine.precision import Precision, autocast
@@ -100,10 +99,13 @@ class Loop:
     _gradients: Gradients = field(init=False)
     _modes: AbstractContextManager[object] = field(init=False)
 
+    # --- building ---
+
     def __post_init__(self) -> None:
         setting = self.setting
         self._hooks = {hook: acting(hook, self.methods) for hook in HOOKS}
         self._modes = autocast(setting.batches.device, setting.precision)
+        # The model: drawn before surgery, so that a method's surgery does not move the draws of what was there.
         if setting.draw:
             initialise(setting.model, seed=setting.seed)
         setting.model.to(setting.batches.device)
@@ -119,7 +121,8 @@ class Loop:
             recompute=self._recompute,
         )
         self.call("change_model")
-        setting.begin(setting.model)
+        setting.begin(setting.model)  # after surgery: the values that it gives are those of the changed model
+        # Everything below counts parameters and layers, so it follows the last change of the model.
         self._gradients = Gradients(setting.model)
         self.state.resources[Guard] = self._gradients.guard
         self._trainable = frozenset(name for name, p in self._gradients.parameters.items() if p.requires_grad)
@@ -169,6 +172,8 @@ class Loop:
             if observed:
                 self.clock.lap("governance")
 
+    # --- one step ---
+
     def step(self) -> Tensor:
         """One optimiser step, `state.step` included; returns the training loss, a scalar on the device."""
         self.prepare_step()
@@ -196,6 +201,41 @@ class Loop:
         )
         self.call("change_plan")
         self.clock.lap("other")
+
+    def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
+        """The share of a class that may change everything; of the quarantine, which never trains, nothing."""
+        everything = frozenset() if name == QUARANTINE else self._trainable
+        return Share(
+            name=name, code=code, slots=slots, parameters=everything, buffers=self._gradients.guard.buffer_names
+        )
+
+    def _passes(self) -> Tensor:
+        """All shares of the step: their gradients, weighted, summed in order into `.grad`; the first one assigns."""
+        self._gradients.clear()
+        total: Tensor | None = None
+        shares = [share for share in self.state.shares if share.parameters]  # the others may change nothing: not read
+        # All rows are read at once, unless the task pads a share's rows to their longest: then share by share.
+        for part in [shares] if shares and self.setting.batches.rows_apart else [[share] for share in shares]:
+            for share, rows in zip(part, self._read(part), strict=True):
+                self._begin(share, *rows)
+                loss = self._take_gradients(share)
+                self.call("change_gradients")
+                self._gradients.add(share, self.state.gradients)
+                self.clock.lap("backward")
+                total = loss if total is None else total + loss
+        return torch.zeros((), device=self.setting.batches.device) if total is None else total
+
+    def _update(self) -> None:
+        """Let every region's optimisers step."""
+        self.call("before_update")
+        self.clock.lap("other")
+        for region in self.state.regions.values():
+            for optimizer in region.optimizers:
+                optimizer.step()
+        self.clock.lap("optimizer")
+        self.call("after_update")
+
+    # --- a share's rows ---
 
     def read_share(self, share: Share) -> None:
         """Make this the current share: read its rows and let the methods change them."""
@@ -225,6 +265,138 @@ class Loop:
         state.parts = () if share.divide is None else share.divide(state)
         self.call("change_batch")
         clock.lap("other")
+
+    # --- a share's gradients ---
+
+    def _take_gradients(self, share: Share) -> Tensor:
+        """Write the share's gradients, summed over its microbatches; return its detached loss."""
+        state = self.state
+        assert state.batch is not None
+        state.gradients = {}
+        if share.divide is not None:
+            return self._take_parts(share)
+        admitted = self._gradients.admit(share)
+        losses = [
+            self._pass(share, index, rows, admitted)
+            for index, rows in enumerate(_cut(len(state.batch), self.setting.microbatch_size))
+        ]
+        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+
+    def _take_parts(self, share: Share) -> Tensor:
+        """The same of a share whose rows may change different things: passes of each part, weighted and summed. What
+        no row of it may change is not passed. A share remains one class, so what is done with its gradients is too."""
+        state, batch, state.passed = self.state, self.state.batch, []
+        assert batch is not None
+        losses, total, slots = [], dict[str, Tensor](), batch.slots.cpu().numpy()
+        for part in state.parts:
+            narrow = replace(share, parameters=share.parameters & part.parameters, buffers=share.buffers & part.buffers)
+            rows = np.flatnonzero(np.isin(slots, part.slots))
+            if not narrow.parameters or not len(rows):
+                continue
+            admitted, state.gradients = self._gradients.admit(narrow), {}
+            for cut in _cut(len(rows), self.setting.microbatch_size):
+                index = torch.from_numpy(rows[cut]).to(batch.slots.device)
+                losses.append(self._pass(narrow, len(losses), index, admitted))
+            state.passed.append(replace(part, slots=slots[rows], parameters=narrow.parameters, buffers=narrow.buffers))
+            for name, gradient in state.gradients.items():
+                weighted = gradient * part.factors[name] if name in part.factors else gradient
+                total[name] = total[name] + weighted if name in total else weighted
+        state.gradients = total
+        return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
+
+    def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:
+        """One forward and backward pass; returns the detached loss."""
+        state, setting, clock = self.state, self.setting, self.clock
+        assert state.batch is not None
+        whole = isinstance(rows, slice) and rows == slice(0, len(state.batch))
+        state.rows = state.batch if whole else state.batch.rows(rows)
+        self.call("before_forward")
+        clock.lap("other")
+        with self._gradients.guarding(share):
+            # Draws are keyed by share and microbatch: a class that is absent does not move those of the others.
+            draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
+            with draws, self._modes:
+                outputs = self._outputs(state.rows.inputs)
+            if not isinstance(outputs, Tensor):
+                raise TrainingError(f"the model gives {type(outputs).__name__} in training, expected a tensor")
+            state.outputs = outputs.float()
+            self.call("after_forward")
+            state.loss_targets = state.rows.targets
+            self.call("before_loss")
+            # A sum over the constant batch size, so that microbatches and shares add up to the loss of the whole batch,
+            # however many rows take part.
+            state.loss = _weighted(setting.task.loss(state.outputs, state.loss_targets).sum(), state.rows.weight)
+            state.loss = state.loss / state.batch_size
+            self.call("after_loss")
+            if not torch.isfinite(state.loss):  # before the gradients: weights stay those of the last good step
+                raise TrainingError(diverged(state, self._modes))
+            clock.lap("forward")
+            self.call("before_backward")
+            self._gradients.take(state.loss, admitted, state.gradients)
+        self.call("after_backward")
+        clock.lap("backward")
+        return state.loss.detach()
+
+    def _outputs(self, inputs: Tensor) -> object:
+        """What the model makes of these inputs. Raises `TrainingError` for a model that cannot take the size that a
+        method gives them, such as one with learned positions."""
+        try:
+            return (self.state.forward or self.setting.model)(inputs)
+        except (RuntimeError, ValueError, IndexError) as error:
+            found, whole = tuple(inputs.shape[1:]), tuple(self.setting.batches.dataset.example_shape)
+            if found == whole:
+                raise
+            methods = ", ".join(method.name for method in self._hooks["change_batch"])
+            raise TrainingError(
+                f"step {self.state.step + 1}: the model cannot take inputs of shape {found}, which {methods} made of"
+                f" examples of shape {whole}: {str(error).splitlines()[0]}"
+            ) from error
+
+    def _recompute(self) -> None:
+        """The share's passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they
+        are."""
+        assert self.state.share is not None
+        with self._gradients.guard.keeping_buffers():
+            self._take_gradients(self.state.share)
+
+    # --- the learning rate ---
+
+    def learning_rate(self) -> float:
+        """The learning rate of the coming step, of parameters that have no peak of their own."""
+        return self.setting.optimizer.lr * self._factor()
+
+    def _set_learning_rate(self) -> None:
+        """Set the coming step's learning rate in every optimiser."""
+        factor = self._factor()
+        for region in self.state.regions.values():
+            for optimizer in region.optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = factor * group.get("peak", self.setting.optimizer.lr)
+
+    def _factor(self) -> float:
+        """The factor on the peak learning rates: the schedule's, by consumed examples, as the methods change it."""
+        setting, state, nominal = self.setting, self.state, self.setting.batches.batch_size
+        pace = setting.batches.pace
+        factor = setting.schedule.factor(
+            pace.position(state.step) / nominal,
+            total_steps=pace.position(setting.total_steps) / nominal,
+            full_steps=setting.full_steps,
+        )
+        for method in self.methods:
+            factor = method.learning_rate(factor, self.moment())
+        return factor
+
+    def moment(self) -> Moment:
+        """The coming step as a point of the plan."""
+        state, batches = self.state, self.setting.batches
+        return Moment(
+            step=state.step,
+            total_steps=state.total_steps,
+            example_shape=batches.dataset.example_shape,
+            pace=batches.pace,
+        )
+
+    # --- evaluating, saving, restoring ---
 
     def evaluate(self) -> dict[str, float]:
         """The metrics on the test side, with the weights that the methods choose for evaluation."""
@@ -275,163 +447,9 @@ class Loop:
                 for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                     yield f"optimizer/{region.name}/{index}/{names[id(parameter)]}/", optimizer, parameter
 
-    def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
-        """The share of a class that may change everything; of the quarantine, which never trains, nothing."""
-        everything = frozenset() if name == QUARANTINE else self._trainable
-        return Share(
-            name=name, code=code, slots=slots, parameters=everything, buffers=self._gradients.guard.buffer_names
-        )
-
-    def _passes(self) -> Tensor:
-        """All shares of the step: their gradients, weighted, summed in order into `.grad`; the first one assigns."""
-        self._gradients.clear()
-        total: Tensor | None = None
-        shares = [
-            share for share in self.state.shares if share.parameters
-        ]  # nobody may learn from the others: not read
-        for part in [shares] if shares and self.setting.batches.rows_apart else [[share] for share in shares]:
-            for share, rows in zip(part, self._read(part), strict=True):
-                self._begin(share, *rows)
-                loss = self._take_gradients(share)
-                self.call("change_gradients")
-                self._gradients.add(share, self.state.gradients)
-                self.clock.lap("backward")
-                total = loss if total is None else total + loss
-        return torch.zeros((), device=self.setting.batches.device) if total is None else total
-
-    def _take_gradients(self, share: Share) -> Tensor:
-        """Write the share's gradients, summed over its microbatches; return its detached loss."""
-        state = self.state
-        assert state.batch is not None
-        state.gradients = {}
-        if share.divide is not None:
-            return self._take_parts(share)
-        admitted = self._gradients.admit(share)
-        losses = [
-            self._pass(share, index, rows, admitted)
-            for index, rows in enumerate(_cut(len(state.batch), self.setting.microbatch_size))
-        ]
-        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
-
-    def _take_parts(self, share: Share) -> Tensor:
-        """The same of a share whose rows may change different things: passes of each part, weighted and summed. What
-        no row of it may change is not passed. A share remains one class, so what is done with its gradients is too."""
-        state, batch, state.passed = self.state, self.state.batch, []
-        assert batch is not None
-        losses, total, slots = [], dict[str, Tensor](), batch.slots.cpu().numpy()
-        for part in state.parts:
-            narrow = replace(share, parameters=share.parameters & part.parameters, buffers=share.buffers & part.buffers)
-            rows = np.flatnonzero(np.isin(slots, part.slots))
-            if not narrow.parameters or not len(rows):
-                continue
-            admitted, state.gradients = self._gradients.admit(narrow), {}
-            for cut in _cut(len(rows), self.setting.microbatch_size):
-                index = torch.from_numpy(rows[cut]).to(batch.slots.device)
-                losses.append(self._pass(narrow, len(losses), index, admitted))
-            state.passed.append(replace(part, slots=slots[rows], parameters=narrow.parameters, buffers=narrow.buffers))
-            for name, gradient in state.gradients.items():
-                weighted = gradient * part.factors[name] if name in part.factors else gradient
-                total[name] = total[name] + weighted if name in total else weighted
-        state.gradients = total
-        return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
-
-    def _outputs(self, inputs: Tensor) -> object:
-        """What the model makes of these inputs. Raises `TrainingError` for a model that cannot take the size that a
-        method gives them, such as one with learned positions."""
-        try:
-            return (self.state.forward or self.setting.model)(inputs)
-        except (RuntimeError, ValueError, IndexError) as error:
-            found, whole = tuple(inputs.shape[1:]), tuple(self.setting.batches.dataset.example_shape)
-            if found == whole:
-                raise
-            methods = ", ".join(method.name for method in self._hooks["change_batch"])
-            raise TrainingError(
-                f"step {self.state.step + 1}: the model cannot take inputs of shape {found}, which {methods} made of"
-                f" examples of shape {whole}: {str(error).splitlines()[0]}"
-            ) from error
-
-    def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:
-        """One forward and backward pass; returns the detached loss."""
-        state, setting, clock = self.state, self.setting, self.clock
-        assert state.batch is not None
-        whole = isinstance(rows, slice) and rows == slice(0, len(state.batch))
-        state.rows = state.batch if whole else state.batch.rows(rows)
-        self.call("before_forward")
-        clock.lap("other")
-        with self._gradients.guarding(share):
-            draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
-            with draws, self._modes:
-                outputs = self._outputs(state.rows.inputs)
-            if not isinstance(outputs, Tensor):
-                raise TrainingError(f"the model gives {type(outputs).__name__} in training, expected a tensor")
-            state.outputs = outputs.float()
-            self.call("after_forward")
-            state.loss_targets = state.rows.targets
-            self.call("before_loss")
-            state.loss = _weighted(setting.task.loss(state.outputs, state.loss_targets).sum(), state.rows.weight)
-            state.loss = state.loss / state.batch_size
-            self.call("after_loss")
-            if not torch.isfinite(state.loss):
-                raise TrainingError(diverged(state, self._modes))
-            clock.lap("forward")
-            self.call("before_backward")
-            self._gradients.take(state.loss, admitted, state.gradients)
-        self.call("after_backward")
-        clock.lap("backward")
-        return state.loss.detach()
-
-    def _recompute(self) -> None:
-        """The share's passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they
-        are."""
-        assert self.state.share is not None
-        with self._gradients.guard.keeping_buffers():
-            self._take_gradients(self.state.share)
-
-    def _update(self) -> None:
-        self.call("before_update")
-        self.clock.lap("other")
-        for region in self.state.regions.values():
-            for optimizer in region.optimizers:
-                optimizer.step()
-        self.clock.lap("optimizer")
-        self.call("after_update")
-
-    def _set_learning_rate(self) -> None:
-        factor = self._factor()
-        for region in self.state.regions.values():
-            for optimizer in region.optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = factor * group.get("peak", self.setting.optimizer.lr)
-
-    def learning_rate(self) -> float:
-        """The learning rate of the coming step, of parameters that have no peak of their own."""
-        return self.setting.optimizer.lr * self._factor()
-
-    def _factor(self) -> float:
-        """The factor on the peak learning rates: the schedule's, by consumed examples, as the methods change it."""
-        setting, state, nominal = self.setting, self.state, self.setting.batches.batch_size
-        pace = setting.batches.pace
-        factor = setting.schedule.factor(
-            pace.position(state.step) / nominal,
-            total_steps=pace.position(setting.total_steps) / nominal,
-            full_steps=setting.full_steps,
-        )
-        for method in self.methods:
-            factor = method.learning_rate(factor, self.moment())
-        return factor
-
-    def moment(self) -> Moment:
-        """The coming step as a point of the plan."""
-        state, batches = self.state, self.setting.batches
-        return Moment(
-            step=state.step,
-            total_steps=state.total_steps,
-            example_shape=batches.dataset.example_shape,
-            pace=batches.pace,
-        )
-
 
 def _weighted(total: Tensor, weight: float) -> Tensor:
+    """Multiply by the weight; the weight of ordinary rows, 1, changes no bit and costs no kernel."""
     return total if weight == 1.0 else total * weight
 
 

@@ -1,14 +1,14 @@
-"""What a run knows about itself while it trains. Each field says who writes it and when; nobody else does.
+"""What a run knows about itself while it trains. Each field says who writes it and when; nothing else writes it.
 
 A step works on *shares*: the rows of one provenance class, the tensors that they may change and how strongly. An
 ordinary step is one share of all rows that may change everything in the one region there is; freezing and routing
-narrow the shares, gradient accumulation cuts each of them into microbatches. Nothing ever computes on two shares at
+narrow the shares, gradient accumulation cuts each of them into microbatches. No computation works on two shares at
 once, so a share's numbers do not depend on any other's content.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -141,3 +141,17 @@ class State:
         if kind not in self.resources:
             raise RecipeError(f"this run was given no {kind.__name__.lower()}: expected 'governance:' in the recipe")
         return self.resources[kind]
+
+
+def deny(share: Share, layers: Iterable[Leaf]) -> Share:
+    """Return the share without these layers' parameters and buffers: the mechanism of freezing and routing.
+
+    A layer that is denied to a share gets no gradient from it, and its buffers are as they were after its passes.
+    Freezing is denying a layer to every share.
+    """
+    denied = list(layers)
+    parameters = {name for leaf in denied for name in leaf.parameters}
+    buffers = {name for leaf in denied for name in leaf.buffers}
+    if parameters.isdisjoint(share.parameters) and buffers.isdisjoint(share.buffers):
+        return share
+    return replace(share, parameters=share.parameters - parameters, buffers=share.buffers - buffers)

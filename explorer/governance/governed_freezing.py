@@ -42,8 +42,7 @@ from torch import Tensor
 from explorer.data.streams import stream
 from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
-from explorer.engine.plan import deny
-from explorer.engine.state import State
+from explorer.engine.state import State, deny
 from explorer.entries.run import Traits
 from explorer.entries.told_apart import Told, told_of
 from explorer.errors import RecipeError, unknown

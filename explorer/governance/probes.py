@@ -25,8 +25,8 @@ from explorer import merkle
 from explorer.data.batches import Batches
 from explorer.data.streams import stream
 from explorer.engine.leaves import Leaf
+from explorer.engine.probing import undisturbed
 from explorer.engine.state import State
-from explorer.engine.undisturbed import undisturbed
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
 from explorer.governance.sealed import switch_of, switched_on

@@ -7,9 +7,9 @@ the others by it; and no other class's rows are looked at. Shapes: N examples.
 
 from torch import Tensor
 
+from explorer.engine.probing import undisturbed
 from explorer.engine.state import State
 from explorer.engine.task import Task
-from explorer.engine.undisturbed import undisturbed
 from explorer.governance.sealed import switched_on
 
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from explorer.data.dataset import Modality
 from explorer.data.pieces import cut_rows
-from explorer.engine.behaviour import change_modules
 from explorer.engine.method import Kind, Method, Planned, Unit
+from explorer.engine.modules import change_modules
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.models.attention import AlibiBias, Attention

@@ -21,8 +21,8 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.modules import replace_modules
 from explorer.engine.state import State
-from explorer.engine.surgery import replace_modules
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 Factorise = Callable[..., nn.Sequential]

@@ -11,10 +11,9 @@ from typing import ClassVar
 from torch import nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.initialise import initialised
 from explorer.engine.method import Kind, Method
+from explorer.engine.modules import initialised, replace_modules
 from explorer.engine.state import State
-from explorer.engine.surgery import replace_modules
 from explorer.models.perceptron import GatedPerceptron, Perceptron, gated_hidden
 
 

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
-from explorer.engine.behaviour import mix_in
 from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.modules import mix_in, replace_modules
 from explorer.engine.state import State
-from explorer.engine.surgery import replace_modules
 from explorer.errors import RecipeError
 
 

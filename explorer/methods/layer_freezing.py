@@ -15,8 +15,7 @@ from pydantic import Field
 from explorer.data.dataset import Modality
 from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Unit
-from explorer.engine.plan import deny
-from explorer.engine.state import State
+from explorer.engine.state import State, deny
 
 PHASES = 10  # the speed of a step is taken as equal within a tenth of the frozen share
 

@@ -1,4 +1,4 @@
-"""Low-precision group normalisation: run it in the number format of autocast (engine/low_precision.py)."""
+"""Low-precision group normalisation: run it in the number format of autocast (engine/modules.py)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.low_precision import LowPrecision, check_precision, lower
 from explorer.engine.method import Kind, Method, Planned
+from explorer.engine.modules import LowPrecision, check_precision, lower
 from explorer.engine.state import State
 
 

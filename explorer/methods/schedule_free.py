@@ -10,7 +10,7 @@ and kept:
 
 y and z are kept and x = y + (1 - 1 / beta) (z - y) follows from them, so it costs no memory more than momentum. The
 statistics of batch normalisation were collected at y: they are taken anew at x, on training data, before each
-evaluation (engine/statistics.py), and y's are put back. Good learning rates are larger than with a schedule: 10 to 50
+evaluation (engine/averages.py), and y's are put back. Good learning rates are larger than with a schedule: 10 to 50
 times with SGD, 1 to 10 times with AdamW; so the method has its own, and the recipe's is not used.
 """
 
@@ -27,12 +27,11 @@ from torch.optim import Optimizer
 
 from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
-from explorer.engine.averages import Held
+from explorer.engine.averages import Held, refresh_on_training_data
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, decay_groups
 from explorer.engine.schedule import Constant
 from explorer.engine.state import State, progress
-from explorer.engine.statistics import refresh_on_training_data
 from explorer.entries.run import Traits
 from explorer.errors import RecipeError
 

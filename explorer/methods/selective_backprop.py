@@ -3,7 +3,7 @@
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. The example of
 rank r of N by its loss, the smallest first, is drawn with probability in proportion to ((r - 1/2) / N)^(1 / keep - 1):
 the hardest is likely to train, and none is certain to. Scores are taken by the model as it stands, in evaluation mode,
-in the number formats of training, and leave no trace (engine/undisturbed.py).
+in the number formats of training, and leave no trace (engine/probing.py).
 
 The gradient leans towards hard examples, and so towards mislabelled ones. `random_subset` is the control.
 
@@ -22,10 +22,10 @@ from explorer.data.batches import UNTYPED, Batches
 from explorer.data.dataset import Modality
 from explorer.data.interpolate import resize
 from explorer.engine.method import Planned, Unit
+from explorer.engine.probing import undisturbed
 from explorer.engine.state import State
 from explorer.engine.subset import CHOSEN, Subset
 from explorer.engine.task import Task
-from explorer.engine.undisturbed import undisturbed
 from explorer.errors import RecipeError
 from explorer.methods.random_subset import RandomSubset
 

@@ -16,9 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.behaviour import change_modules, mix_in
-from explorer.engine.initialise import initialised
 from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.modules import change_modules, initialised, mix_in
 from explorer.engine.state import State
 from explorer.models.residual import Gate, Way
 

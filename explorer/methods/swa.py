@@ -4,7 +4,7 @@ Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalizat
 `start` to `end` of training the weights of every `interval` enter the mean, the first at `start`, so that there is one
 in every run. Training itself goes on with its own weights and momentum and never sees the mean; at the end the mean
 becomes the model, integer buffers are the last ones, and the statistics of batch normalisation, which belong to no
-average, are taken anew on training data (engine/statistics.py). That pass is part of no step.
+average, are taken anew on training data (engine/averages.py). That pass is part of no step.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,9 @@ from torch import Tensor
 
 from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
-from explorer.engine.averages import Held, model_tensors
+from explorer.engine.averages import Held, model_tensors, refresh_on_training_data
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
-from explorer.engine.statistics import refresh_on_training_data
 from explorer.entries.run import Traits
 from explorer.errors import RecipeError
 

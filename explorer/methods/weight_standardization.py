@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.behaviour import change_modules, mix_in
 from explorer.engine.method import Kind, Method, Planned
+from explorer.engine.modules import change_modules, mix_in
 from explorer.engine.state import State
 
 EPSILON = 1e-10  # added to the variance

@@ -36,10 +36,7 @@ from explorer.canonical import digest
 from explorer.data.pace import Pace
 from explorer.engine.checkpoint import remove_all
 from explorer.engine.clock import Clock
-from explorer.engine.fit import FitOptions, fit, model_digest
-from explorer.engine.loop import Loop, Setting
-from explorer.engine.method import Kind, Method
-from explorer.engine.own_task import (
+from explorer.engine.custom_task import (
     OwnBatches,
     OwnLoss,
     OwnTask,
@@ -48,6 +45,9 @@ from explorer.engine.own_task import (
     function_digests,
     modality_of,
 )
+from explorer.engine.fit import FitOptions, fit, model_digest
+from explorer.engine.loop import Loop, Setting
+from explorer.engine.method import Kind, Method
 from explorer.errors import RecipeError, unknown
 from explorer.recipes import machine
 from explorer.recipes.choice import check

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from explorer.data.batches import Batches, Typing
-from explorer.engine.initialise import initialise
+from explorer.engine.custom_task import OwnBatches
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
+from explorer.engine.modules import initialise
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
-from explorer.engine.own_task import OwnBatches
 from explorer.engine.schedule import Linear
 from explorer.engine.state import Share, State
 from explorer.errors import CheckpointError

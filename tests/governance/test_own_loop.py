@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.engine.initialise import initialise
 from explorer.engine.method import Method
+from explorer.engine.modules import initialise
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_optimizer
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.own_loop import Governed

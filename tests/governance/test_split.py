@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from explorer.data.streams import stream
-from explorer.engine.initialise import initialise
+from explorer.engine.modules import initialise
 
 
 @pytest.fixture(scope="module")

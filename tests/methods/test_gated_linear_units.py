@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from explorer.engine.initialise import initialise
+from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
 from explorer.methods.gated_linear_units import apply_gated_linear_units
 from explorer.models.perceptron import GatedPerceptron, Perceptron

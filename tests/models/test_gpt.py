@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.engine.initialise import initialise
 from explorer.engine.leaves import leaves
+from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
 from explorer.models.attention import AlibiBias
 from explorer.models.gpt import FAMILY, GPT, AnySpec, Size, SmallSpec, TinySpec

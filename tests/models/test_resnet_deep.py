@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.engine.initialise import initialise
 from explorer.engine.leaves import leaves
+from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
 from explorer.models.residual import Gate
 from explorer.models.resnet_deep import FAMILY

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.engine.initialise import initialise
 from explorer.engine.leaves import leaves
+from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
 from explorer.models.table import MODELS
 from explorer.models.unet import FAMILY, UNet, UNet3dSpec, UNetSpec

@@ -4,8 +4,7 @@ import numpy as np
 from torch import nn
 
 from explorer.engine.leaves import Leaf
-from explorer.engine.plan import deny
-from explorer.engine.state import Share
+from explorer.engine.state import Share, deny
 
 NORM = Leaf(name="b", module=nn.Identity(), parameters=("b.weight",), buffers=("b.mean",), cost=1)
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from explorer import rundir
 from explorer.engine.checkpoint import load_newest
-from explorer.engine.finite import check_finite, first_not_finite
 from explorer.engine.fit import FitOptions, fit
+from explorer.engine.gradients import check_finite, first_not_finite
 from explorer.engine.loop import Loop
 from explorer.errors import TrainingError
 from tests.governance.governed import governed_loop

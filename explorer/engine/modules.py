@@ -1,0 +1,164 @@
+"""Changing a model's modules, in place: what surgical methods share.
+
+    replace_modules    puts other modules in the place of some
+    change_modules     changes some where they are, mostly by `mix_in`
+    lower              normalises in the number format of autocast, by a behaviour that is mixed in
+    initialise         draws initial weights by (run seed, module name)
+
+A behaviour is a class that is mixed into a module's own: it overrides `forward`, or what that calls, and calls
+`super()`. The module stays what it was (parameters, buffers, hooks, children, mode, names), every reference to it meets
+the new behaviour, and several behaviours of one module all act. torch's parametrisations work in the same way.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from explorer.data.streams import torch_stream
+from explorer.engine.method import Planned
+from explorer.engine.precision import autocast_type
+from explorer.errors import RecipeError
+
+Replace = Callable[[nn.Module, str], nn.Module | None]  # of a module and its full name
+
+
+def replace_modules(model: nn.Module, replace: Replace, *, method: str, target: str) -> list[str]:
+    """Put `replace(module, name)` in the place of every module for which it is not None; return their names.
+
+    A module that is shared stays shared. Raises `RecipeError` if nothing matched: surgery that changes nothing is a
+    mistake in the recipe. `target` says in the message what was looked for.
+    """
+    made: dict[nn.Module, nn.Module] = {}
+    names = []
+    for parent_name, parent in list(model.named_modules()):
+        for name, child in list(parent._modules.items()):  # named_children leaves out the second name of a module
+            if child is None:
+                continue
+            full = f"{parent_name}.{name}".lstrip(".")
+            new = made[child] if child in made else replace(child, full)
+            if new is None:
+                continue
+            made[child] = new
+            new.train(child.training)
+            parent.add_module(name, new)
+            names.append(full)
+    if not names:
+        raise RecipeError(f"{method}: found nothing to change in {type(model).__name__}: expected {target}")
+    return names
+
+
+# --- mixing in ---
+
+Change = Callable[[nn.Module, str], bool]  # of a module and its full name: whether it was changed
+
+
+def change_modules(model: nn.Module, change: Change, *, method: str, target: str) -> list[str]:
+    """Ask `change(module, name)` of every module, the model itself included; return the names of those it changed.
+
+    Raises `RecipeError` if there were none: surgery that changes nothing is a mistake in the recipe. `target` says in
+    the message what was looked for.
+    """
+    names = [name for name, module in list(model.named_modules()) if change(module, name)]
+    if not names:
+        raise RecipeError(f"{method}: found nothing to change in {type(model).__name__}: expected {target}")
+    return names
+
+
+def mix_in(behaviour: type, module: nn.Module) -> None:
+    """Put a behaviour before what the module does already.
+
+    >>> class Doubled:
+    ...     def forward(self, input):
+    ...         return 2 * super().forward(input)
+    >>> module = nn.Identity()
+    >>> mix_in(Doubled, module)
+    >>> module(3), type(module).__name__, isinstance(module, nn.Identity)
+    (6, 'DoubledIdentity', True)
+    """
+    module.__class__ = _mixed(behaviour, type(module))
+
+
+@cache
+def _mixed(behaviour: type, kind: type) -> type:
+    return type(behaviour.__name__ + kind.__name__, (behaviour, kind), {})
+
+
+# --- normalisation in low precision ---
+
+
+class LowPrecision(nn.Module):
+    """A behaviour for normalisation layers; a subclass says how that kind of layer normalises.
+
+    Autocast on GPUs runs normalisation in fp32 and hands fp32 on. Here input, gain and shift are rounded to the format
+    of autocast first and the result stays in it; the kernel's own sums are fp32 either way. Where autocast is off, as
+    in every evaluation, nothing changes. On CPUs autocast leaves bf16 input to such a layer in bf16 by itself, so only
+    fp32 input is new there, and no time is saved.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    @abstractmethod
+    def normalised(self, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """The layer's output, all tensors in one number format."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        dtype = autocast_type(input.device)
+        if dtype is None:
+            return super().forward(input)
+        weight, bias = (None if each is None else each.to(dtype) for each in (self.weight, self.bias))
+        with torch.autocast(input.device.type, enabled=False):
+            return self.normalised(input.to(dtype), weight, bias)
+
+
+def lower(model: nn.Module, kind: type[nn.Module], by: type[LowPrecision], *, method: str, target: str) -> list[str]:
+    """Mix `by` into every layer of that kind, in place; return the names of those changed.
+
+    Raises `RecipeError` if there is none.
+    """
+
+    def change(module: nn.Module, name: str) -> bool:
+        if not isinstance(module, kind) or isinstance(module, by):
+            return False
+        mix_in(by, module)
+        return True
+
+    return change_modules(model, change, method=method, target=target)
+
+
+def check_precision(planned: Planned) -> None:
+    """Raise `RecipeError` for a run in fp32, in which nothing would change."""
+    if planned.precision != "bf16":
+        raise RecipeError(f"found precision {planned.precision}, where it changes nothing: expected bf16")
+
+
+# --- initial weights ---
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def initialise(model: nn.Module, *, seed: int, prefix: str = "") -> None:
+    """Draw the parameters of every module that knows how (`reset_parameters`) from a stream of its own name.
+
+    `prefix` is the name of `model` where it is a part of a larger one, as what surgery puts in is.
+    """
+    for name, module in model.named_modules(prefix=prefix):
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset):
+            with torch_stream(torch.device("cpu"), seed, "initialise", name):
+                reset()
+
+
+def initialised(build: Callable[[], Module], *, seed: int, name: str, like: Tensor) -> Module:
+    """What `build` makes, with weights drawn by (seed, name), of the type of `like` and on its device.
+
+    Built and drawn on the CPU, wherever it goes, so that the numbers are the same; the global generator stays.
+    """
+    with torch_stream(torch.device("cpu"), seed, "build", name), torch.device("cpu"):
+        module = build()
+        initialise(module, seed=seed, prefix=name)
+    return module.to(device=like.device, dtype=like.dtype)
