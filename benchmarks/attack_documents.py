@@ -37,7 +37,6 @@ from explorer import costing
 from explorer.canonical import canonical
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
-from explorer.governance.documents import read_documents
 from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.keys import new_key, public_text
 from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
@@ -45,6 +44,7 @@ from explorer.provenance.times import format_time
 from explorer.recipes.recipe import build_recipe
 from explorer.release.gate import read_gate
 from explorer.runlog.attested import ATTESTATION
+from explorer.runlog.documents import read_documents
 from explorer.sweep.spec import read_spec
 from explorer.training.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
 from explorer.training.ledgered import credentials

@@ -33,7 +33,6 @@ from explorer.entries.kinds import decode, encode
 from explorer.entries.numbers import StepNumbers, encode_class, encode_joint
 from explorer.entries.run import Genesis, State, Step
 from explorer.errors import ExplorerError
-from explorer.governance.documents import Documents, keep, read_documents
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory, read_blob, write_blob
@@ -47,7 +46,8 @@ from explorer.provenance.taxonomy import read_taxonomy
 from explorer.provenance.trust import Trust, read_trust
 from explorer.recipes.recipe import build_recipe
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.keys import JOINT
+from explorer.runlog.documents import Documents, keep, read_documents
+from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
 from explorer.runlog.tensors import BLOB as TENSORS

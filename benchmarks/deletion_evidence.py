@@ -19,11 +19,11 @@ from explorer import records, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, over_areas, over_seeds, reference
 from explorer.data.digits import Digits
 from explorer.document import read_document
-from explorer.governance.documents import Documents, keep, read_documents
 from explorer.provenance.policy import RoutingPolicy, Rule, read_policy
 from explorer.provenance.sealed import SealedRegion
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.recipes.recipe import build_recipe
+from explorer.runlog.documents import Documents, keep, read_documents
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve

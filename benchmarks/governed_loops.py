@@ -27,7 +27,6 @@ from explorer.engine.task import TASKS
 from explorer.entries.run import Genesis
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import check
-from explorer.governance.documents import read_documents
 from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
@@ -37,6 +36,7 @@ from explorer.provenance import policy as policies
 from explorer.provenance import taxonomy as taxonomies
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.taxonomy import Taxonomy, TaxonomyClass
+from explorer.runlog.documents import read_documents
 from explorer.training.demonstration import demonstrate
 from explorer.training.ledgered import session_of, stand_in
 

@@ -10,9 +10,8 @@ from explorer.audit.conditions import Judgement
 from explorer.entries.envelope import read_head
 from explorer.ledger.storage import blob_path
 from explorer.provenance.routing import Routing, confidential
-from explorer.runlog.blobs import claims_seal, class_of
-from explorer.runlog.keys import JOINT
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import RunLedger, claims_seal, class_of
 from explorer.store.spool import CONTRIBUTIONS, ENTROPY, select
 
 _TERMS = ("share_num", "share_den", "update_num", "update_sq", "exact_num")  # that several classes made

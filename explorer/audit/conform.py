@@ -24,13 +24,13 @@ from explorer.audit.reconstructible import Reconstructible
 from explorer.audit.routable import Routable
 from explorer.audit.typed import Typed
 from explorer.audit.unmoved import Unmoved
-from explorer.audit.vouched import Rules, read_basis, read_rules, read_tags
 from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.routing import confidential
 from explorer.provenance.trust import Trust
 from explorer.records import RunRecord
+from explorer.runlog.documents import Rules, read_basis, read_rules, read_verified_tags
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
 
@@ -129,5 +129,5 @@ def _documents(
         else:
             check_confidential(run, rules.routing, first)
     with second.reading(0):
-        tags = read_tags(run.run, run.genesis, basis)
+        tags = read_verified_tags(run.run, run.genesis, basis)
     return rules, tags

@@ -30,13 +30,11 @@ from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.records import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
-from explorer.runlog.blobs import Missing
-from explorer.runlog.lineage import PARENTS
+from explorer.runlog.attested import PARENTS, goes_on_from
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
-from explorer.runlog.named_state import goes_on_from
-from explorer.runlog.origin import read_origin
-from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, having
+from explorer.runlog.target import read_origin
 from explorer.runlog.tensors import (
     BLOB,
     MAX_BYTES,

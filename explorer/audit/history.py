@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from explorer.audit.named_blobs import ALL_HERE, Blobs, look_for_blobs
 from explorer.audit.profiles import DepthProfile as DepthProfile
 from explorer.audit.profiles import depth_profiles as depth_profiles
-from explorer.audit.vouched import Basis, Rules, read_basis, read_rules, read_tags
 from explorer.audit.withheld import read_withheld
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
@@ -32,6 +31,7 @@ from explorer.ledger.verify import Verification, verify
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.documents import Basis, Rules, read_basis, read_rules, read_verified_tags
 from explorer.runlog.run_ledger import RunLedger
 
 
@@ -150,7 +150,7 @@ def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
 def vouchers(run: RunLedger, *, trust: Trust | None = None) -> Vouchers:
     """Who signed what the run was governed by; see `vouched` for what it raises."""
     basis = read_basis(run.run, run.genesis, trust=trust)
-    rules, tags = read_rules(run.run, run.genesis, basis), read_tags(run.run, run.genesis, basis)
+    rules, tags = read_rules(run.run, run.genesis, basis), read_verified_tags(run.run, run.genesis, basis)
     return Vouchers(basis=basis, rules=rules, tags=tags)
 
 

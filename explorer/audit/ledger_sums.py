@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.audit.withheld import read_withheld
 from explorer.entries.numbers import share_terms
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import OwnKeys
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.admission_tables import InForce, tables_in_force
+from explorer.runlog.run_keys import OwnKeys
+from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.runlog.segments import having, read_numbers
-from explorer.runlog.tables import InForce, tables
 
 COLUMNS = 7  # steps, greatest weight, examples, share, update, update_sq, exact
 Numbers = NDArray[np.float64]
@@ -62,7 +61,7 @@ def ledger_sums(run: RunLedger, steps: range, *, bins: int) -> tuple[Numbers, Nu
     """
     classes, layers = len(run.genesis.classes), len(run.genesis.layers)
     columns, squares = np.zeros((bins, classes, layers, COLUMNS)), np.zeros((bins, 1, layers))
-    in_force = tables(run)
+    in_force = tables_in_force(run)
     for segment in run.segments(steps):
         found = read_numbers(run, segment)
         opened = {} if found.missing else {placed.entry.step: numbers for placed, numbers in found.by_step()}

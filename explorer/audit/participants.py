@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.audit.trace import Participants, Trace
 from explorer.audit.typed import class_of_rows, leaves_of
-from explorer.audit.vouched import TABLE, read_basis, read_tags
 from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.fields import read_float
 from explorer.entries.run import Decision
@@ -20,12 +19,12 @@ from explorer.errors import LedgerError
 from explorer.provenance.absent import Absent
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags_parquet import TagFile
-from explorer.runlog.blobs import Missing
-from explorer.runlog.counterfactual import ROUTING, left_out
-from explorer.runlog.presence import recorded_plan
-from explorer.runlog.run_ledger import RunLedger, Segment
+from explorer.runlog.admission_tables import InForce, tables_in_force
+from explorer.runlog.documents import TABLE_FILE, read_basis, read_verified_tags
+from explorer.runlog.influence import recorded_plan
+from explorer.runlog.run_ledger import Missing, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_numbers, read_rows
-from explorer.runlog.tables import InForce, tables
+from explorer.runlog.target import ROUTING, left_out
 
 MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
 
@@ -45,10 +44,10 @@ def participants(
 
     Raises `LedgerError` where the ledger does not say so any more, and where its slots do not lead to its roots.
     """
-    tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
+    tags = read_verified_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
     absent = absent_rows(run, tags)
-    in_force, (chosen, missing) = tables(run), chosen_places(run, steps, layers)
+    in_force, (chosen, missing) = tables_in_force(run), chosen_places(run, steps, layers)
     for (step, index), why in missing.items():
         if why is Missing.NOT_HERE and index in classes:
             path = run.genesis.classes[index]
@@ -74,7 +73,9 @@ def participants(
                     if len(places) and places[-1] >= len(here):
                         raise LedgerError(f"entry {placed.index}: more losses than examples to choose from")
                     found[index].append(here[places])
-    sources = _sources(run.run / rundir.GOVERNANCE / TABLE, {row for each in found.values() for r in each for row in r})
+    sources = _sources(
+        run.run / rundir.GOVERNANCE / TABLE_FILE, {row for each in found.values() for r in each for row in r}
+    )
     return tuple(
         _sealed(run.genesis.classes[index]) if index in sealed else _summed(run.genesis.classes[index], each, sources)
         for index, each in found.items()

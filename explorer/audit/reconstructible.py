@@ -20,9 +20,8 @@ from explorer.entries.kinds import KINDS
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path, read_blob
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import JOINT, Keys, NoKeys, OwnKeys
-from explorer.runlog.run_ledger import RunLedger, Segment
+from explorer.runlog.run_keys import JOINT, Keys, NoKeys, OwnKeys
+from explorer.runlog.run_ledger import Missing, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, open_commitments, open_sketches
 
 NAME = "reconstructible"

@@ -15,7 +15,6 @@ import numpy as np
 
 from explorer.audit.by_example import MAX_CHOSEN, faults_of
 from explorer.audit.conditions import Judgement
-from explorer.audit.vouched import Rules
 from explorer.audit.withheld import Withheld
 from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.numbers import Floats, decode_joint, split_joint
@@ -26,8 +25,8 @@ from explorer.provenance.findings import void
 from explorer.provenance.layers import recorded_layers
 from explorer.provenance.phases import phases
 from explorer.provenance.routing import Routing
-from explorer.runlog.blobs import Missing
-from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.documents import Rules
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers
 
 NAME = "routable"

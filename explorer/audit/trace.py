@@ -16,8 +16,8 @@ from explorer.audit.shares import Shares, sums
 from explorer.errors import LedgerError, unknown
 from explorer.provenance.layers import ADAPTER
 from explorer.records import ResultRecord
+from explorer.runlog.admission_tables import first_admitted
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tables import first_admitted
 from explorer.store.spool import ALL
 
 RECOMPUTED = 1_000  # steps up to which sums are recomputed without being asked

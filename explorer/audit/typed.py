@@ -17,7 +17,7 @@ from explorer.errors import LedgerError
 from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.runlog.papers import quarantine_of
+from explorer.runlog.documents import quarantine_of
 from explorer.runlog.run_ledger import Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_rows
 

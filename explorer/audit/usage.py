@@ -24,7 +24,6 @@ from explorer import rundir
 from explorer.audit.history import outcome
 from explorer.audit.participants import absent_rows, chosen_places, moved_in
 from explorer.audit.typed import class_of_rows, leaves_of
-from explorer.audit.vouched import TABLE, read_basis, read_tags
 from explorer.audit.withheld import Withheld, read_withheld
 from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.entries.run import Step
@@ -34,12 +33,12 @@ from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.tags_parquet import TagFile
 from explorer.provenance.trust import Trust
 from explorer.provenance.usage import By, Gap, Superseded, Untold
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import NoKeys
-from explorer.runlog.presence import recorded_plan
-from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.admission_tables import InForce, tables_in_force
+from explorer.runlog.documents import TABLE_FILE, read_basis, read_verified_tags
+from explorer.runlog.influence import recorded_plan
+from explorer.runlog.run_keys import NoKeys
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_numbers, read_rows
-from explorer.runlog.tables import InForce, tables
 
 CONTEXT = "context"  # the parameter of a dataset of text: how many tokens an example has
 SIMULATED = "simulated"  # the branch of classes that were cut for demonstration
@@ -120,7 +119,7 @@ class _Counting:
         if run.genesis.taxonomy is None:
             raise LedgerError(f"{run.run}: the run has no taxonomy, so its examples belong to no party")
         self.run, self.withheld = run, withheld
-        tags = read_tags(run.run, run.genesis, read_basis(run.run, run.genesis, trust=trust))
+        tags = read_verified_tags(run.run, run.genesis, read_basis(run.run, run.genesis, trust=trust))
         self.kinds, self.leaves = class_of_rows(run, tags), leaves_of(run, tags)
         self.absent = absent_rows(run, tags)
         self.names, self.party = _parties(run, by, tags, self.kinds)
@@ -129,7 +128,7 @@ class _Counting:
         self.totals: Counter[str] = Counter()
         self.scale = 0.0
         self.inside = range(run.ledger.checkpoint().size) if entries is None else entries
-        self.in_force = tables(run)
+        self.in_force = tables_in_force(run)
         steps = range(run.begins, run.steps)
         self.counted = [step for step in steps if run.outline.steps[step] in self.inside]
         if covered is not None and (late := sum(run.outline.steps[step] >= covered for step in steps)):
@@ -358,7 +357,7 @@ def _sources(run: RunLedger, rows: int) -> tuple[NDArray[np.int64], tuple[str, .
     """The number of each row's source, and the sources."""
     numbers: dict[str, int] = {}
     found = np.zeros(rows, np.int64)
-    with TagFile(run.run / rundir.GOVERNANCE / TABLE) as file:
+    with TagFile(run.run / rundir.GOVERNANCE / TABLE_FILE) as file:
         for batch in file.batches():
             here = np.array([numbers.setdefault(name, len(numbers)) for name in batch.sources.values], np.int64)
             found[batch.first : batch.first + len(batch.sources.index)] = here[batch.sources.index]

@@ -19,8 +19,8 @@ from explorer.errors import ExplorerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.trust import Trust
-from explorer.runlog.blobs import Missing, class_of
-from explorer.runlog.keys import JOINT
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import Missing, class_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

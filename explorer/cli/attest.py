@@ -95,11 +95,11 @@ def _keys(
     run: Path, paths: list[Path], passphrase_file: Path | None, *, trust: "Trust", now: int
 ) -> "list[Ed25519PrivateKey]":
     from explorer.cli.credentials import provide_passphrase
-    from explorer.runlog.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
 
     if paths:
         return [load_key(path, passphrase_file) for path in paths]
-    own = Path(source_of(run).private) / TRAINER
+    own = Path(source_of(run).private) / TRAINER_FILE
     if passphrase_file is not None:
         return [load_key(own, passphrase_file)]
     if own.exists():

@@ -40,16 +40,15 @@ def certify(
     from explorer import rundir
     from explorer.deletion.beyond import beyond
     from explorer.errors import RunError
-    from explorer.runlog.origin import read_origin
-    from explorer.runlog.presence import Presence
-    from explorer.runlog.reach import reach_of
+    from explorer.runlog.documents import TRAINER_FILE, source_of
+    from explorer.runlog.influence import Presence, reach_of
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.source import TRAINER, source_of
+    from explorer.runlog.target import read_origin
 
     origin = read_origin(new)
     if origin is None:
         raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
-    provide_passphrase((Path(source_of(new).private) if governance is None else governance) / TRAINER)
+    provide_passphrase((Path(source_of(new).private) if governance is None else governance) / TRAINER_FILE)
     presence = Presence(RunLedger(old))
     missed = beyond(presence, reach_of(presence, origin.target))
     conclude_and_print(old, new, trust=trust, expires=expires, private=governance, not_reached=missed, json=json)
@@ -69,7 +68,7 @@ def conclude_and_print(
     from explorer.deletion.conclude import conclude
     from explorer.provenance.times import format_time
     from explorer.provenance.trust import read_trust
-    from explorer.runlog.source import trainer_key
+    from explorer.runlog.documents import trainer_key
 
     believed, now = read_trust(trust), clock()
     name, key = trainer_key(new, trust=believed, now=now, private=private)

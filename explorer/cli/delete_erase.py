@@ -42,9 +42,8 @@ def erase(
     from explorer.deletion.erasing import of_classes, of_records
     from explorer.project import Project, runs_of
     from explorer.provenance.trust import read_trust
-    from explorer.runlog.obstacles import SALTS
+    from explorer.runlog.documents import SALTS_FILE, TRAINER_FILE, source_of, trainer_key
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.source import TRAINER, source_of, trainer_key
     from explorer.runlog.target import resolve
 
     ledger = RunLedger(run)
@@ -54,10 +53,10 @@ def erase(
     if target.classes:
         found = of_classes(ledger, target.classes)
     else:
-        found = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS)
+        found = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS_FILE)
     entry = None
     if yes:
-        provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER)
+        provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER_FILE)
         believed = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
         name, key = trainer_key(run, trust=believed, now=clock(), private=governance)
         with Project.open(runs_of(run), key=key, name=name) as project:

@@ -46,9 +46,8 @@ def evidence(
     from explorer import rundir
     from explorer.analysis.forgetting import judge, reference
     from explorer.errors import RunError
-    from explorer.runlog.origin import read_origin
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.target import resolve
+    from explorer.runlog.target import read_origin, resolve
     from explorer.training.forgetting_evidence import Bench
 
     target = resolve(RunLedger(run), class_=class_)

@@ -13,7 +13,7 @@ from explorer.costing import price_words
 
 if TYPE_CHECKING:
     from explorer.deletion.plan import Plan
-    from explorer.runlog.replay_time import Time
+    from explorer.runlog.forecast import Time
 
 Class = Annotated[str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch: all classes of it.")]
 Records = Annotated[

@@ -59,10 +59,9 @@ def run(
     from explorer.deletion.request import keep_request
     from explorer.project import runs_of
     from explorer.provenance.trust import read_trust
-    from explorer.runlog.counterfactual import SWEEP
+    from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.source import TRAINER, source_of, trainer_key
-    from explorer.runlog.target import resolve
+    from explorer.runlog.target import SWEEP, resolve
 
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
@@ -71,7 +70,7 @@ def run(
     if not json:
         print(visible("\n".join(_planned(found, route, run))), flush=True)
     text = _text(request) if request is not None else f"delete {target.words}"
-    provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER)
+    provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER_FILE)
     trust = trust or run / rundir.GOVERNANCE / "trust.json"
     believed, now = read_trust(trust), clock()
     trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
@@ -131,9 +130,8 @@ def _print_waiting(old: Path, new: Path, trust: Path, route: "Route", *, json: b
 
 def _route(found: "Plan", ledger: "RunLedger", level: str | None, *, loop: str | None) -> "Route":
     """The way to go. Raises `RunError` for one that there is not."""
-    from explorer.runlog.forecast import replay_route
-    from explorer.runlog.obstacles import NO_CODE, obstacles
-    from explorer.runlog.presence import Presence
+    from explorer.runlog.forecast import NO_CODE, obstacles, replay_route
+    from explorer.runlog.influence import Presence
 
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")

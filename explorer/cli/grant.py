@@ -136,8 +136,8 @@ def answer(
     from explorer.provenance.private import replace_private
     from explorer.provenance.trust import read_trust
     from explorer.rundir import read_bytes
+    from explorer.runlog.documents import trainer_key
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.source import trainer_key
 
     where, believed, found = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
@@ -170,8 +170,8 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile, json: Json = False) -
     from explorer.disclosure.wrapping import wrap_keys
     from explorer.project import Project, runs_of
     from explorer.provenance.trust import read_trust
+    from explorer.runlog.documents import trainer_key
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.source import trainer_key
 
     signed, found = _open(grant, trust), RunLedger(run)
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
@@ -207,7 +207,7 @@ def revoke(
     from explorer.provenance.grants import claimed_grant, grant_digest
     from explorer.provenance.trust import read_trust
     from explorer.rundir import read_bytes
-    from explorer.runlog.source import trainer_key
+    from explorer.runlog.documents import trainer_key
 
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:

@@ -87,10 +87,10 @@ def _keep_in_project(
     cannot be done nothing is written."""
     from explorer.project import Project
     from explorer.release.observe import keep
-    from explorer.runlog.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
 
     run = _run_of(runs, shipped.attested.value.run)
-    own = Path(source_of(run).private) / TRAINER
+    own = Path(source_of(run).private) / TRAINER_FILE
     if own.exists():
         provide_passphrase(own)
     name, private = trainer_key(run, trust=trust, now=now)

@@ -48,21 +48,20 @@ def pack(
     The trainer's key signs it. What a grant opens goes on the project's record before the file is there. Without a
     grant the integrity of everything can be verified and no sealed number read.
     """
-    from explorer.audit.vouched import TRUST
     from explorer.cli.credentials import clock, provide_passphrase
     from explorer.disclosure.pack import accesses, check_place, make_pack, read_grants, write_pack
     from explorer.project import Project, runs_of
     from explorer.provenance.private import PASSPHRASE
     from explorer.provenance.trust import read_trust
     from explorer.rundir import GOVERNANCE
+    from explorer.runlog.documents import TRAINER_FILE, TRUST_FILE, source_of, trainer_key
     from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.source import TRAINER, source_of, trainer_key
 
     check_place(out)
     found, now = RunLedger(run), clock()
-    place = run / GOVERNANCE / TRUST if trust is None else trust
+    place = run / GOVERNANCE / TRUST_FILE if trust is None else trust
     believed = read_trust(place)
-    provide_passphrase(Path(source_of(run).private) / TRAINER)
+    provide_passphrase(Path(source_of(run).private) / TRAINER_FILE)
     name, key = trainer_key(run, trust=believed, now=now)
     report, figures = _reports(run, place, now) if found.steps > found.begins else (None, None)
     with ExitStack() as stack:  # others wait for the project's ledger

@@ -108,10 +108,10 @@ def simulate(
     from explorer.audit.conform import total_steps
     from explorer.audit.simulate import LIMITS
     from explorer.audit.simulate import simulate as ask
-    from explorer.audit.vouched import read_basis, read_rules
     from explorer.cli.simulation import print_outcomes
     from explorer.provenance.routing import bind, policy_for
     from explorer.provenance.trust import read_trust
+    from explorer.runlog.documents import read_basis, read_rules
     from explorer.runlog.run_ledger import RunLedger
 
     found = RunLedger(run)

@@ -59,8 +59,8 @@ def show(runs: Path, name: str) -> None:
 def govern(runs: Path) -> Path:
     """One run under documents for a demonstration, recorded and cosigned; its directory."""
     from explorer.document import read_document
-    from explorer.governance.documents import TRUST
     from explorer.report.run_report import write_run_report
+    from explorer.runlog.documents import TRUST_FILE
     from explorer.store.ingest import ingest
     from explorer.training import demonstration
     from explorer.training.run import execute
@@ -93,10 +93,10 @@ def govern(runs: Path) -> Path:
     quality = planned.record.quality
     print(f"{planned.record.run_id}: {result.steps} steps, {result.metrics[quality]:.2f} {quality.replace('_', ' ')}")
     for name in demonstration.COSIGNERS:
-        ledger.cosign(run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST)
+        ledger.cosign(run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE)
     ingest(runs)
     page = run / "report.html"
-    write_run_report(run, page, trust=documents / TRUST)
+    write_run_report(run, page, trust=documents / TRUST_FILE)
     print(f"which licences moved what: {page.resolve().as_uri()}")
     return run
 

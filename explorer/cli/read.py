@@ -70,7 +70,7 @@ def read(
     run, or an unpacked pack; both times the reader's key is enough, whose passphrase is in $EXPLORER_READER_PASSPHRASE.
     The exit status is 0 only if all that was asked for could be read.
     """
-    from explorer.runlog.keys import NoKeys
+    from explorer.runlog.run_keys import NoKeys
     from explorer.runlog.run_ledger import RunLedger
 
     if out is not None and out.suffix.removeprefix(".") not in FORMATS:

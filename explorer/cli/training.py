@@ -102,7 +102,7 @@ def run(
 def begin(planned: "Planned", directory: Path) -> None:
     """Make the directory of a run, where there is none; what it asks for is asked now."""
     from explorer import records, rundir
-    from explorer.governance.documents import keep
+    from explorer.runlog.documents import keep
     from explorer.training.ledgered import is_recorded
     from explorer.training.run import recipe_of
     from explorer.training.start import keep_start, kept_in, start_in

@@ -180,12 +180,12 @@ def _keys(
     found: "Survey", paths: list[Path], passphrase_file: Path | None, *, trust: "Trust", now: int
 ) -> "list[Ed25519PrivateKey]":
     """The keys that were named, or that of the trainer of the first run: it has to have signed all of them."""
-    from explorer.runlog.source import TRAINER, source_of, trainer_key
+    from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
 
     if paths:
         return [load_key(path, passphrase_file) for path in paths]
     run = found.ledgers[0].run
-    own = Path(source_of(run).private) / TRAINER
+    own = Path(source_of(run).private) / TRAINER_FILE
     if passphrase_file is not None:
         return [load_key(own, passphrase_file)]
     if own.exists():

@@ -18,10 +18,8 @@ from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.sealed import region_of
 from explorer.records import RunRecord, read_plan
-from explorer.runlog.counterfactual import left_out
-from explorer.runlog.presence import Presence
-from explorer.runlog.reach import Reach
-from explorer.runlog.target import Target
+from explorer.runlog.influence import Presence, Reach
+from explorer.runlog.target import Target, left_out
 
 SHOWN = 3  # names in a line
 MOST = 480  # characters of a line

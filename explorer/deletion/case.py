@@ -22,9 +22,8 @@ from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.trust import Trust
 from explorer.records import read_plan
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.papers import read_policy
-from explorer.runlog.presence import Presence
-from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.documents import read_policy
+from explorer.runlog.influence import Presence, Reach, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.runlog.tensors import Ended, read_ended

@@ -35,8 +35,8 @@ from explorer.provenance.envelope import Envelope
 from explorer.provenance.times import format_time
 from explorer.provenance.trust import Trust
 from explorer.runlog.model_file import MODEL, ModelFile
-from explorer.runlog.origin import Origin, read_origin
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Origin, read_origin
 
 DETAIL = "as with every deletion"  # of what a signer has no more to say about
 

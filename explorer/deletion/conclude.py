@@ -24,8 +24,8 @@ from explorer.project import Project, runs_of
 from explorer.provenance.deletion_certificate import NotReached, Opened, What, open_certificate
 from explorer.provenance.envelope import MAX_BYTES, write_envelope
 from explorer.provenance.trust import Trust
-from explorer.runlog.origin import Origin, read_origin
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Origin, read_origin
 from explorer.schema import record, to_json
 
 CERTIFICATE, DESTROY = "certificate.json", "destroy.json"

@@ -28,11 +28,10 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import Project, runs_of
 from explorer.provenance.salts import destroy_salt, read_salts
-from explorer.runlog.blobs import class_of
+from explorer.runlog.documents import read_tag_rows
 from explorer.runlog.forecast import kept
-from explorer.runlog.keys import JOINT
-from explorer.runlog.papers import read_tag_rows
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import RunLedger, class_of
 
 OF_SEVERAL = ("share_num", "share_den", "update_num", "update_sq", "exact_num", *TOLD)  # columns that several made
 MAX_SPOOL = 2**30  # bytes of one of its files

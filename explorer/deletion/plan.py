@@ -19,7 +19,7 @@ from explorer.project import runs_of
 from explorer.provenance.deletion_certificate import MEANS, NotReached
 from explorer.records import RunRecord
 from explorer.runlog.forecast import Forecast, forecast_of
-from explorer.runlog.presence import Presence
+from explorer.runlog.influence import Presence
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 

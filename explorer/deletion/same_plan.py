@@ -5,18 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from explorer import rundir
-from explorer.audit.vouched import read_basis, read_rules, read_tags
 from explorer.canonical import digest
 from explorer.deletion.case import Case, name_of, state_of
 from explorer.deletion.checks import Claim, differ
 from explorer.deletion.records_list import FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.records import LoopRecord, Plan, read_plan
-from explorer.runlog.counterfactual import AUTHORITIES, CLASSES, RECORDS, ROUTING, counterfactual, left_out
+from explorer.runlog.documents import read_basis, read_rules, read_verified_tags
+from explorer.runlog.forecast import learned_before, stopped_early
+from explorer.runlog.influence import read_record
 from explorer.runlog.model_file import MODEL, ModelFile, differences
-from explorer.runlog.obstacles import learned_before, stopped_early
-from explorer.runlog.presence import read_record
-from explorer.runlog.target import Target
+from explorer.runlog.target import AUTHORITIES, CLASSES, RECORDS, ROUTING, Target, counterfactual, left_out
 
 # What determines a run beside its recipe, and is the same in both.
 SAME = (
@@ -44,7 +43,7 @@ def documents(case: Case) -> str | None:
     if read_rules(case.new.run, genesis, basis) is None:
         raise LedgerError("the old run had no policy")
     if not case.certificate.target.classes:
-        read_tags(case.new.run, genesis, basis)
+        read_verified_tags(case.new.run, genesis, basis)
     return None
 
 

@@ -25,8 +25,8 @@ from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_o
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.trust import Trust
-from explorer.runlog.keys import JOINT
-from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.attested import goes_on_from
+from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 
 MOST = 1_000  # files of wrapped keys that are looked at

@@ -18,7 +18,7 @@ from explorer.runlog.run_ledger import RunLedger
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class GrantKeys:
-    """The keys that a grant gives, as `explorer.runlog.keys.Keys`. They are never printed."""
+    """The keys that a grant gives, as `explorer.runlog.run_keys.Keys`. They are never printed."""
 
     bundles: Mapping[tuple[str, str], Bundle]  # by class path, or *, and kind of entry
 

@@ -41,7 +41,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer import rundir
-from explorer.audit.vouched import ATTESTATION, POLICY, TABLE, TAXONOMY_FILE, TRUST
 from explorer.audit.withheld import read_withheld
 from explorer.canonical import canonical, digest
 from explorer.disclosure.host import HostKey, host_keys
@@ -64,11 +63,10 @@ from explorer.provenance.times import Time, format_time
 from explorer.provenance.trust import Trust
 from explorer.records import plan_file
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.counterfactual import ROUTING, left_out
-from explorer.runlog.origin import read_origin
-from explorer.runlog.presence import recorded_plan
+from explorer.runlog.documents import ATTESTATION_FILE, POLICY_FILE, TABLE_FILE, TAXONOMY_FILE, TRUST_FILE, source_of
+from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.source import source_of
+from explorer.runlog.target import ROUTING, left_out, read_origin
 from explorer.schema import record, to_json
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
@@ -290,7 +288,7 @@ def _erasures(run: RunLedger) -> Iterator[tuple[str, bytes]]:
 
 
 def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
-    for name in (TRUST, TAXONOMY_FILE, POLICY, ATTESTATION, TABLE):
+    for name in (TRUST_FILE, TAXONOMY_FILE, POLICY_FILE, ATTESTATION_FILE, TABLE_FILE):
         path = run / rundir.GOVERNANCE / name
         if path.exists():
             content = rundir.read_bytes(path, max_bytes=MAX_PACK, error=ProvenanceError)

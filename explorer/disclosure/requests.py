@@ -70,8 +70,8 @@ from explorer.provenance.signed import Signed
 from explorer.provenance.times import Time, format_time, parse_time
 from explorer.provenance.trust import Trust
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.keys import JOINT, OwnKeys, own_keys
-from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.attested import goes_on_from
+from explorer.runlog.run_keys import JOINT, OwnKeys, own_keys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
 

@@ -33,7 +33,7 @@ from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.envelope import Envelope, parse_envelope
 from explorer.provenance.grants import EntryKind, grant_digest
 from explorer.provenance.reading_keys import KEY_BYTES
-from explorer.runlog.keys import JOINT
+from explorer.runlog.run_keys import JOINT
 from explorer.schema import from_json, parse_json, record, to_json
 
 FORMAT = "explorer/wrapped-keys/v1"

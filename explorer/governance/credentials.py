@@ -16,9 +16,6 @@ import numpy as np
 from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
-from explorer.governance.documents import ATTESTATION, TRUST, Documents
-from explorer.governance.documents import QUARANTINE as QUARANTINE_FILE
-from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
 from explorer.provenance.absent import Absent
 from explorer.provenance.attestation import VerifiedTags, verify_tags, weigh_tags
 from explorer.provenance.commitments import commit
@@ -29,7 +26,15 @@ from explorer.provenance.signed import open_document
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust, parse_trust
-from explorer.runlog.papers import MAX_QUARANTINE, rows_set_aside
+from explorer.runlog.documents import (
+    ATTESTATION_FILE,
+    MAX_QUARANTINE,
+    QUARANTINE_FILE,
+    TAXONOMY_FILE,
+    TRUST_FILE,
+    Documents,
+    rows_set_aside,
+)
 from explorer.schema import parse_json
 
 # Why an example is in quarantine, beside the reasons of `provenance.vouching.Reason`.
@@ -114,7 +119,7 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
     Raises `ProvenanceError` that names the document, or slot and reason, and `RecipeError` for what cannot be absent.
     """
     now, where = documents.judged, documents.where
-    trust = parse_trust(documents.trust, where=str(where / TRUST))
+    trust = parse_trust(documents.trust, where=str(where / TRUST_FILE))
     signed = open_document(documents.taxonomy, TAXONOMY, trust=trust, now=now, where=str(where / TAXONOMY_FILE))
     routing = _routing(documents, signed.value, trust)
     lenient = routing is not None and routing.policy.quarantine is Quarantine.WEIGHT_ZERO
@@ -124,7 +129,7 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
         taxonomy=signed.value,
         trust=trust,
         now=now,
-        where=str(where / ATTESTATION),
+        where=str(where / ATTESTATION_FILE),
     )
     salts = _salts(documents, tags)
     if len(tags.tags) > len(examples):

@@ -18,7 +18,6 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
-from explorer.audit.vouched import POLICY, TAXONOMY_FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, write_envelope
@@ -29,11 +28,10 @@ from explorer.records import LoopRecord
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
 from explorer.release.past import deletion_of
 from explorer.rundir import read_bytes
-from explorer.runlog.attested import ATTESTATION, check_ledger
-from explorer.runlog.lineage import PARENTS, ancestors
+from explorer.runlog.attested import ATTESTATION, PARENTS, ancestors, check_ledger
+from explorer.runlog.documents import POLICY_FILE, TAXONOMY_FILE, read_policy
+from explorer.runlog.influence import recorded_plan
 from explorer.runlog.model_file import CARD, MODEL, ModelCard, ModelFile, differences, read_card
-from explorer.runlog.papers import read_policy
-from explorer.runlog.presence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import owner_of, read_ended
 
@@ -85,7 +83,7 @@ def attest(
 def ship(run: RunLedger, envelope: Envelope, *, trust: Trust, now: int) -> Path:
     """Write the attestation beside the model, after what it speaks of; return its path."""
     place, documents = run.run / rundir.MODEL, run.run / rundir.GOVERNANCE
-    for name in (TAXONOMY_FILE, POLICY):
+    for name in (TAXONOMY_FILE, POLICY_FILE):
         content = read_bytes(documents / name, max_bytes=MAX_BYTES, error=ProvenanceError)
         write_envelope(place / name, parse_envelope(content, where=str(documents / name)))
     value = open_model(envelope.content, trust=trust, now=now, where=str(place / ATTESTATION)).value

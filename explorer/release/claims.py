@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from explorer import rundir
 from explorer.audit.contents import examine_contents
-from explorer.audit.vouched import read_basis, read_rules
 from explorer.audit.withheld import read_withheld
 from explorer.entries.run import Genesis
 from explorer.errors import LedgerError, ProvenanceError
@@ -38,10 +37,9 @@ from explorer.provenance.trust import Trust
 from explorer.release.contributions import Contributions, contributions
 from explorer.release.past import before, deletion_of, stretches
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.forecast import route_of
-from explorer.runlog.obstacles import obstacles
-from explorer.runlog.presence import Presence
-from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.documents import read_basis, read_rules
+from explorer.runlog.forecast import obstacles, route_of
+from explorer.runlog.influence import Presence, Reach, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.schema import to_json

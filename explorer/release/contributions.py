@@ -16,7 +16,7 @@ from explorer.errors import LedgerError
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.sealed import region_of
 from explorer.release.past import Stretch
-from explorer.runlog.presence import Presence
+from explorer.runlog.influence import Presence
 from explorer.runlog.segments import read_numbers
 
 DIGITS = 6  # of a share: what is beyond them may differ between machines

@@ -22,10 +22,9 @@ from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.release.relatives import Reader, Relative, first_model, observations, own_model, run_here, run_named, told
-from explorer.runlog.attested import ATTESTATION
-from explorer.runlog.named_state import goes_on_from
-from explorer.runlog.origin import read_origin
+from explorer.runlog.attested import ATTESTATION, goes_on_from
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import read_origin
 
 MOST = 60  # relatives
 LOOKED = 2_000  # runs whose first entry is read

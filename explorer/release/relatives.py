@@ -23,8 +23,7 @@ from explorer.provenance.trust import Trust
 from explorer.release.attest import OBSERVATIONS
 from explorer.release.observations import weigh
 from explorer.rundir import read_bytes
-from explorer.runlog.attested import ATTESTATION, ModelPlace, read_attested
-from explorer.runlog.lineage import PARENTS
+from explorer.runlog.attested import ATTESTATION, PARENTS, ModelPlace, read_attested
 from explorer.runlog.run_ledger import RunLedger
 
 Standing = Literal["verified", "here", "refused", "claimed"]

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from explorer.audit.vouched import POLICY, TAXONOMY_FILE
 from explorer.errors import ProvenanceError
 from explorer.ledger.trust_anchor import Judgement
 from explorer.provenance.envelope import MAX_BYTES
@@ -15,8 +14,8 @@ from explorer.provenance.signed import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.rundir import read_bytes
-from explorer.runlog.attested import ATTESTATION, ModelPlace, check_ledger, read_attested
-from explorer.runlog.lineage import PARENTS, ancestors
+from explorer.runlog.attested import ATTESTATION, PARENTS, ModelPlace, ancestors, check_ledger, read_attested
+from explorer.runlog.documents import POLICY_FILE, TAXONOMY_FILE
 from explorer.runlog.model_file import CARD, MODEL, read_card
 
 
@@ -46,8 +45,8 @@ def open_shipped(path: Path, *, trust: Trust, now: int) -> Shipped:
     facts = attested.value.facts
     taxonomy = _open(directory / TAXONOMY_FILE, TAXONOMY, trust=trust, judged=facts.judged)
     _same(directory / TAXONOMY_FILE, taxonomy.value.digest, facts.taxonomy)
-    policy = _open(directory / POLICY, policy_for(taxonomy.value), trust=trust, judged=facts.judged)
-    _same(directory / POLICY, policy.value.digest, facts.policy)
+    policy = _open(directory / POLICY_FILE, policy_for(taxonomy.value), trust=trust, judged=facts.judged)
+    _same(directory / POLICY_FILE, policy.value.digest, facts.policy)
     return Shipped(
         directory=directory,
         model=model,

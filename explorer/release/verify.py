@@ -23,8 +23,8 @@ from explorer.release.gate import CONFORMS, Gate, kind_of
 from explorer.release.observations import Weighed, weigh
 from explorer.release.rules import Evidence, Ruling, judge_rules, words_of
 from explorer.release.shipped import Shipped, open_shipped
+from explorer.runlog.influence import recorded_plan
 from explorer.runlog.model_file import CARD
-from explorer.runlog.presence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
 
 MOST = 5  # differences that are shown

@@ -1,23 +1,46 @@
-"""A model with its attestation, believed: who signed it, that it is about these files, the quorum of its checkpoint.
+"""Models that their attestations vouch for: the one at hand, and its ancestors, however far back.
 
-This is what everybody checks who goes on from a model, before anything else. The ledger itself is not looked at here:
-who has it can hold every claim against it (`explorer.release`).
+Everything here is checked before training continues from a model: who signed the attestation, that it is about these
+files, and that the checkpoint in it has its quorum. The ledger itself is not read here: `explorer.release` checks every
+claim against a ledger that is at hand.
+
+Attestations of ancestors lie in one directory, each named for the digest of its payload. An ancestor is judged for the
+moment for which the run that began with its model had judged its documents: it was believed then.
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer import note, rundir
+from explorer import merkle, note, rundir
+from explorer.entries.fields import LedgerState
 from explorer.errors import LedgerError, NoteError, ProvenanceError
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.trust_anchor import Judgement, judge
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.model_attestation import CARD, MODEL, Attested, open_model
+from explorer.provenance.model_attestation import CARD, MODEL, Attested, ModelAttestation, open_model
 from explorer.provenance.named import LedgerName
 from explorer.provenance.trust import Authority, Trust
+from explorer.rundir import read_bytes
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.model_file import ModelFile
+
+
+def goes_on_from(ledger: LedgerDirectory, named: LedgerState | LedgerName) -> bool:
+    """Whether the ledger has the name, and its first entries are all of those that the named state has.
+
+    A state without entries says nothing of any ledger, and none goes on from it. Raises `LedgerError` for a damaged
+    ledger.
+    """
+    here = ledger.checkpoint()
+    if here.origin != named.origin or not 0 < named.size <= here.size:
+        return False
+    return merkle.root(named.size, ledger.read_hashes).hex() == named.root
+
+
+# --- a model and its attestation ---
 
 ATTESTATION = "attestation.json"
 
@@ -83,3 +106,52 @@ def check_checkpoint(
         names = ", ".join(authority.name for authority in by)
         raise ProvenanceError(f"{where}: signed by {names}, who did not sign the ledger {ledger.origin}")
     return judged
+
+
+# --- its ancestors ---
+
+PARENTS = "parents"  # the directory, beside a model and below a run's `governance/`
+MOST = 1_000  # models
+_NAME = re.compile(r"[0-9a-f]{64}\.json")
+
+
+def beside(attestation: Path) -> Path:
+    """Where the attestations of a model's ancestors lie: with its own among those that a run keeps, else below it."""
+    directory = attestation.parent
+    return directory if directory.name == PARENTS else directory / PARENTS
+
+
+def kept_beside(attestation: Path) -> tuple[Path, ...]:
+    """The attestations that lie there, by name, its own not among them; whether they are believed `ancestors` says."""
+    names = (path for path in beside(attestation).glob("*.json") if _NAME.fullmatch(path.name))
+    return tuple(sorted(path for path in names if path.name != attestation.name)[:MOST])
+
+
+def ancestors(value: ModelAttestation, directory: Path, *, trust: Trust) -> tuple[Attested, ...]:
+    """All of them, the nearest first.
+
+    Raises `ProvenanceError` for one that is not here, is not believed, or is not the one that its descendant names, and
+    for one whose ledger lacks the quorum that the trust file asks for.
+    """
+    found: dict[str, Attested] = {}
+    waiting = [value]
+    while waiting:
+        child = waiting.pop(0)
+        for parent in (each for each in child.parents if each.kind == "model"):
+            if parent.attestation is None:
+                raise ProvenanceError(f"run {child.run} goes on from a model that nobody attested: {parent.model}")
+            if parent.attestation in found:
+                continue
+            if len(found) == MOST:
+                raise ProvenanceError(f"{directory}: more than {MOST} models to go on from")
+            path = directory / f"{parent.attestation}.json"
+            content = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+            opened = open_model(content, trust=trust, now=child.facts.judged, where=str(path))
+            if (opened.digest, opened.model) != (parent.attestation, parent.model):
+                raise ProvenanceError(f"{path}: not the attestation that run {child.run} names")
+            if opened.value.ledger != parent.ledger:
+                raise ProvenanceError(f"{path}: of another ledger than run {child.run} names")
+            check_ledger(opened, trust=trust, now=child.facts.judged, where=str(path))
+            found[opened.digest] = opened
+            waiting.append(opened.value)
+    return tuple(found.values())

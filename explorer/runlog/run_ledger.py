@@ -1,25 +1,214 @@
 """The ledger of a run, read as what it says about training: steps, segments, decisions, and the blobs that they name.
 
-Where history was executed again, the latest execution of a step is what counts; what came before stays in the ledger
-and is marked as superseded. Reading holds one bundle of entries and the blobs of one segment in memory, and a number
-for each step. Nothing is verified here beyond digests of blobs: `verify` of the ledger and `conform` do that.
+Where history was executed again, the latest execution of a step counts; the earlier one stays in the ledger and is
+marked as superseded. Reading holds one bundle of entries and the blobs of one segment in memory, and a number for each
+step. Nothing is verified here beyond digests of blobs: `verify` of the ledger and `conform` do that.
 """
 
+import re
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from explorer import rundir
+from explorer.entries.fields import Blob
 from explorer.entries.kinds import Unknown, decode
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
-from explorer.errors import LedgerError, RunError, unknown
-from explorer.ledger.storage import LedgerDirectory
-from explorer.runlog.blobs import Missing, claims_seal, read_content
-from explorer.runlog.keys import Keys, own_keys
-from explorer.runlog.outline import Past, outline_of
+from explorer.errors import LedgerError, ProvenanceError, RunError, unknown
+from explorer.ledger.storage import LedgerDirectory, blob_path, read_blob
+from explorer.provenance.sealing import MAGIC, OVERHEAD, is_sealed, open_sealed
+from explorer.runlog.run_keys import JOINT, Keys, own_keys
+
+# --- where everything is, by the number of its entry ---
+
+# In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can be nothing
+# but an entry's own keys.
+_KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
+_STEP, _NUMBER = b'"step":', re.compile(rb"(0|[1-9][0-9]{0,15})[,}]")
+_TABLE, _DIGEST = b'"weights":"', re.compile(rb'([0-9a-f]{64})"')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Past:
+    """A segment that was executed again, or whose state was recorded again."""
+
+    first: int
+    entries: tuple[int, ...]  # its steps, as they were when the state was recorded
+    state: int | None  # that closed it; None: nothing did
+    before: int | None  # the state that it began with; None: where the ledger begins
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outline:
+    """Where everything is, by the number of its entry."""
+
+    steps: Sequence[int]  # the latest execution of each step, by step; -1 for those before the genesis begins
+    states: tuple[tuple[int, int], ...]  # steps done, entry; ascending
+    tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force becomes another one
+    profiles: tuple[int, ...]
+    decisions: tuple[int, ...]  # all of them, the superseded ones too
+    undone: Mapping[int, int]  # decisions, and the re-execution that has undone each
+    past: tuple[Past, ...]  # in the order in which they were superseded
+    past_profiles: tuple[int, ...]
+    end: int | None
+
+    @property
+    def superseded(self) -> Set[int]:
+        """The decisions that a re-execution has undone."""
+        return self.undone.keys()
+
+    def stands_at(self, decision: int, entry: int) -> bool:
+        """Whether a decision was taken before an entry, and not undone before it."""
+        return decision < entry and not self.undone.get(decision, entry) < entry
+
+
+def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
+    """One pass over the bytes of all entries. A re-execution takes back its step and all that was recorded since then;
+    the state that it begins with stays, unless it is recorded again."""
+    steps, end = array("q", [-1]) * begins, None
+    states: list[tuple[int, int]] = []
+    tables: list[tuple[int, int, bytes]] = []
+    profiles: list[tuple[int, int]] = []
+    decisions: list[tuple[int, int]] = []
+    undone: dict[int, int] = {}
+    past: list[Past] = []
+    past_profiles: list[int] = []
+    before = 0  # how many of the states are older than the last re-execution
+    for index, leaf in enumerate(ledger.entries()):
+        kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
+        if kind is None or at is None:
+            continue
+        step = int(at[1])
+        if kind[1] == b"step":
+            if step != len(steps):
+                raise LedgerError(f"entry {index}: step {step}, and {len(steps)} were done")
+            steps.append(index)
+            table = _after(leaf, _TABLE, _DIGEST)
+            if table and (not tables or table[1] != tables[-1][2]):
+                tables.append((step, index, table[1]))
+        elif kind[1] == b"state":
+            if states and len(states) == before and states[-1][0] == step:
+                past += _superseded(steps, states, begins=begins, since=len(states) - 1)
+                states.pop()
+            states.append((step, index))
+            before = 0
+        elif kind[1] == b"profile":
+            profiles.append((step, index))
+        elif kind[1] == b"decision":
+            if b'"action":"re-execution"' in leaf:
+                kept = sum(at <= step for at, _ in states)
+                past += _superseded(steps, states, begins=begins, since=kept)
+                last = max(step, states[-1][0] if states else begins)
+                if last < len(steps):  # nothing has closed these
+                    lost = tuple(steps[last:])
+                    past.append(Past(first=last, entries=lost, state=None, before=None))
+                del steps[step:]
+                del states[kept:]
+                before = len(states)
+                tables = [each for each in tables if each[0] < step]
+                past_profiles += [entry for at, entry in profiles if at >= step]
+                profiles = [each for each in profiles if each[0] < step]
+                undone |= {entry: index for at, entry in decisions if at >= step and entry not in undone}
+                decisions.append((-1, index))  # that it was executed again stays so
+            else:
+                decisions.append((step, index))
+        elif kind[1] == b"end":
+            end = index
+    return Outline(
+        steps=steps,
+        states=tuple(states),
+        tables=tuple((step, index) for step, index, _ in tables),
+        profiles=tuple(index for _, index in profiles),
+        decisions=tuple(index for _, index in decisions),
+        undone=undone,
+        past=tuple(past),
+        past_profiles=tuple(past_profiles),
+        end=end,
+    )
+
+
+def _superseded(steps: Sequence[int], states: Sequence[tuple[int, int]], *, begins: int, since: int) -> Iterator[Past]:
+    """The segments that the states from this one on close."""
+    for place in range(since, len(states)):
+        stop, index = states[place]
+        first, before = states[place - 1] if place else (begins, None)
+        yield Past(first=first, entries=tuple(steps[first:stop]), state=index, before=before)
+
+
+def _after(leaf: bytes, key: bytes, value: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    """The value behind a key that stands near the end of an entry."""
+    found = leaf.rfind(key)
+    return None if found < 0 else value.match(leaf, found + len(key))
+
+
+# --- blobs, opened where they are sealed and the reader has the key ---
+
+_OF_A_CLASS = ("numbers", "sketches", "evidence")
+_JOINT = "joint"
+
+Key = Callable[[str, str, int], bytes | None]  # `Keys.of`
+
+
+class Missing(StrEnum):
+    """Why there is no content."""
+
+    NOT_HERE = "not here"  # never was, or was erased or left behind
+    SEALED = "sealed: needs a grant"
+
+
+def class_of(name: str) -> str | None:
+    """The class whose numbers a blob of this name holds, * for several; None for a blob that is nobody's.
+
+    >>> class_of("numbers/open/mit"), class_of("joint"), class_of("slots")
+    ('open/mit', '*', None)
+    """
+    what, _, path = name.partition("/")
+    return path if path and what in _OF_A_CLASS else JOINT if name == _JOINT else None
+
+
+def claims_seal(ledger: Path, sha256: str) -> bool:
+    """Whether a blob is here and begins as a sealed one does. Raises `LedgerError` for one that cannot be read."""
+    try:
+        with (ledger / blob_path(sha256)).open("rb") as file:
+            return is_sealed(file.read(len(MAGIC)))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise LedgerError(f"cannot read blob {sha256}: {error.strerror or error}") from error
+
+
+def read_content(
+    ledger: Path, name: str, blob: Blob, *, key: Key, kind: str, first: int, max_bytes: int
+) -> bytes | Missing:
+    """The content of a blob of a ledger, its digest checked. `kind` and `first` are those of its reading key, which
+    `key` is asked for where the blob is sealed.
+
+    Raises `LedgerError` for one that is damaged, larger than it can be, or sealed with another key.
+    """
+    if not (ledger / blob_path(blob.sha256)).exists():
+        return Missing.NOT_HERE
+    if blob.size > max_bytes + OVERHEAD:
+        raise LedgerError(f"blob {name} of {blob.size} bytes, at most {max_bytes}")
+    content, path = read_blob(ledger, blob.sha256), class_of(name)
+    if path is not None and is_sealed(content):
+        opening = key(path, kind, first)
+        if opening is None:
+            return Missing.SEALED
+        try:
+            content = open_sealed(opening, content, kind=kind, name=name, first=first)
+        except ProvenanceError as error:
+            raise LedgerError(f"blob {error}") from error
+    if len(content) > max_bytes:
+        raise LedgerError(f"blob {name} of {len(content)} bytes, at most {max_bytes}")
+    return content
+
+
+# --- the ledger ---
 
 Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
 

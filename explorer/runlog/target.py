@@ -1,17 +1,30 @@
-"""What is to be deleted: classes, the examples that an authority vouches for, or single records."""
+"""What is to be deleted, the run that never had it, and the record of where a run without it comes from.
 
-from collections.abc import Sequence
-from typing import Annotated
+A target is a set of classes, the examples that an authority vouches for, or single records. Its counterfactual is the
+run with the same plan and the target's places in the batches empty. That run follows from the record of the run that
+had the target, and from nothing else: the recipe's `routing` leaves the target out, and budget, seed, data, machine,
+versions and documents are the same. So its name is known before anything is trained, to anyone with both records.
+A run that a deletion made has an `origin.json`; its ledger's first entry names the same, by digest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from explorer.entries.fields import Whole
-from explorer.errors import LedgerError, unknown
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.entries.fields import LedgerState, Line, Whole
+from explorer.entries.run import TrainingState
+from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.branches import covers
 from explorer.provenance.trust import Name
+from explorer.records import LoopRecord, Plan, RunRecord, listed_methods
 from explorer.runlog.run_ledger import RunLedger
-from explorer.schema import record
+from explorer.schema import from_json, record, to_json
 
 MAX_RECORDS = 2**20
 
@@ -53,3 +66,97 @@ def resolve(
     if not found:
         raise LedgerError(unknown("class", class_, run.genesis.classes))
     return Target(classes=found)
+
+
+# --- the run that never had the target ---
+
+SWEEP = "deletions"  # the directory that runs without a target share
+ROUTING = "routing"  # the method that leaves something out, and its parameters
+CLASSES, AUTHORITIES, RECORDS = "without", "without_authorities", "without_records"
+
+AnyPlan = TypeVar("AnyPlan", bound=RunRecord | LoopRecord)
+
+
+def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
+    """The record of the run without the target, and without what this one leaves out already.
+
+    Raises `RunError` for a run that routes nothing, and for one that leaves all of the target out already.
+    """
+    before = left_out(record)
+    after = {
+        CLASSES: sorted({*before.classes, *target.classes}),
+        AUTHORITIES: sorted({*before.authorities, *target.authorities}),
+        RECORDS: sorted({*before.records, *target.records}),
+    }
+    if [*after.values()] == [[*each] for each in (before.classes, before.authorities, before.records)]:
+        raise RunError(f"run {record.run_id}: leaves out {target.words} already: there is nothing to delete")
+    methods = [
+        {ROUTING: {**_parameters(each), **after}} if _name(each) == ROUTING else each for each in listed_methods(record)
+    ]
+    identity = {**record.identity, "recipe": {**record.identity["recipe"], "methods": methods}}
+    if isinstance(record, LoopRecord):
+        name = record.run_id.removesuffix(f"-{digest(record.identity)[:8]}")
+        return replace(record, run_id=f"{name}-{digest(identity)[:8]}", identity=identity)
+    common = {name: value for name, value in identity.items() if name not in ("ssr", "seed")}
+    return replace(
+        record,
+        run_id=record.run_id[:-8] + digest(identity)[:8],
+        sweep=SWEEP,
+        identity=identity,
+        recipe_digest=digest(common),
+    )
+
+
+def left_out(record: Plan) -> Target:
+    """What a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a run that routes
+    nothing: of such a run nothing can be left out."""
+    for method in listed_methods(record):
+        if _name(method) == ROUTING:
+            found = _parameters(method)
+            given = {
+                "classes": found.get(CLASSES, []),
+                "authorities": found.get(AUTHORITIES, []),
+                "records": found.get(RECORDS, []),
+            }
+            return from_json(Target, given, where=f"run {record.run_id}: damaged: {ROUTING}", error=RunError)
+    raise RunError(f"run {record.run_id}: its recipe has no {ROUTING!r}: nothing can be left out of it")
+
+
+def _name(method: Mapping[str, Any]) -> str:
+    return next(iter(method))
+
+
+def _parameters(method: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = method[_name(method)]
+    if not isinstance(found, Mapping):
+        raise RunError(f"{ROUTING}: damaged: expected its parameters, found {found!r:.80}")
+    return found
+
+
+# --- where a run that a deletion made comes from ---
+
+
+@record
+class Origin:
+    """A run that goes on from another one's state, without the target."""
+
+    format: Literal["explorer/origin/v1"] = "explorer/origin/v1"
+    level: Literal["G2", "G3"]  # exact by structure; exact by replay
+    run: Line  # the run that had the target
+    ledger: LedgerState  # of that run
+    target: Target
+    begins: Whole  # steps of that run that this one takes over
+    state: TrainingState | None  # after them; None: it begins anew
+
+
+def read_origin(run: Path) -> Origin | None:
+    """The origin of the run in this directory; None for a run of its own. Raises `RunError` for a damaged file."""
+    path = run / rundir.ORIGIN
+    if not path.exists():
+        return None
+    return from_json(Origin, rundir.read_json(path), where=str(path), error=RunError)
+
+
+def write_origin(run: Path, origin: Origin) -> None:
+    """Write it whole or not at all."""
+    rundir.write_json(run / rundir.ORIGIN, to_json(origin))

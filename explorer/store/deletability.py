@@ -7,13 +7,10 @@ profile that is made later counts, and so does another price.
 from pathlib import Path
 from typing import Any
 
-from explorer.runlog.forecast import route_of
-from explorer.runlog.origin import read_origin
-from explorer.runlog.presence import Presence
-from explorer.runlog.reach import reach_of
-from explorer.runlog.replay_time import STRUCTURAL, besides_of
+from explorer.runlog.forecast import STRUCTURAL, besides_of, route_of
+from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import Target, read_origin
 
 Row = tuple[Any, ...]
 

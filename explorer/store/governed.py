@@ -13,7 +13,7 @@ from explorer.entries.fields import read_float
 from explorer.entries.kinds import decode
 from explorer.entries.run import Decision
 from explorer.ledger.storage import LedgerDirectory
-from explorer.runlog.papers import read_policy
+from explorer.runlog.documents import read_policy
 from explorer.runlog.run_ledger import RunLedger
 from explorer.store.deletability import deletion_rows, route_rows
 from explorer.store.spool import entropy_rows, segment_sums

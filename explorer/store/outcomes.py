@@ -14,7 +14,7 @@ their quality, the first by name does.
 """
 
 from explorer.records import APART
-from explorer.runlog.replay_time import DRIFT
+from explorer.runlog.forecast import DRIFT
 
 # In the order in which they are made. `source` names the file of a profile, `directory` a run.
 OUTCOMES = """
@@ -121,7 +121,7 @@ JOIN (
 GROUP BY d.directory, d.class;
 
 -- What deleting each class of a governed run would take, on the hardware that it was trained on: as
--- `explorer.runlog.replay_time` has it. `least` and `greatest` pass over a step time of the run's own that is not
+-- `explorer.runlog.forecast` has it. `least` and `greatest` pass over a step time of the run's own that is not
 -- known.
 CREATE TABLE deletion_forecasts AS
 SELECT d.sweep, d.run_id, d.class, d.level, d.first_step, d.start_step, d.steps,

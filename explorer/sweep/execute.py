@@ -25,8 +25,8 @@ import explorer
 import explorer.sweep.formats  # before nbformat
 from explorer import records, rundir
 from explorer.errors import ExplorerError
-from explorer.governance.documents import keep
 from explorer.records import FailureRecord, RunRecord
+from explorer.runlog.documents import keep
 from explorer.sweep.executors import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import check_notebook

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from explorer import records, rundir
-from explorer.governance.documents import Documents
 from explorer.records import ProfileRecord, RunRecord
+from explorer.runlog.documents import Documents
 from explorer.sweep.profiles import read_profiles
 from explorer.training.profile import profile
 

@@ -16,11 +16,11 @@ from typing import Any
 from explorer import records, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds
 from explorer.errors import RecipeError, RunError, SpecError
-from explorer.governance.documents import Documents
 from explorer.planned import describe, superseded
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
+from explorer.runlog.documents import Documents
 from explorer.sweep.controls import CONTROLS, NotRun
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.rescaled import Rescaled, budgets_of, rescaled

@@ -27,8 +27,8 @@ from explorer.ledger.storage import LedgerDirectory
 from explorer.planned import describe, read_plan, superseded
 from explorer.project import read_project
 from explorer.runlog.attested import ATTESTATION
-from explorer.runlog.origin import read_origin
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import read_origin
 
 TRASH = ".pruned"
 

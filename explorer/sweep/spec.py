@@ -31,7 +31,7 @@ from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.records import says_how_tuned
-from explorer.runlog.counterfactual import SWEEP as DELETIONS
+from explorer.runlog.target import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 from explorer.training.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS

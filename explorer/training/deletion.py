@@ -38,23 +38,27 @@ from explorer.entries.fields import LedgerState, read_float
 from explorer.entries.run import End, State, TrainingState
 from explorer.errors import LedgerError, RunError
 from explorer.governance.digests import tensors_of, training_state
-from explorer.governance.documents import TRUST, Documents, keep, read_copies
 from explorer.governance.history import History
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
 from explorer.ledger.storage import CHECKPOINT, write_blob
 from explorer.provenance.trust import parse_trust
 from explorer.records import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan
-from explorer.runlog.counterfactual import counterfactual
-from explorer.runlog.forecast import Route, kept
+from explorer.runlog.documents import (
+    MAX_QUARANTINE,
+    TRUST_FILE,
+    Documents,
+    keep,
+    quarantine_content,
+    read_copies,
+    read_policy,
+)
+from explorer.runlog.forecast import NO_CODE, Route, kept, stopped_early
+from explorer.runlog.influence import read_record
 from explorer.runlog.model_file import CARD, ModelFile, differences, read_card, write_card
 from explorer.runlog.model_file import MODEL as WEIGHTS
-from explorer.runlog.obstacles import NO_CODE, stopped_early
-from explorer.runlog.origin import Origin, read_origin, write_origin
-from explorer.runlog.papers import MAX_QUARANTINE, quarantine_content, read_policy
-from explorer.runlog.presence import read_record
 from explorer.runlog.run_ledger import Placed, RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import Origin, Target, counterfactual, read_origin, write_origin
 from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from explorer.training.govern import OwnLoop, Reference, blank, train_without, trained_without
 from explorer.training.ledgered import keep_environment, parent_of, recording, signer_of
@@ -257,7 +261,7 @@ def _write_ledger(
         start=origin.state,
         parents=(*(each for each in old.genesis.parents if each.kind == "model"), parent_of(origin)),
     )
-    trust = parse_trust(documents.trust, where=str(documents.where / TRUST))
+    trust = parse_trust(documents.trust, where=str(documents.where / TRUST_FILE))
     signer = signer_of(record.run_id, documents, trust)
     with Journal.open(to, genesis=genesis, signer=signer, leaves=np.empty((0, 32), np.uint8)) as journal:
         for name in genesis.blobs:

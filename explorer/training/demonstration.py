@@ -18,8 +18,6 @@ from explorer import rundir
 from explorer.canonical import digest
 from explorer.data.dataset import DataSource
 from explorer.document import read_document
-from explorer.governance.documents import ATTESTATION, POLICIES, SALTS, TABLE, TRAINER, TRUST
-from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
 from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.provenance.attestation import attest
 from explorer.provenance.authorities import new_trust, with_key
@@ -35,13 +33,22 @@ from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, read_taxonomy
 from explorer.provenance.times import format_time, parse_time
 from explorer.provenance.trust import AuthorityKey, Trust, write_trust
 from explorer.recipes.choice import written
+from explorer.runlog.documents import (
+    ATTESTATION_FILE,
+    POLICIES,
+    SALTS_FILE,
+    TABLE_FILE,
+    TAXONOMY_FILE,
+    TRAINER_FILE,
+    TRUST_FILE,
+)
 from explorer.training.tagging import records_of
 
 GOVERNANCE = "example.com/data-governance"
 RISK = "example.com/model-risk"
 NAME_OF_TRAINER = "example.com/trainer"
 DAYS = 365
-KEYS = {GOVERNANCE: "data-governance.pem", RISK: "model-risk.pem", NAME_OF_TRAINER: TRAINER}
+KEYS = {GOVERNANCE: "data-governance.pem", RISK: "model-risk.pem", NAME_OF_TRAINER: TRAINER_FILE}
 ROLES = {GOVERNANCE: Role.DATA_GOVERNANCE, RISK: Role.MODEL_RISK, NAME_OF_TRAINER: Role.TRAINER}
 COSIGNERS = (GOVERNANCE, RISK)
 WARNING = "for demonstration: three keys of one party, unencrypted, beside each other"
@@ -111,9 +118,9 @@ def _write(
     now: int,
 ) -> None:
     keys, trust = _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
-    write_tagged(directory / TABLE, directory / SALTS, records_of(source, data=data, authority=GOVERNANCE))
+    write_tagged(directory / TABLE_FILE, directory / SALTS_FILE, records_of(source, data=data, authority=GOVERNANCE))
     attested = attest(
-        directory / TABLE,
+        directory / TABLE_FILE,
         taxonomy=taxonomy,
         description=_description(source, data, now),
         issued=format_time(now),
@@ -122,7 +129,7 @@ def _write(
         trust=trust,
         now=now,
     )
-    write_envelope(directory / ATTESTATION, attested)
+    write_envelope(directory / ATTESTATION_FILE, attested)
 
 
 def _authorities(
@@ -135,7 +142,7 @@ def _authorities(
         write_key(directory / KEYS[name], key, None)
         if name in COSIGNERS:
             begin_memory(memory_of(directory / KEYS[name]))
-    write_trust(directory / TRUST, trust)
+    write_trust(directory / TRUST_FILE, trust)
     signed = sign_document(taxonomy, TAXONOMY, [keys[GOVERNANCE]], trust=trust, now=now, where=taxonomy.name)
     write_envelope(directory / TAXONOMY_FILE, signed)
     for policy in policies:

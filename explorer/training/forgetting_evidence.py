@@ -33,11 +33,10 @@ from explorer.governance.sealed import switched_on
 from explorer.governance.session import Session
 from explorer.provenance.branches import covers
 from explorer.provenance.sealed import SealedRegion
-from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.admission_tables import first_admitted, tables_in_force
 from explorer.runlog.model_file import MODEL, ModelFile, differences
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tables import first_admitted, tables
-from explorer.runlog.target import Target
+from explorer.runlog.target import Target, counterfactual
 from explorer.runlog.tensors import owner_of, read_ended
 from explorer.training.replay import newest
 from explorer.training.run import build_loop, documents_in, recipe_of
@@ -249,7 +248,7 @@ def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, lo
     places = [ledger.class_(path) for path in target.classes]
     trained = {
         ledger.genesis.layers[at]
-        for table in tables(ledger)
+        for table in tables_in_force(ledger)
         for at in np.flatnonzero(table.weights[places].any(axis=0))
     }
     routing = loop.state.resource(Session).routing

@@ -53,7 +53,6 @@ from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.digests import tensors_of, training_state
-from explorer.governance.documents import Documents, keep, read_copies, read_documents
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
 from explorer.governance.own_loop import Governed
@@ -64,11 +63,10 @@ from explorer.governance.spool import ALL
 from explorer.note import Signer
 from explorer.recipes.choice import choose, written
 from explorer.records import LoopRecord, listed_methods
-from explorer.runlog.counterfactual import ROUTING
-from explorer.runlog.origin import Origin, write_origin
-from explorer.runlog.papers import quarantine_content, read_policy
-from explorer.runlog.presence import read_record
+from explorer.runlog.documents import Documents, keep, quarantine_content, read_copies, read_documents, read_policy
+from explorer.runlog.influence import read_record
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import ROUTING, Origin, write_origin
 from explorer.runlog.tensors import Tensors
 from explorer.training.ledgered import begun, keep_environment, parent_of, session_of, signer_of, stand_in
 from explorer.training.replay import (

@@ -27,7 +27,6 @@ from explorer.entries.run import Genesis, Parent, Sources
 from explorer.errors import RecipeError, RunError
 from explorer.governance.credentials import Credentials, check, quarantine_json
 from explorer.governance.digests import training_state
-from explorer.governance.documents import Documents, read_documents
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
 from explorer.governance.recorder import beginning
@@ -49,7 +48,8 @@ from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import GOVERNED
 from explorer.records import RunRecord
-from explorer.runlog.origin import Origin, read_origin
+from explorer.runlog.documents import Documents, read_documents
+from explorer.runlog.target import Origin, read_origin
 from explorer.training.start import start_in
 
 # --- documents ---

@@ -12,11 +12,11 @@ from explorer.data.pace import Pace
 from explorer.data.sources import load
 from explorer.engine.method import Method, Moment, Planned
 from explorer.errors import RecipeError
-from explorer.governance.documents import Documents
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import Training
 from explorer.records import RunRecord
+from explorer.runlog.documents import Documents
 from explorer.training.ledgered import credentials, refuse_governed
 from explorer.training.start import Start, identity_of
 

@@ -36,8 +36,8 @@ from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, Window, split_steps, time_inference, time_steps, time_window
 from explorer.errors import RunError, TrainingError
-from explorer.governance.documents import Documents
 from explorer.records import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
+from explorer.runlog.documents import Documents
 from explorer.training.ledgered import keep_environment, recording
 from explorer.training.plan import pace_of, phase_of, plan_run, total_steps
 from explorer.training.run import build_loop, execute, recipe_of

@@ -28,10 +28,10 @@ from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import TASKS
 from explorer.errors import ExplorerError, RecipeError
-from explorer.governance.documents import Documents
 from explorer.governance.session import Session
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
+from explorer.runlog.documents import Documents
 from explorer.training.ledgered import credentials, refuse_governed, session_of
 from explorer.training.plan import pace_of, phase_of, total_steps, warnings_of
 

@@ -44,8 +44,7 @@ from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.routing import confidential
 from explorer.recipes import machine
 from explorer.records import Plan, RunRecord
-from explorer.runlog.counterfactual import counterfactual
-from explorer.runlog.target import Target
+from explorer.runlog.target import Target, counterfactual
 from explorer.training.ledgered import STRATEGY
 from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
 from explorer.training.run import build_loop, documents_in, recipe_of

@@ -34,13 +34,13 @@ from explorer.engine.precision import native_bf16
 from explorer.engine.state import State
 from explorer.engine.task import TASKS
 from explorer.errors import RecipeError, RunError
-from explorer.governance.documents import Documents, read_copies
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.recipes import machine
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
 from explorer.records import ResultRecord, RunRecord
+from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.training.ledgered import credentials, given, is_recorded, keep_environment, recording, sealed_of
 from explorer.training.plan import pace_of, plan_run, total_steps

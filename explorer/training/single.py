@@ -9,11 +9,11 @@ from pydantic import Field
 
 from explorer.data.sources import load
 from explorer.errors import RecipeError, unknown
-from explorer.governance.documents import Documents
 from explorer.recipes.choice import check
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
 from explorer.runlog.attested import ModelPlace
+from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import read_card
 from explorer.training.ledgered import documents_of, sealed_of
 from explorer.training.plan import plan_run

@@ -32,7 +32,6 @@ from explorer.data.dataset import Dataset
 from explorer.entries.fields import Digest, LedgerState, write_float
 from explorer.entries.run import Parent
 from explorer.errors import RecipeError, RunError, unknown
-from explorer.governance.documents import Documents
 from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.branches import covers
 from explorer.provenance.envelope import MAX_BYTES
@@ -43,8 +42,8 @@ from explorer.provenance.trust import Trust, parse_trust
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
 from explorer.records import RunRecord
-from explorer.runlog.attested import ModelPlace, read_attested
-from explorer.runlog.lineage import PARENTS, ancestors, beside, kept_beside
+from explorer.runlog.attested import PARENTS, ModelPlace, ancestors, beside, kept_beside, read_attested
+from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import ModelCard, read_card
 from explorer.runlog.tensors import owner_of
 from explorer.schema import from_json, record, to_json

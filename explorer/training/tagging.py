@@ -15,10 +15,10 @@ from explorer.data.dataset import DataSource, Split
 from explorer.data.sources import DATASETS, load
 from explorer.document import read_document
 from explorer.errors import DataError, ProvenanceError, RecipeError
-from explorer.governance.documents import SALTS, TABLE
 from explorer.provenance.branches import PATTERN
 from explorer.provenance.tag_records import Record, write_tagged
 from explorer.recipes.choice import choose
+from explorer.runlog.documents import SALTS_FILE, TABLE_FILE
 
 FILES = (".yaml", ".yml")
 
@@ -84,5 +84,5 @@ def tag(
     directory = Path(documents)
     directory.mkdir(parents=True, exist_ok=True)
     content = (Record(examples.content(slot), path, sources[slot], authority) for slot, path in enumerate(classes))
-    write_tagged(directory / TABLE, directory / SALTS, content)
-    return directory / TABLE
+    write_tagged(directory / TABLE_FILE, directory / SALTS_FILE, content)
+    return directory / TABLE_FILE

@@ -26,8 +26,8 @@ from explorer.provenance.commitments import commit
 from explorer.provenance.reading_keys import reading_key, salt_of
 from explorer.provenance.salts import read_salts
 from explorer.records import RunRecord
+from explorer.runlog.influence import read_record
 from explorer.runlog.model_file import MODEL, ModelFile
-from explorer.runlog.presence import read_record
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import parse_tensors, read_ended
 from explorer.training.run import execute

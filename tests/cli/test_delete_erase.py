@@ -13,7 +13,7 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.commitments import check_commitment
 from explorer.provenance.policy import Quarantine, Rule
 from explorer.provenance.salts import read_salts
-from explorer.runlog.papers import read_tag_rows
+from explorer.runlog.documents import read_tag_rows
 from explorer.runlog.run_ledger import RunLedger
 from tests.cli.command import explorer, refused
 from tests.governance import desk

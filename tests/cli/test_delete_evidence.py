@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from explorer.runlog.forecast import forecast
-from explorer.runlog.origin import read_origin, write_origin
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import resolve
+from explorer.runlog.target import read_origin, resolve, write_origin
 from explorer.training.deletion import delete
 from tests.cli.command import explorer, refused
 from tests.training.evidence_runs import TARGET, Desk

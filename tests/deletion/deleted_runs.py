@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from explorer import records, rundir
-from explorer.audit.vouched import read_basis, read_tags
 from explorer.canonical import digest
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent, TrainingState
@@ -20,11 +19,10 @@ from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.provenance.routing import bind
 from explorer.provenance.sealed import SealedRegion, with_adapters
 from explorer.records import RunRecord
-from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.documents import read_basis, read_verified_tags
 from explorer.runlog.model_file import MODEL, ModelFile
-from explorer.runlog.origin import Origin, write_origin
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import Origin, Target, counterfactual, write_origin
 from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from tests import tensors_for_tests as models
 from tests.audit.governed_run import (
@@ -138,7 +136,7 @@ def begun(
         start=start,
         parents=(*was.genesis.parents, parent),
     )
-    return new, genesis, read_tags(new, was.genesis, read_basis(new, was.genesis)).tags.leaves
+    return new, genesis, read_verified_tags(new, was.genesis, read_basis(new, was.genesis)).tags.leaves
 
 
 def train(journal: Journal, policy: RoutingPolicy, steps: range, *, without: Sequence[str]) -> None:

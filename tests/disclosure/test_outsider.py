@@ -26,9 +26,8 @@ from explorer.provenance.commitments import commit
 from explorer.provenance.grants import Grant
 from explorer.provenance.reader_keys import unwrap
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import Keys, NoKeys
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import Keys, NoKeys
+from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.runlog.segments import read_numbers
 from tests.audit.governed_run import sign_again
 from tests.disclosure.attacks import (

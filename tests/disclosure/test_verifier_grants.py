@@ -22,7 +22,7 @@ from explorer.provenance.keys import write_key
 from explorer.provenance.reader_keys import reader_key, reader_public_text
 from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.times import parse_time
-from explorer.runlog.keys import own_keys
+from explorer.runlog.run_keys import own_keys
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN

@@ -22,9 +22,8 @@ from explorer.provenance.roles import Role
 from explorer.release.attest import attest, check_card
 from explorer.release.claims import claims, deletable_at_best, deletable_here
 from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.model_file import read_card, write_card
-from explorer.runlog.presence import Presence
-from explorer.runlog.reach import reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from tests import tensors_for_tests

@@ -18,8 +18,7 @@ from explorer.provenance.trust import Trust
 from explorer.release import family as searching
 from explorer.release.family import Family, family
 from explorer.release.relatives import Relative
-from explorer.runlog.attested import ATTESTATION
-from explorer.runlog.lineage import PARENTS
+from explorer.runlog.attested import ATTESTATION, PARENTS
 from explorer.runlog.model_file import ModelFile
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import MIT, TRAINER, sign_again, write_governed_run

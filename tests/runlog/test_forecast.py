@@ -16,8 +16,7 @@ from explorer.provenance.policy import Rule
 from explorer.provenance.salts import destroy_salt, new_salts, write_salts
 from explorer.provenance.sealed import SealedRegion
 from explorer.records import PhaseProfile, RunRecord, Timings
-from explorer.runlog.forecast import Forecast, forecast, kept
-from explorer.runlog.replay_time import DRIFT, MEAN, START, UNMEASURED, replay_time, replayed
+from explorer.runlog.forecast import DRIFT, MEAN, START, UNMEASURED, Forecast, forecast, kept, replay_time, replayed
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, resolve
 from tests.audit.governed_run import MIT, NEWS, OPEN, ROWS, policy, sign_again, write_governed_run

@@ -11,9 +11,8 @@ from explorer import records, rundir
 from explorer.entries.fields import LedgerState
 from explorer.records import RunRecord, Timings
 from explorer.runlog.forecast import forecast
-from explorer.runlog.origin import Origin, write_origin
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import Origin, Target, write_origin
 from explorer.store import deletability, frames, queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

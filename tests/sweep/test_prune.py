@@ -17,8 +17,7 @@ from explorer.note import Algorithm, Signer
 from explorer.project import Project
 from explorer.records import RunRecord
 from explorer.runlog.attested import ATTESTATION
-from explorer.runlog.origin import Origin, write_origin
-from explorer.runlog.target import Target
+from explorer.runlog.target import Origin, Target, write_origin
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

@@ -14,16 +14,14 @@ from explorer import records, rundir
 from explorer.data.dataset import Dataset, DataSource, Split
 from explorer.data.digits import Digits
 from explorer.data.text import LocalText
-from explorer.governance.documents import keep, read_copies
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, RoutingPolicy
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.documents import keep, quarantine_content, read_copies, read_policy
 from explorer.runlog.forecast import Route, route_of
-from explorer.runlog.papers import quarantine_content, read_policy
-from explorer.runlog.reach import reach
+from explorer.runlog.influence import reach
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import Target, counterfactual
 from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
 from explorer.training import ledgered, plan, run
 from explorer.training.plan import plan_run

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from explorer import records, rundir
-from explorer.governance.documents import keep, read_documents
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.recipe import build_recipe
+from explorer.runlog.documents import keep, read_documents
 from explorer.training.demonstration import demonstrate
 from explorer.training.plan import plan_run
 from explorer.training.run import execute

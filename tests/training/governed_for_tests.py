@@ -7,10 +7,10 @@ from typing import Any
 from explorer import records, rundir
 from explorer.data.digits import Digits
 from explorer.document import Document, document_of
-from explorer.governance.documents import keep
 from explorer.provenance.policy import FORMAT, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass
+from explorer.runlog.documents import keep
 from explorer.training.demonstration import demonstrate
 from explorer.training.single import Planned, plan_single
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from explorer import rundir
 from explorer.data.digits import Digits
-from explorer.governance.documents import keep
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import read_key
 from explorer.provenance.policy import POLICY, Rule
+from explorer.runlog.documents import keep
 from explorer.training.plan import plan_run
 from explorer.training.run import execute
 from tests.governance import desk

@@ -14,13 +14,13 @@ from explorer.engine.loop import Loop
 from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.run import Decision, Step
 from explorer.errors import RecipeError
-from explorer.governance.documents import keep
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.examples import Examples
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.trust import read_trust
+from explorer.runlog.admission_tables import tables_in_force
+from explorer.runlog.documents import keep
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tables import tables
 from explorer.training.plan import plan_run
 from explorer.training.replay import replay
 from explorer.training.run import execute
@@ -117,7 +117,7 @@ def test_the_examples_behind_a_layer_are_those_of_its_bands(done: Path) -> None:
 
 def test_the_table_in_force_has_the_weights_by_band(done: Path) -> None:
     run = RunLedger(done)
-    (table,) = tables(run)
+    (table,) = tables_in_force(run)
     (placed,) = run.read([table.entry], Step)
     content = run.blob(placed, "weights", max_bytes=2**20)
     assert content is not None and b'"format":"explorer/admission/v2"' in content and b'"bands":{' in content

@@ -19,9 +19,8 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY
 from explorer.provenance.salts import destroy_salt
 from explorer.report.run_report import write_run_report
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import JOINT
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database

@@ -25,7 +25,6 @@ from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
 from explorer.entries.run import State, TrainingState
 from explorer.errors import ProvenanceError, RunError
-from explorer.governance.documents import QUARANTINE
 from explorer.governance.session import Session
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
@@ -37,14 +36,12 @@ from explorer.provenance.roles import Role
 from explorer.provenance.salts import Salts, write_salts
 from explorer.provenance.tags_parquet import write_table
 from explorer.provenance.trust import write_trust
-from explorer.runlog.counterfactual import counterfactual, left_out
+from explorer.runlog.documents import QUARANTINE_FILE, quarantine_of
 from explorer.runlog.model_file import MODEL as WEIGHTS
 from explorer.runlog.model_file import ModelFile
-from explorer.runlog.origin import read_origin
-from explorer.runlog.papers import quarantine_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_rows
-from explorer.runlog.target import Target
+from explorer.runlog.target import Target, counterfactual, left_out, read_origin
 from explorer.runlog.tensors import read_ended
 from explorer.training import deletion, run
 from explorer.training.deletion import delete, train_counterfactual
@@ -236,10 +233,10 @@ def test_a_class_of_which_some_were_in_quarantine(tmp_path: Path) -> None:
         new = delete(old, CLASS, route=route(old, CLASS), to=tmp_path / "deletions")
         assert same(new, never(old, CLASS, tmp_path / "never")) and quarantine_of(RunLedger(new)) == strangers
     assert rows_of(new).tolist() == rows_of(old)[5:].tolist()
-    (new / rundir.GOVERNANCE / QUARANTINE).unlink()
+    (new / rundir.GOVERNANCE / QUARANTINE_FILE).unlink()
     with pytest.raises(RunError, match="was planned for governance"):  # the control
         train_counterfactual(new)
-    rundir.write_bytes(new / rundir.GOVERNANCE / QUARANTINE, b'{"other-content":[5,"8"]}')
+    rundir.write_bytes(new / rundir.GOVERNANCE / QUARANTINE_FILE, b'{"other-content":[5,"8"]}')
     with pytest.raises(ProvenanceError, match=r"quarantine\.json: expected lists of rows by reason"):
         train_counterfactual(new)
 

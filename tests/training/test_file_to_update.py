@@ -14,12 +14,12 @@ from explorer.cli.notebooks import notebook_directory
 from explorer.data.source import Source
 from explorer.document import document_of, read_document
 from explorer.engine.loop import Loop
-from explorer.governance.documents import Documents, keep, read_documents
 from explorer.provenance.drafts import read_draft
 from explorer.provenance.routing import policy_for
 from explorer.provenance.taxonomy import TAXONOMY
 from explorer.recipes.recipe import build_recipe
 from explorer.records import RunRecord
+from explorer.runlog.documents import Documents, keep, read_documents
 from explorer.runlog.run_ledger import RunLedger
 from explorer.training.demonstration import demonstrate
 from explorer.training.plan import plan_run

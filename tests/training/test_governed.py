@@ -15,7 +15,6 @@ from explorer.canonical import digest
 from explorer.entries.kinds import decode
 from explorer.entries.run import End, Genesis, Step
 from explorer.errors import ProvenanceError, RecipeError, RunError
-from explorer.governance.documents import read_copies
 from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.ledger.verify import verify
 from explorer.provenance.keys import new_key, read_key, write_key
@@ -25,6 +24,7 @@ from explorer.provenance.trust import Quorum, Trust, read_trust
 from explorer.recipes import machine
 from explorer.records import RunRecord
 from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.documents import read_copies
 from explorer.training import demonstration
 from explorer.training.replay import replay
 from explorer.training.run import build_loop, execute

@@ -19,8 +19,8 @@ from explorer.errors import CheckpointError, ProvenanceError
 from explorer.governance.routing import Routing
 from explorer.methods.ema import EMA
 from explorer.provenance.policy import Rule
-from explorer.runlog.origin import read_origin
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import read_origin
 from explorer.runlog.tensors import owner_of, read_ended
 from explorer.training import deletion
 from explorer.training.deletion import Compared, delete, train_counterfactual

@@ -27,9 +27,8 @@ from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.runlog.model_file import CARD, ModelFile, read_card
 from explorer.runlog.model_file import MODEL as WEIGHTS
-from explorer.runlog.origin import read_origin
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import Target, read_origin
 from explorer.runlog.tensors import read_ended
 from explorer.training.deletion import delete
 from tests.governance import desk

@@ -27,7 +27,7 @@ from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.taxonomy_section import TaxonomySection
 from explorer.report.run.training_section import TrainingSection
 from explorer.report.run.vouchers_section import VouchersSection
-from explorer.runlog.blobs import Missing
+from explorer.runlog.run_ledger import Missing
 from explorer.views import text as words
 
 MOST = 5  # layers that an answer names; the tables of the report have all

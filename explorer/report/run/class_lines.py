@@ -12,10 +12,8 @@ from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.routing import Routing
 from explorer.provenance.sealed import region_of
 from explorer.report.run.references import Reference, refer
-from explorer.runlog.forecast import route_of
-from explorer.runlog.obstacles import learned_before
-from explorer.runlog.presence import Presence
-from explorer.runlog.reach import Reach, reach_of
+from explorer.runlog.forecast import learned_before, route_of
+from explorer.runlog.influence import Presence, Reach, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.views.ledger.open_run import Steps

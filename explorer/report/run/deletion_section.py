@@ -26,8 +26,8 @@ from explorer.report.run.references import Citations, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.counterfactual import SWEEP
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import SWEEP
 from explorer.schema import record
 from explorer.views import text
 

@@ -11,7 +11,7 @@ from explorer.report.run.integrity_section import integrity_words
 from explorer.report.run.references import ListedEntry
 from explorer.report.run.reported_run import ReportedRun, opens
 from explorer.report.section import Section
-from explorer.runlog.blobs import Missing
+from explorer.runlog.run_ledger import Missing
 from explorer.schema import record
 from explorer.views import text
 from explorer.views.ledger.badge import SIGNS, Verdict

@@ -21,8 +21,8 @@ from explorer.report.run.references import GENESIS, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.training_section import inner
 from explorer.report.section import Section
+from explorer.runlog.admission_tables import InForce, tables_in_force
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tables import InForce, tables
 from explorer.schema import record
 from explorer.views.ledger import timeline
 from explorer.views.ledger.timeline import about, decided_by
@@ -154,7 +154,7 @@ def policy_words(run: RunLedger, rules: Rules) -> PolicyWords:
         rules=tuple(map(rule_words, policy.rules)),
         regions=tuple(f"{region.name}: {region_words(region)}" for region in policy.sealed),
         confidential=confidential_words(policy.confidential) if policy.confidential else None,
-        phases=tuple(_phase(run, table) for table in tables(run)),
+        phases=tuple(_phase(run, table) for table in tables_in_force(run)),
     )
 
 

@@ -14,7 +14,7 @@ from explorer.report.page import Block, Code, Heading, Paragraph, Span, sentence
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
 from explorer.runlog.forecast import kept
-from explorer.runlog.presence import recorded_plan
+from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
 from explorer.views import text

@@ -21,7 +21,6 @@ from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Vouchers, vouchers
 from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.shares import Shares, shares
-from explorer.audit.vouched import TRUST
 from explorer.canonical import digest
 from explorer.errors import ExplorerError, ProvenanceError, RunError
 from explorer.provenance.routing import Routing, confidential
@@ -30,9 +29,9 @@ from explorer.records import RunRecord
 from explorer.report.run.class_lines import ClassLine, class_lines, deletability
 from explorer.report.run.references import GENESIS, Citations, Document, Reference, refer, references_in
 from explorer.report.section import Section, Subject
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import NoKeys
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.documents import TRUST_FILE
+from explorer.runlog.run_keys import NoKeys
+from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.schema import parse_json
 from explorer.views.ledger import matrices
 from explorer.views.ledger.badge import badge_words, is_simulated
@@ -233,7 +232,7 @@ def _environment(run: RunLedger, absent: list[str]) -> dict[str, str] | None:
 
 
 def _trust(run: RunLedger, absent: list[str]) -> Trust | None:
-    path = run.run / rundir.GOVERNANCE / TRUST
+    path = run.run / rundir.GOVERNANCE / TRUST_FILE
     if run.genesis.trust is None or not path.exists():
         absent.append("the trust file: the run had none" if run.genesis.trust is None else "the trust file: not here")
         return None

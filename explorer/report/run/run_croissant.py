@@ -8,7 +8,6 @@ import hashlib
 import json
 
 from explorer import rundir
-from explorer.audit.vouched import ATTESTATION, TABLE
 from explorer.errors import StoreError
 from explorer.provenance.attestation import read_attestation
 from explorer.provenance.croissant import DSSE, PARQUET, Column, File, Records, croissant
@@ -16,6 +15,7 @@ from explorer.provenance.description import Description
 from explorer.report.run.head_section import SIMULATED
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.taxonomy_section import TaxonomySection
+from explorer.runlog.documents import ATTESTATION_FILE, TABLE_FILE
 
 TAGS = Records(
     name="tags",
@@ -43,7 +43,7 @@ def as_croissant(run: ReportedRun) -> str:
     if run.vouchers is None:
         raise StoreError(f"run {run.run}: there is no dataset to describe: {run.not_vouched}")
     tags, classes = run.vouchers.tags, run.of(TaxonomySection).taxonomy
-    described, attestation = tags.table.description, run.ledger.run / rundir.GOVERNANCE / ATTESTATION
+    described, attestation = tags.table.description, run.ledger.run / rundir.GOVERNANCE / ATTESTATION_FILE
     personal = [line.path for line in classes if line.personal_data and line.records]
     document = croissant(
         name=described.title,
@@ -62,9 +62,14 @@ def as_croissant(run: ReportedRun) -> str:
             "rai:dataLimitations": SIMULATED if run.simulated else None,
         },
         files=[
-            File(path=f"{rundir.GOVERNANCE}/{TABLE}", sha256=tags.file, encoding=PARQUET, description="The tag table."),
             File(
-                path=f"{rundir.GOVERNANCE}/{ATTESTATION}",
+                path=f"{rundir.GOVERNANCE}/{TABLE_FILE}",
+                sha256=tags.file,
+                encoding=PARQUET,
+                description="The tag table.",
+            ),
+            File(
+                path=f"{rundir.GOVERNANCE}/{ATTESTATION_FILE}",
                 sha256=hashlib.sha256(read_attestation(attestation)).hexdigest(),
                 encoding=DSSE,
                 description="The attestation of the tag table, signed by those who vouch for its tags.",

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from explorer.audit.project_badge import ProjectBadge, project_badge
 from explorer.disclosure.access_log import AccessLog, Logged, access_log
 from explorer.project import AUDIT, runs_of
-from explorer.runlog.keys import JOINT
+from explorer.runlog.run_keys import JOINT
 from explorer.views import text
 from explorer.views.ledger.drilldown import prove_commands
 from explorer.views.ledger.open_run import OpenRun

@@ -13,8 +13,8 @@ from explorer.deletion.checks import Outcome
 from explorer.errors import ExplorerError
 from explorer.provenance.deletion_certificate import MEANS
 from explorer.runlog.forecast import Forecast, forecast_of
-from explorer.runlog.keys import JOINT, OwnKeys
-from explorer.runlog.presence import Presence
+from explorer.runlog.influence import Presence
+from explorer.runlog.run_keys import JOINT, OwnKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.views import text

@@ -12,9 +12,8 @@ from explorer import rundir
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.merkle import leaf_hash
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import Keys, NoKeys
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import Keys, NoKeys
+from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
 from explorer.views import text
 from explorer.views.ledger.open_run import Steps

@@ -13,8 +13,8 @@ from explorer import rundir
 from explorer.audit.history import Badge, Decided, DepthProfile, badge, decisions, depth_profiles
 from explorer.errors import RunError, unknown
 from explorer.provenance.trust import Trust, read_trust
+from explorer.runlog.admission_tables import InForce, tables_in_force
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tables import InForce, tables
 from explorer.store.examine import candidates, sweeps
 
 
@@ -135,5 +135,5 @@ def read_all_steps(run: RunLedger) -> Steps:
         quarantined=quarantined,
         numbers=numbers,
         layers=len(run.genesis.layers),
-        tables=tables(run),
+        tables=tables_in_force(run),
     )

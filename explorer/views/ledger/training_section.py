@@ -10,7 +10,7 @@ from explorer.audit.history import directions
 from explorer.audit.ledger_sums import is_confidential
 from explorer.audit.shares import shares
 from explorer.errors import ExplorerError
-from explorer.runlog.blobs import Missing
+from explorer.runlog.run_ledger import Missing
 from explorer.views.ledger import depth, matrices, timeline
 from explorer.views.ledger.drilldown import drilled
 from explorer.views.ledger.matrices import CELL

@@ -21,9 +21,9 @@ from explorer.canonical import canonical
 from explorer.entries.run import Genesis, Profile
 from explorer.errors import ExplorerError
 from explorer.records import RunRecord
-from explorer.runlog.blobs import Missing
-from explorer.runlog.papers import POLICY, read_policy
-from explorer.runlog.presence import recorded_plan
+from explorer.runlog.documents import POLICY_FILE, read_policy
+from explorer.runlog.influence import recorded_plan
+from explorer.runlog.run_ledger import Missing
 from explorer.views import text
 from explorer.views.ledger import depth, matrices
 from explorer.views.ledger.badge import TITLES, badge_words, simulated_note
@@ -199,7 +199,7 @@ def _settings(first: dict[str, str], second: dict[str, str]) -> list[Fact]:
 
 
 def _policy(opened: OpenRun) -> str:
-    if opened.ledger.genesis.policy is None or not (opened.ledger.run / rundir.GOVERNANCE / POLICY).exists():
+    if opened.ledger.genesis.policy is None or not (opened.ledger.run / rundir.GOVERNANCE / POLICY_FILE).exists():
         return _short(opened.ledger.genesis.policy)
     policy = read_policy(opened.ledger)
     assert policy is not None  # the genesis names one

@@ -27,7 +27,7 @@ class InForce:
     weights: NDArray[np.float64]  # C L
 
 
-def tables(run: RunLedger) -> tuple[InForce, ...]:
+def tables_in_force(run: RunLedger) -> tuple[InForce, ...]:
     """All tables, in the order in which they came into force; none for a run without a policy.
 
     Raises `LedgerError` for one that is missing or is not of this run's classes and layers.
@@ -50,7 +50,7 @@ def tables(run: RunLedger) -> tuple[InForce, ...]:
 def first_admitted(run: RunLedger) -> dict[str, int | None]:
     """By class, the first step in which some layer admits it; None: it is denied everywhere, throughout."""
     found: dict[str, int | None] = dict.fromkeys(run.genesis.classes)
-    for table in reversed(tables(run)):
+    for table in reversed(tables_in_force(run)):
         found |= {run.genesis.classes[at]: table.first for at in np.flatnonzero(table.weights.any(axis=1))}
     return found
 

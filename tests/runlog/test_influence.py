@@ -17,8 +17,8 @@ from explorer.provenance.policy import Rule
 from explorer.provenance.sealed import SealedRegion
 from explorer.recipes.settings import METHODS
 from explorer.records import RunRecord
-from explorer.runlog import presence
-from explorer.runlog.reach import Reach, reach
+from explorer.runlog import influence
+from explorer.runlog.influence import Reach, reach
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, resolve
 from tests.audit.governed_run import (
@@ -311,7 +311,7 @@ def test_records_that_there_are_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("counts", [b"1" * 60_000, b"1," * 30_000, b"1,,1]", b"-1]", b"12345678901234567]"])
 def test_counts_that_are_none_are_found_out_at_once(counts: bytes) -> None:
-    assert presence._EXAMPLES.search(b'{"blobs":{},"examples":[' + counts) is None
+    assert influence._EXAMPLES.search(b'{"blobs":{},"examples":[' + counts) is None
 
 
 def test_a_ledger_without_traits_is_taken_to_probe(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from explorer.entries.run import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
 from explorer.provenance.layers import depths_of
+from explorer.runlog.admission_tables import first_admitted, tables_in_force
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tables import first_admitted, tables
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, routing, sign_again, with_blob, write_governed_run
 
 
@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_tables_are_those_of_the_policy(run: Path) -> None:
-    found = tables(RunLedger(run))
+    found = tables_in_force(RunLedger(run))
     assert [(each.first, each.stop, each.phase) for each in found] == [
         (0, 5, "progress [0, 0.3334)"),
         (5, 12, "progress [0.3334, 1]"),
@@ -48,7 +48,7 @@ def test_blobs_that_are_no_table(run: Path, content: bytes, message: str) -> Non
 
     sign_again(run, lie)  # pyright: ignore[reportArgumentType]
     with pytest.raises(LedgerError, match=message):
-        tables(RunLedger(run))
+        tables_in_force(RunLedger(run))
 
 
 def test_a_table_that_is_gone(run: Path) -> None:

@@ -8,7 +8,7 @@ from explorer.entries.fields import LedgerState
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
-from explorer.runlog.named_state import goes_on_from
+from explorer.runlog.attested import goes_on_from
 from tests.provenance.people import private
 
 ENTRIES = [b'{"entry":%d}' % number for number in range(600)]  # more than two bundles
