@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from explorer.analysis.control_sentences import control_sentences
+from explorer.analysis.controls import controlled
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import busy_notes, call_words, control_words, fresh_words, ratio_interval, summary
@@ -12,6 +14,7 @@ from explorer.cli.output import print_table, visible
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
+from explorer.store.queries import Table
 from explorer.views import text
 
 COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")
@@ -68,3 +71,16 @@ def _note(first: EqualQuality, setting: Setting) -> str:
         f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to equal: training time to reach"
         f" {first.baseline}'s; {first.confidence:.0%} intervals{adjusted}"
     )
+
+
+def print_controls(where: Path, found: Table) -> None:
+    """What is left of gains beside the controls, if any were run: a sentence for each recipe."""
+    control, sweep = found.columns.index("control"), found.columns.index("sweep")
+    controlled_sweeps = sorted({row[sweep] for row in found.rows if row[control]})
+    if not controlled_sweeps:
+        return
+
+    for name in controlled_sweeps:
+        print(f"\ncontrols of {name}:")
+        for words in control_sentences(controlled(frames.results(where, sweep=name))):
+            print(f"  {words}")

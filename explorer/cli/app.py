@@ -8,43 +8,15 @@ from typing import Annotated, NoReturn
 import typer
 
 import explorer
-from explorer.cli import (
-    ask,
-    attest,
-    authority,
-    confirm,
-    conform,
-    data,
-    delete,
-    grant,
-    ledger,
-    ledger_web,
-    notebooks,
-    observe,
-    pack,
-    policy,
-    prices,
-    profile,
-    quickstart,
-    read,
-    replay,
-    report,
-    results,
-    sweep,
-    tags,
-    taxonomy,
-    trace,
-    training,
-    usage,
-    verify,
-)
 from explorer.cli.output import visible
+from explorer.cli.verbs import Verbs
 from explorer.errors import ExplorerError
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 
 app = typer.Typer(
     name="explorer",
+    cls=Verbs,
     help="Find the cheapest training recipe that is as good as your baseline, and prove what went into the model.",
     no_args_is_help=True,
     add_completion=False,
@@ -69,35 +41,6 @@ def _version(asked: bool) -> None:
     if asked:
         typer.echo(explorer.__version__)
         raise typer.Exit
-
-
-quickstart.register(app)
-training.register(app)
-profile.register(app)
-data.register(app)
-replay.register(app)
-sweep.register(app)
-notebooks.register(app)
-results.register(app)
-report.register(app)
-ask.register(app)
-confirm.register(app)
-ledger.register(app, ledger_web.register)
-trace.register(app)
-conform.register(app)
-pack.register(app)
-attest.register(app)
-verify.register(app)
-observe.register(app)
-usage.register(app)
-delete.register(app)
-grant.register(app)
-read.register(app)
-taxonomy.register(app)
-policy.register(app)
-prices.register(app)
-tags.register(app)
-authority.register(app)
 
 
 def main() -> None:

@@ -1,27 +1,29 @@
 """`explorer ask`: the best recipe of a sweep under stated limits."""
 
+import dataclasses
 import datetime
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import pandas as pd
 import typer
 
+from explorer.analysis.ask import Asked, Candidate
+from explorer.analysis.ask import ask as answer
+from explorer.analysis.limits import Limits
+from explorer.analysis.verdict import sweep_verdicts
+from explorer.cli.options import RUNS, Json, Runs
 from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
-from explorer.cli.settings import RUNS, Json, Runs
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from explorer.analysis.ask import Asked, Candidate
-    from explorer.analysis.limits import Limits
+from explorer.errors import StoreError, unknown
+from explorer.store import frames, queries
+from explorer.store.confirming import with_confirming
+from explorer.store.place import database
+from explorer.views import ask_evidence, ask_words, units
 
 Sweep = Annotated[
     str | None, typer.Argument(metavar="[SWEEP]", help="Whose recipes. Default: the only sweep there is.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(ask)
 
 
 def ask(
@@ -65,12 +67,6 @@ def ask(
     Nothing is extrapolated, and what is not known is said and never guessed. Exit status 0 only if a recipe holds every
     limit, its uncertainty included.
     """
-    from explorer.analysis.ask import ask as answer
-    from explorer.analysis.verdict import sweep_verdicts
-    from explorer.store import frames
-    from explorer.store.confirming import with_confirming
-    from explorer.store.place import database
-
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
     tell_upkeep(runs)
     where = database(runs)
@@ -96,10 +92,7 @@ def _limits(
     max_inference: str | None,
     deletable: list[str],
     max_deletion: str | None,
-) -> "Limits":
-    from explorer.analysis.limits import Limits
-    from explorer.views import units
-
+) -> Limits:
     inference = (None, None) if max_inference is None else units.inference("--max-inference", max_inference)
     wanted = [units.deletable("--deletable", each) for each in deletable]
     levels: Any = {name: level for name, level, _ in wanted}
@@ -116,20 +109,14 @@ def _limits(
 
 
 def _only_sweep(where: Path) -> str:
-    from explorer.errors import StoreError
-    from explorer.store import queries
-
     known = queries.sweeps(where)
     if len(known) != 1:
         raise StoreError(f"{where}: {len(known)} sweeps; name one of them: {', '.join(known) or 'none'}")
     return known[0]
 
 
-def _refuse_superseded(where: Path, sweep: str, rows: "pd.DataFrame") -> None:
+def _refuse_superseded(where: Path, sweep: str, rows: pd.DataFrame) -> None:
     """Say what to do where every finished run is of an earlier specification."""
-    from explorer.errors import StoreError
-    from explorer.store import queries
-
     if rows.empty and queries.left_out(where, sweep=sweep):
         raise StoreError(
             f"{sweep}: no run of its present specification has finished: `explorer sweep run SPEC` runs what is "
@@ -137,9 +124,7 @@ def _refuse_superseded(where: Path, sweep: str, rows: "pd.DataFrame") -> None:
         )
 
 
-def _on(rows: "pd.DataFrame", hardware: str | None) -> "pd.DataFrame":
-    from explorer.errors import StoreError, unknown
-
+def _on(rows: pd.DataFrame, hardware: str | None) -> pd.DataFrame:
     if hardware is None:
         return rows
     known = {str(name) for name in rows["hardware"]}
@@ -148,9 +133,7 @@ def _on(rows: "pd.DataFrame", hardware: str | None) -> "pd.DataFrame":
     return rows[rows["hardware"] == hardware]
 
 
-def _print(asked: "Asked", runs: Path) -> None:
-    from explorer.views import ask_evidence, ask_words
-
+def _print(asked: Asked, runs: Path) -> None:
     print(visible(f"asked: {ask_words.limits_words(asked)}"))
     print(visible(ask_words.headline(asked)))
     if second := ask_words.runner_up(asked):
@@ -168,11 +151,7 @@ def _print(asked: "Asked", runs: Path) -> None:
         print(visible(f"To confirm it on fresh seeds: {command}"))
 
 
-def _as_json(asked: "Asked", runs: Path) -> dict[str, Any]:
-    import dataclasses
-
-    from explorer.views import ask_evidence, ask_words
-
+def _as_json(asked: Asked, runs: Path) -> dict[str, Any]:
     best, second, difference = asked.best, asked.runner_up, asked.difference
     verdict = best and best.verdict
     return {
@@ -193,11 +172,7 @@ def _as_json(asked: "Asked", runs: Path) -> dict[str, Any]:
     }
 
 
-def _candidate(asked: "Asked", candidate: "Candidate") -> dict[str, Any]:
-    import math
-
-    from explorer.views import ask_words
-
+def _candidate(asked: Asked, candidate: Candidate) -> dict[str, Any]:
     reached, known = candidate.reached, candidate.known
     return {
         "recipe": candidate.recipe,

@@ -3,19 +3,33 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import PassphraseFile, TrustFile, clock, known_passphrase, new_passphrase
+from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
 from explorer.cli.output import print_json
-from explorer.cli.settings import Json
+from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
+from explorer.ledger.cosign import begin_memory, memory_of
+from explorer.provenance import authorities, keys
+from explorer.provenance.authorities import cosigner, find, new_trust
+from explorer.provenance.envelope import key_id
 from explorer.provenance.private import NEW_PASSPHRASE
 from explorer.provenance.roles import Role
-
-if TYPE_CHECKING:
-    from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Trust
+from explorer.provenance.times import format_time, parse_time
+from explorer.provenance.trust import (
+    Authority,
+    AuthorityKey,
+    Quorum,
+    Revocation,
+    Trust,
+    read_trust,
+    trust_content,
+    write_trust,
+)
+from explorer.rundir import write_bytes
+from explorer.schema import to_json
 
 DAYS = 365
 NEXT = {
@@ -28,16 +42,6 @@ NEXT = {
 COSIGNERS = (Role.DATA_GOVERNANCE, Role.MODEL_RISK, Role.AUDITOR)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as example.com/data-governance.")]
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Keys, and the trust file that says which of them are believed.", no_args_is_help=True)
-    group.command("new")(new)
-    group.command()(passphrase)
-    group.command("list")(list_)
-    group.command("revoke")(revoke)
-    group.command("quorum")(quorum)
-    app.add_typer(group, name="authority")
 
 
 def new(
@@ -73,12 +77,6 @@ def new(
 
     A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
     """
-    from explorer.ledger.cosign import begin_memory, memory_of
-    from explorer.provenance import authorities, keys
-    from explorer.provenance.times import format_time, parse_time
-    from explorer.provenance.trust import AuthorityKey, trust_content
-    from explorer.rundir import write_bytes
-
     begins = format_time(clock()) if not_before is None else not_before
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     in_agent = (keys.is_in_agent(key_file) or key_file.is_file()) and keys.agent_name(key_file) is not None
@@ -128,8 +126,6 @@ def passphrase(
 
     Key files of earlier versions resist guessing badly. Copies and backups of the old file keep its passphrase.
     """
-    from explorer.provenance import keys
-
     before, known = keys.rounds(key), known_passphrase(key, passphrase_file)
     keys.read_any(key, known)  # a wrong passphrase is told before a new one is asked for
     keys.encrypt_again(key, known, new_passphrase(key, new_passphrase_file, variable=NEW_PASSPHRASE))
@@ -145,8 +141,6 @@ def list_(
     json: Json = False,
 ) -> None:
     """Whom a trust file believes, for what, from when until when, and how many of them it takes."""
-    from explorer.provenance.trust import read_trust
-
     found, now = read_trust(trust), clock()
     if json:
         print_json(_listing(found, now))
@@ -184,10 +178,6 @@ def revoke(
     Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
     at which it began (`from` in the list).
     """
-    from explorer.provenance import authorities
-    from explorer.provenance.times import format_time, parse_time
-    from explorer.provenance.trust import Revocation, read_trust, write_trust
-
     moment = format_time(clock() if at is None else parse_time(at))
     with authorities.alone(trust):
         before = read_trust(trust)
@@ -213,9 +203,6 @@ def quorum(
     json: Json = False,
 ) -> None:
     """Say how many authorities of a role it takes. A role without quorum is never enough."""
-    from explorer.provenance import authorities
-    from explorer.provenance.trust import read_trust, write_trust
-
     with authorities.alone(trust):
         before = read_trust(trust)
         after = authorities.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
@@ -226,10 +213,7 @@ def quorum(
     print(f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}")
 
 
-def _read_or_new(path: Path) -> "Trust":
-    from explorer.provenance.authorities import new_trust
-    from explorer.provenance.trust import read_trust
-
+def _read_or_new(path: Path) -> Trust:
     return read_trust(path) if path.exists() else new_trust(path.stem)
 
 
@@ -237,9 +221,7 @@ def _holds(path: Path, content: bytes) -> bool:
     return path.exists() and path.read_bytes() == content
 
 
-def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
-    from explorer.provenance.authorities import cosigner
-
+def _print_added(authority: Authority, key: AuthorityKey) -> None:
     cosigns = cosigner(authority, key)
     print(f"  public key  {key.public_key}")
     print(f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}")
@@ -247,18 +229,14 @@ def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
     print(f"  branches    {', '.join(authority.branches) or 'none: it vouches for no class'}")
 
 
-def _entry(trust: "Trust", name: str, key: "AuthorityKey") -> dict[str, Any]:
+def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:
     """An authority with the one key that is asked about."""
-    from explorer.provenance.authorities import find
-
     authority = find(trust, name)
     made = next(each for each in _keys(authority, clock()) if each["public_key"] == key.public_key)
     return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}
 
 
-def _listing(trust: "Trust", now: int) -> dict[str, Any]:
-    from explorer.schema import to_json
-
+def _listing(trust: Trust, now: int) -> dict[str, Any]:
     return {
         "name": trust.name,
         "digest": trust.digest,
@@ -270,24 +248,18 @@ def _listing(trust: "Trust", now: int) -> dict[str, Any]:
     }
 
 
-def _keys(authority: "Authority", now: int) -> Iterable[dict[str, Any]]:
-    from explorer.provenance.authorities import cosigner
-    from explorer.provenance.envelope import key_id
-    from explorer.schema import to_json
-
+def _keys(authority: Authority, now: int) -> Iterable[dict[str, Any]]:
     for key in authority.keys:
         cosigns = cosigner(authority, key)
         vkey = None if cosigns is None else cosigns.vkey
         yield {"id": key_id(key.raw), **to_json(key), "now": _state(key, now), "cosigner": vkey}
 
 
-def _id(key: "AuthorityKey") -> str:
-    from explorer.provenance.envelope import key_id
-
+def _id(key: AuthorityKey) -> str:
     return key_id(key.raw)[:16]
 
 
-def _state(key: "AuthorityKey", now: int) -> str:
+def _state(key: AuthorityKey, now: int) -> str:
     if key.revoked is not None and now >= key.valid_until:
         return "revoked"
     if now < key.valid_from:
@@ -295,7 +267,7 @@ def _state(key: "AuthorityKey", now: int) -> str:
     return "valid" if now < key.valid_until else "expired"
 
 
-def _quorum_words(quorum: "Quorum", role: Role) -> str:
+def _quorum_words(quorum: Quorum, role: Role) -> str:
     documents, checkpoints = quorum.documents.get(role), quorum.checkpoints.get(role)
     needs = (
         "documents refused" if documents is None else f"{documents} for a document",

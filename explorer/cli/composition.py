@@ -3,8 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from explorer.analysis.composition_sentences import composition_sentences
 from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
 from explorer.errors import ExplorerError, unknown
+from explorer.views.composed import composed
+from explorer.views.composition_rows import composition_json, pair_rows, recipe_rows
+from explorer.views.question import Question
+from explorer.views.settle import hardware_labels
+from explorer.views.snapshot import read_snapshot
 
 
 def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None, json: bool) -> None:
@@ -12,12 +18,6 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
 
     Raises `ExplorerError` for a sweep, a metric or a budget that is not there.
     """
-    from explorer.views.composed import composed
-    from explorer.views.composition_rows import composition_json
-    from explorer.views.question import Question
-    from explorer.views.settle import hardware_labels
-    from explorer.views.snapshot import read_snapshot
-
     tell_upkeep(runs)
     snapshot = read_snapshot(runs)
     known = list(dict.fromkeys(snapshot.facets["sweep"]))
@@ -49,9 +49,6 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
 
 
 def _print(found: Any, hardware: str, *, space: bool) -> None:
-    from explorer.analysis.composition_sentences import composition_sentences
-    from explorer.views.composition_rows import pair_rows, recipe_rows
-
     at = f"budget {found.ssr:g}" if found.ssr is not None else "no budget"
     print(visible("\n" * space + f"{hardware}; {at}\n"))
     told = [row for row, recipe in zip(recipe_rows(found), found.recipes, strict=True) if recipe.by_parts is not None]

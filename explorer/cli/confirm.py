@@ -2,21 +2,24 @@
 
 import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from explorer import rundir
+from explorer.analysis.sentences import control_words
+from explorer.analysis.verdict import Verdict, sweep_verdicts
+from explorer.cli.answer import print_answer
+from explorer.cli.options import RUNS, Data, Engine, Runs, Workers
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import RUNS, Data, Runs
-from explorer.cli.sweep import Engine, Workers, estimated, execute, finish, print_plan
-
-if TYPE_CHECKING:
-    from explorer.analysis.verdict import Verdict
-    from explorer.sweep.plan import Plan
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(confirm)
+from explorer.cli.sweep import estimated, execute, finish, print_plan
+from explorer.document import parse_document
+from explorer.store import frames
+from explorer.store.confirming import with_confirming
+from explorer.store.place import database
+from explorer.sweep.confirm import check_same, confirmation, started, timed, written
+from explorer.sweep.plan import Plan, make_plan
+from explorer.sweep.spec import read_spec
 
 
 def confirm(
@@ -44,22 +47,14 @@ def confirm(
     if json:
         print(jsonlib.dumps({"event": "verdict"} | _as_json(found)))
     else:
-        from explorer.cli.answer import print_answer
-
         print_answer(runs, planned.spec.name)
         print(visible(f"{recipe}: {_words(found)}"))
     if found is None or not found.is_confirmed:
         raise typer.Exit(1)
 
 
-def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | None) -> "tuple[Plan, Path]":
+def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | None) -> tuple[Plan, Path]:
     """The plan of the confirmation and its specification, which is written once all of it is known to be right."""
-    from explorer import rundir
-    from explorer.document import parse_document
-    from explorer.sweep.confirm import check_same, confirmation, started, written
-    from explorer.sweep.plan import make_plan
-    from explorer.sweep.spec import read_spec
-
     recorded = started(runs, sweep)
     content = confirmation(runs, sweep, recipe, seeds=seeds)
     path, text = runs / f"{content['name']}.yaml", written(content, recipe=recipe, of=sweep)
@@ -70,10 +65,8 @@ def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | No
 
 
 def _tell_plan(
-    planned: "Plan", path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None, json: bool
+    planned: Plan, path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None, json: bool
 ) -> None:
-    from explorer.sweep.confirm import timed
-
     planned = timed(planned, runs / sweep)
     estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
     if json:
@@ -98,27 +91,20 @@ def _tell_plan(
     print(f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has")
 
 
-def _verdict(runs: Path, sweep: str, recipe: str) -> "Verdict | None":
+def _verdict(runs: Path, sweep: str, recipe: str) -> Verdict | None:
     """The verdict on the recipe in the sweep that found it, with what fresh seeds say."""
-    from explorer.analysis.verdict import sweep_verdicts
-    from explorer.store import frames
-    from explorer.store.confirming import with_confirming
-    from explorer.store.place import database
-
     where = database(runs)
     found = sweep_verdicts(frames.results(where, sweep=sweep), with_confirming(where, sweep))
     return next((each for each in found if each.comparison.recipe == recipe and each.confirmation), None)
 
 
-def _words(found: "Verdict | None") -> str:
-    from explorer.analysis.sentences import control_words
-
+def _words(found: Verdict | None) -> str:
     if found is None or found.confirmation is None:
         return "nothing can be compared yet"
     return "; ".join(filter(None, (found.confirmation.sentence, control_words(found))))
 
 
-def _as_json(found: "Verdict | None") -> dict[str, Any]:
+def _as_json(found: Verdict | None) -> dict[str, Any]:
     if found is None or found.confirmation is None:
         return {"verdict": None}
     fresh, result = found.confirmation, found.confirmation.result

@@ -3,27 +3,23 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from explorer.audit.conditions import Condition, Outcome
+from explorer.audit.conform import Conformance
+from explorer.audit.conform import conform as judge
+from explorer.cli.options import CANNOT_BE_TOLD, Json, RunDirectory, clock
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import CANNOT_BE_TOLD, Json
-from explorer.cli.trace import RunDirectory
-
-if TYPE_CHECKING:
-    from explorer.audit.conditions import Condition
-    from explorer.audit.conform import Conformance
+from explorer.provenance.trust import read_trust
+from explorer.runlog.run_ledger import RunLedger
 
 SHOWN = 5  # lines of one kind; --json has more
 
 NOBODY = """\
 Nobody vouches for this: the run's own trust file was used, and a forger's would agree with his run just as well. Say
 whom to believe, from a source other than this directory: --trust FILE."""
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(conform)
 
 
 def conform(
@@ -38,12 +34,6 @@ def conform(
     The exit status is 0 if all of them hold and the ledger is signed by those whom the trust file names; 1 if it does
     not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
     """
-    from explorer.audit.conditions import Outcome
-    from explorer.audit.conform import conform as judge
-    from explorer.cli.credentials import clock
-    from explorer.provenance.trust import read_trust
-    from explorer.runlog.run_ledger import RunLedger
-
     believed = None if trust is None else read_trust(trust)
     found = judge(RunLedger(run), trust=believed, now=clock())
     if json:
@@ -54,7 +44,7 @@ def conform(
         raise typer.Exit(CANNOT_BE_TOLD if found.outcome is Outcome.UNTOLD else 1)
 
 
-def _json(found: "Conformance") -> dict[str, Any]:
+def _json(found: Conformance) -> dict[str, Any]:
     conditions = [{**asdict(each), "holds": each.holds, "outcome": each.outcome} for each in found.conditions]
     return {
         "conforms": found.conforms,
@@ -64,7 +54,7 @@ def _json(found: "Conformance") -> dict[str, Any]:
     }
 
 
-def _print(found: "Conformance", run: Path) -> None:
+def _print(found: Conformance, run: Path) -> None:
     """On standard error where it does not conform, as the messages of other verbs are."""
     out, badge = sys.stdout if found.conforms else sys.stderr, found.badge
     print(visible(f"{run}: {found.words}"), file=out)
@@ -82,7 +72,7 @@ def _print(found: "Conformance", run: Path) -> None:
         print(NOBODY, file=out)
 
 
-def _lines(condition: "Condition") -> list[str]:
+def _lines(condition: Condition) -> list[str]:
     counts = ", ".join(f"{number} {what}" for what, number in condition.checked.items())
     outcome = condition.outcome if condition.holds else condition.outcome.upper()
     lines = [f"  {condition.name:<16} {outcome}: {condition.says}"]

@@ -2,23 +2,24 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from explorer.cli.options import Data, Json
 from explorer.cli.output import print_json, print_table, visible
-from explorer.cli.settings import Data, Json
+from explorer.cli.tags import write_table
+from explorer.data.cards import Card, card, describe, describe_all
+from explorer.data.croissant import as_croissant
+from explorer.data.dataset import DataSource
+from explorer.data.sources import DATASETS
+from explorer.document import parse_document
 from explorer.errors import RecipeError
-
-if TYPE_CHECKING:
-    from explorer.data.cards import Card
-    from explorer.data.dataset import DataSource
+from explorer.recipes.choice import choose
+from explorer.rundir import write_bytes
+from explorer.training.tagging import FILES, dataset_of, records_of
 
 MOST_CLASSES = 20  # that are shown; --json has all
-
-
-def register(app: typer.Typer) -> None:
-    app.command("data")(data_)
 
 
 def data_(
@@ -49,8 +50,6 @@ def data_(
                 raise RecipeError(f"{option} is for one dataset: name it too")
         _print_all(json)
         return
-    from explorer.data.cards import card, describe
-    from explorer.data.sources import DATASETS
 
     if name in DATASETS and not param and croissant is None:
         asked = describe(name)
@@ -60,9 +59,6 @@ def data_(
     source = _chosen(name, param or [])
     found = card(source, data)
     if croissant is not None:
-        from explorer.data.croissant import as_croissant
-        from explorer.rundir import write_bytes
-
         write_bytes(croissant, as_croissant(found, source.files(data)).encode())
     if json:
         print_json(asdict(found))
@@ -70,13 +66,28 @@ def data_(
         _print_card(found)
 
 
-def _chosen(name: str, written: list[str]) -> "DataSource":
-    """The dataset of a name and parameters, or that of a file."""
-    from explorer.data.sources import DATASETS
-    from explorer.document import parse_document
-    from explorer.recipes.choice import choose
-    from explorer.training.tagging import FILES, dataset_of
+def tags_dataset(
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET|FILE", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Where to write the tag table.")],
+    salts: Annotated[
+        Path, typer.Option("--salts", metavar="FILE", help="Where to write the salts. Keep them from others.")
+    ],
+    authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Who vouches for all of them.")],
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Make the tag table of a dataset's training examples, from what the dataset itself says about them.
 
+    Nobody believes it before it is signed: whoever signs vouches for what the dataset says.
+    """
+    write_table(out, salts, records_of(dataset_of(dataset), data=data, authority=authority), json)
+
+
+def _chosen(name: str, written: list[str]) -> DataSource:
+    """The dataset of a name and parameters, or that of a file."""
     if name.endswith(FILES):
         if written:
             raise RecipeError(f"--param is for a dataset by name; {name} has its parameters")
@@ -93,8 +104,6 @@ def _chosen(name: str, written: list[str]) -> "DataSource":
 
 
 def _print_all(json: bool) -> None:
-    from explorer.data.cards import describe_all
-
     found = describe_all()
     if json:
         print_json(found)
@@ -121,7 +130,7 @@ def _defaults(parameters: list[dict[str, Any]]) -> str:
     return ", ".join(p["name"] if p["required"] else f"{p['name']}={p['default']}" for p in parameters)
 
 
-def _print_card(card: "Card") -> None:
+def _print_card(card: Card) -> None:
     print(f"{card.name}: {card.summary}\n\n{card.description}\n")
     parameters = ", ".join(f"{key}={value}" for key, value in card.parameters.items())
     shape = "x".join(map(str, card.shape))

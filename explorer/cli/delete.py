@@ -1,21 +1,426 @@
 """`explorer delete`: what deleting some examples takes, doing it, and checking that it was done."""
 
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
-from explorer.cli.delete_certify import certify
-from explorer.cli.delete_erase import erase
-from explorer.cli.delete_evidence import evidence
-from explorer.cli.delete_plan import plan
-from explorer.cli.delete_run import run
-from explorer.cli.delete_verify import verify
+from explorer import rundir
+from explorer.cli.options import (
+    AuthorityName,
+    Class,
+    Data,
+    Expires,
+    Json,
+    OwnLoop,
+    Private,
+    Records,
+    RunDirectory,
+    TrustFile,
+    clock,
+    today,
+)
+from explorer.cli.output import from_here, print_json, visible
+from explorer.cli.signing import provide_passphrase
+from explorer.cli.verbs import part
+from explorer.costing import price_words
+from explorer.deletion.beyond import beyond
+from explorer.deletion.conclude import CERTIFICATE, DESTROY, Concluded, conclude
+from explorer.deletion.erasing import Erasure, of_classes, of_records
+from explorer.deletion.erasing import erase as erase_for_good
+from explorer.deletion.plan import LEVELS, Plan
+from explorer.deletion.plan import plan as make_plan
+from explorer.deletion.verify import SEES, Verified
+from explorer.deletion.verify import verify as verify_certificate
+from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.project import Project, runs_of
+from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD, UNREACHED, NotReached
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.times import format_time
+from explorer.provenance.trust import read_trust
+from explorer.rundir import read_bytes
+from explorer.runlog.documents import SALTS_FILE, TRAINER_FILE, source_of, trainer_key
+from explorer.runlog.forecast import Time
+from explorer.runlog.influence import Presence, reach_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import read_origin, resolve
+from explorer.schema import to_json
+
+SHOWN = 6  # layers on a line
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(name="delete", help="Delete what a model learned from some examples, and prove it.")
-    group.command("plan")(plan)
-    group.command("run")(run)
-    group.command("certify")(certify)
-    group.command("erase")(erase)
-    group.command("evidence")(evidence)
-    group.command("verify")(verify)
-    app.add_typer(group)
+def plan(
+    run: RunDirectory,
+    class_: Class = None,
+    record: Records = None,
+    authority: AuthorityName = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Measure steps of the replay now: about a minute, on a quiet machine.")
+    ] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """What a deletion takes: its level, what the target touched, time and money, and what it cannot reach.
+
+    The exit status is 0 only if the deletion can be done here and now. Nothing is changed.
+    """
+    ledger = RunLedger(run)
+    target = resolve(ledger, class_=class_, authority=authority, records=record or ())
+    found = make_plan(ledger, target)
+    machine = part("delete plan, by replay")(run, data) if found.forecast.route.level == "G3" else ()
+    if profile and found.forecast.route.steps:
+        steps = range(found.forecast.route.start, ledger.steps)
+        found = make_plan(ledger, target, step=part("delete plan --profile")(run, target, steps=steps, data=data))
+    obstacles = (*found.forecast.obstacles, *machine)
+    if json:
+        print_json(_plan_record(found, obstacles))
+    else:
+        print(visible("\n".join(_plan_lines(found, obstacles))))
+    if obstacles:
+        raise typer.Exit(1)
+
+
+def _plan_record(found: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
+    forecast, reach = found.forecast, asdict(found.forecast.reach)
+    for name in ("slots", "batch", "target"):  # a number for each step; what is said elsewhere
+        del reach[name]
+    return {
+        "run": found.run,
+        "target": asdict(found.target),
+        "level": None if obstacles else forecast.route.level,
+        "obstacles": obstacles,
+        "reach": {**reach, "in_slots": sum(forecast.reach.slots)},
+        "route": asdict(forecast.route),
+        "time": asdict(forecast.time),
+        "cost": None if found.cost is None else asdict(found.cost),
+        "beyond": [asdict(each) for each in found.beyond],
+        "levels": LEVELS,
+    }
+
+
+def _plan_lines(found: Plan, obstacles: tuple[str, ...]) -> list[str]:
+    route = found.forecast.route
+    lines = [f"{found.run}: deleting {found.target.words}"]
+    if obstacles:
+        lines += [f"  NOT POSSIBLE here and now; it would be {route.level}:"]
+        lines += [f"    {each}" for each in obstacles]
+    else:
+        lines.append(f"  {route.level}, {LEVELS[route.level]}")
+    lines += _reach(found)
+    if route.level == "G3":
+        source = f"the checkpoint of step {route.start}" if route.start else "the initial state"
+        lines.append(f"  to replay: {route.steps} steps, from {source}")
+    elif route.dropped:
+        lines.append(f"  to drop: {', '.join(route.dropped)}; nothing is trained")
+    else:
+        lines.append("  to drop: nothing, for it reached nothing")
+    lines.append(f"  time: {time_words(found.forecast.time)}")
+    lines.append(f"  cost: {_cost(found)}")
+    lines.append("  not reached:")
+    lines += [f"    {each.what}: {each.detail}" for each in found.beyond]
+    lines.append("  less than that is no deletion:")
+    return [*lines, *(f"    {name}: {LEVELS[name]}" for name in ("G0", "G1"))]
+
+
+def _reach(found: Plan) -> list[str]:
+    reach = found.forecast.reach
+    if reach.first is None:
+        return ["  it reached nothing: no layer admitted it, and nothing was decided by it"]
+    lines = [f"  it could have moved something from step {reach.first} on; it trained in {reach.trained} steps"]
+    if reach.unrecorded:
+        lines.append(
+            f"  steps before {reach.unrecorded} are in another ledger: there it reached what the policy admits"
+        )
+    if reach.shared:
+        lines.append(f"  shared layers: {_some(reach.shared)}")
+    for name, others in reach.regions.items():
+        lines.append(f"  sealed region {name}: {'its own' if not others else 'with ' + ', '.join(others)}")
+    if reach.probed:
+        lines.append("  a method decides by probes of its class, and it may be one of them")
+    for each in reach.channels:
+        lines.append(f"  entry {each.entry}, step {each.step}: {each.action} over {', '.join(each.over)}")
+    return lines
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:SHOWN])}{more}"
+
+
+def time_words(time: Time) -> str:
+    """How long, with its interval, and how that is known."""
+    if time.seconds is None:
+        return f"not known: {time.words}"
+    interval = "" if time.low is None or time.high is None else f" ({_span(time.low)} to {_span(time.high)})"
+    return f"{_span(time.seconds)}{interval}, with starting and evaluation; {time.words}"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} minutes"
+
+
+def _cost(found: Plan) -> str:
+    if found.cost is None:
+        return "no price for this hardware"
+    if found.cost.usd is None:
+        return "not known, like the time"
+    low, high = found.cost.low, found.cost.high
+    price = visible(price_words(found.cost.price, hardware="", today=today()))
+    interval = "" if low is None or high is None else f" (${low:.3g} to ${high:.3g})"
+    return f"${found.cost.usd:.3g}{interval} at {price}"
+
+
+YEAR = 365 * 86_400
+
+New = Annotated[Path, typer.Argument(metavar="NEW", help="The run that the deletion made.")]
+
+
+def certify(
+    new: New,
+    old: Annotated[Path, typer.Option("--old", metavar="RUN", help="The run that had the target.")],
+    trust: TrustFile,
+    expires: Expires = None,
+    governance: Private = None,
+    json: Json = False,
+) -> None:
+    """Certify a deletion that `explorer delete run` has made, and put it on record in the project's ledger.
+
+    The certificate is verified before it is written, as `explorer delete verify` does for anybody.
+    """
+    origin = read_origin(new)
+    if origin is None:
+        raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
+    provide_passphrase((Path(source_of(new).private) if governance is None else governance) / TRAINER_FILE)
+    presence = Presence(RunLedger(old))
+    missed = beyond(presence, reach_of(presence, origin.target))
+    conclude_and_print(old, new, trust=trust, expires=expires, private=governance, not_reached=missed, json=json)
+
+
+def conclude_and_print(
+    old: Path,
+    new: Path,
+    *,
+    trust: Path,
+    expires: str | None,
+    private: Path | None,
+    not_reached: tuple[NotReached, ...],
+    json: bool,
+) -> None:
+    """Certify, and say what came out. The passphrase of the trainer's key is known by now."""
+    believed, now = read_trust(trust), clock()
+    name, key = trainer_key(new, trust=believed, now=now, private=private)
+    done = conclude(
+        old,
+        new,
+        name=name,
+        key=key,
+        trust=believed,
+        now=now,
+        expires=expires or format_time(now + YEAR),
+        not_reached=not_reached,
+    )
+    if json:
+        print_json(_certified_record(done, new))
+    else:
+        print(visible("\n".join(_certified_lines(done, new))))
+
+
+def _certified_lines(done: Concluded, new: Path) -> list[str]:
+    """What came out, what is to be destroyed, what was not reached."""
+    value, files, here = done.certificate.value, done.destroy.files, from_here(new)
+    lines = [
+        f"{new.name}: {value.level}, deleted, by both ledgers. {MEANS[value.level]}",
+        f"  {here}",
+        f"  certificate: {here / CERTIFICATE}, entry {done.entry} of the project's ledger",
+        f"  to be destroyed by you, of {done.destroy.run}: {len(files)} files, listed in {here / DESTROY}",
+        "  never ship both models: their difference is what was deleted",
+        "  not reached:",
+    ]
+    return [*lines, *(f"    {each.what}: {UNREACHED[each.what]}" for each in value.not_reached)]
+
+
+def _certified_record(done: Concluded, new: Path) -> dict[str, Any]:
+    value = done.certificate.value
+    return {
+        "run": new.name,
+        "directory": str(new),
+        "level": value.level,
+        "deleted": True,  # a certificate that does not verify is never written
+        "certificate": {"file": str(new / CERTIFICATE), "digest": done.certificate.digest},
+        "entry": done.entry,
+        "not_reached": [to_json(each) for each in value.not_reached],
+        "to_destroy": to_json(done.destroy)["files"],
+    }
+
+
+def erase(
+    run: RunDirectory,
+    class_: Class = None,
+    record: Records = None,
+    salts: Annotated[
+        Path | None, typer.Option("--salts", metavar="FILE", help="The salts of the records. Default: where they were.")
+    ] = None,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own copy.")
+    ] = None,
+    governance: Private = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only say what would be done.")] = False,
+    json: Json = False,
+) -> None:
+    """Destroy the numbers and the secret of a class, or the salts of records. The ledger still verifies.
+
+    The model is not changed: `explorer delete run` makes one without them. What is destroyed cannot be brought back.
+    The trainer's key signs an entry that says so in the project's ledger, before anything is destroyed.
+    """
+    ledger = RunLedger(run)
+    target = resolve(ledger, class_=class_, records=record or ())
+    if target.classes and salts is not None:
+        raise LedgerError("--salts: these are of records, and a class is to be erased")
+    if target.classes:
+        found = of_classes(ledger, target.classes)
+    else:
+        found = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS_FILE)
+    entry = None
+    if yes:
+        provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER_FILE)
+        believed = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
+        name, key = trainer_key(run, trust=believed, now=clock(), private=governance)
+        with Project.open(runs_of(run), key=key, name=name) as project:
+            entry = erase_for_good(ledger, found, project=project)
+    _print_erasure(found, entry=entry, json=json)
+    if not yes:
+        raise typer.Exit(1)
+
+
+def _print_erasure(found: Erasure, *, entry: int | None, json: bool) -> None:
+    """`entry`: of the project's ledger; None: nothing was erased."""
+    done = entry is not None
+    if json:
+        print_json({"erased": done, **asdict(found), "entry": entry})
+        return
+    out = sys.stdout if done else sys.stderr
+    what = ", ".join(found.classes) or f"{len(found.records)} records"
+    lines = [f"{found.run}: {'erased' if done else 'would erase'} {what}"]
+    if found.classes:
+        named = ", ".join("numbers over several classes" if name == "*" else name for name in found.secrets)
+        lines.append(f"  secrets: {named}")
+        lines.append(f"  numbers: {len(found.blobs)} blobs, and rows in {len(found.spool)} files of the spool")
+    else:
+        lines.append(f"  salts: of rows {', '.join(map(str, found.records))} in {found.salts}")
+    lines += [f"  on record: entry {entry} of the project's ledger"] if done else []
+    lines += ["  not reached, see to it yourself:", *(f"    {each}" for each in found.elsewhere)]
+    lines += [] if done else ["nothing was changed: what is erased cannot be brought back; --yes does it"]
+    print(visible("\n".join(lines)), file=out)
+
+
+MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
+WITHOUT = "not trained. That each step was done as the ledgers say is the trainer's word; --counterfactual trains them"
+LEDGERS, TRAINED = "by both ledgers", "the same as a run that never had it"
+TENSORS = 5  # tensors that differ
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The certificate of a deletion.")],
+    old: Annotated[
+        Path,
+        typer.Option(
+            "--old", metavar="RUN", help="The run that had the target; a directory with its ledger is enough."
+        ),
+    ],
+    new: Annotated[Path, typer.Option("--new", metavar="RUN", help="The run without it, with its model.")],
+    trust: TrustFile,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", metavar="FILE", help="The list of deleted records that the certificate commits to."),
+    ] = None,
+    counterfactual: Annotated[
+        bool,
+        typer.Option("--counterfactual", help="Train the run that never had the target, and compare every tensor."),
+    ] = False,
+    data: Data = None,
+    governance: Annotated[
+        Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
+    ] = None,
+    loop: OwnLoop = None,
+    json: Json = False,
+) -> None:
+    """Check a certificate of deletion: every claim in it is derived again from both ledgers and the new run.
+
+    The exit status is 0 only if all of them hold; then, and only then, the target is called deleted.
+    """
+    content = read_bytes(certificate, max_bytes=MAX_BYTES, error=ProvenanceError)
+    found = verify_certificate(
+        content, old=old, new=new, trust=read_trust(trust), now=clock(), records=records, where=str(certificate)
+    )
+    compared = (
+        part("delete verify --counterfactual")(found, new, data=data, private=governance, loop=loop, quiet=json)
+        if counterfactual
+        else None
+    )
+    holds = found.deleted and (compared is None or compared.equal)
+    if json:
+        print_json(_verified_record(found, compared, holds=holds))
+    else:
+        out = sys.stdout if holds else sys.stderr
+        print(visible("\n".join(_verified_lines(found, compared, certificate, holds=holds))), file=out)
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _verified_record(found: Verified, compared: Any, *, holds: bool) -> dict[str, Any]:
+    return {
+        "deleted": holds,
+        "means": _means(found, compared) if holds else None,
+        "certificate": to_json(found.certificate),
+        "sha256": found.digest,
+        "model": found.model,
+        "signed_by": found.signed_by,
+        "checks": [asdict(check) for check in found.checks],
+        "counterfactual": None if compared is None else {**asdict(compared), "equal": compared.equal},
+        "said_by_the_signer_not_checked": found.said,
+        "still_there": found.remaining,
+    }
+
+
+def _means(found: Verified, compared: Any) -> str:
+    """What was computed, in the words that there are for it, whatever the certificate itself says."""
+    return MEANS[found.certificate.level] if compared is None else NEVER_HAD
+
+
+def _verified_lines(found: Verified, compared: Any, certificate: Path, *, holds: bool) -> list[str]:
+    value = found.certificate
+    rests = LEDGERS if compared is None else TRAINED
+    verdict = f"deleted, {rests}" if holds else "NOT shown to be deleted"
+    lines = [
+        f"{certificate}: {value.target.words}: {verdict}",
+        f"  {'level' if holds else 'claims':<12} {value.level}. {_means(found, compared if holds else None)}",
+        f"  old run      {value.old.run}",
+        f"  new run      {value.new.run}, model {found.model}",
+        f"  signed by    {', '.join(found.signed_by)}, {value.issued}; expires {value.expires}",
+        "  checked:",
+    ]
+    for check in found.checks:
+        lines.append(f"    {MARKS[check.outcome]:<13} {check.says}")
+        lines += [f"{'':<18} {check.why}"] if check.why else []
+    lines += _counterfactual(compared)
+    lines.append("  leaks that show:")
+    lines += [f"    by {where}: {what}" for where, what in SEES.items()]
+    lines.append("  said by the signer, not checked:")
+    lines += [f"    {line}" for line in found.said]
+    if found.remaining:
+        lines.append(f"  {len(found.remaining)} of the files to be destroyed are still beside the old ledger")
+    return lines
+
+
+def _counterfactual(compared: Any) -> list[str]:
+    if compared is None:
+        return [f"  counterfactual: {WITHOUT}"]
+    if compared.equal:
+        return [
+            f"  counterfactual: trained, {compared.steps} steps: all {compared.tensors} tensors bit for bit the same"
+        ]
+    lines = [f"  counterfactual: trained, {compared.steps} steps: {len(compared.differing)} tensors are NOT the same"]
+    lines += [f"    {each}" for each in compared.differing[:TENSORS]]
+    return lines + ([f"    and {len(compared.differing) - TENSORS} more"] if len(compared.differing) > TENSORS else [])

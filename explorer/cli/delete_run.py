@@ -1,24 +1,52 @@
 """`explorer delete run`: make the run that never had a target, and certify it where nobody else is asked first."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import clock, provide_passphrase
-from explorer.cli.delete_certify import Expires, Private, conclude_and_print
-from explorer.cli.delete_plan import AuthorityName, Class, Records, time_words
-from explorer.cli.output import from_here, print_json, visible
+from explorer import records, rundir
+from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, reference
+from explorer.cli.delete import conclude_and_print, time_words
+from explorer.cli.options import (
+    AuthorityName,
+    Class,
+    Data,
+    Expires,
+    Json,
+    OwnLoop,
+    Private,
+    Records,
+    RunDirectory,
+    clock,
+)
+from explorer.cli.output import from_here, print_json, print_table, visible
 from explorer.cli.progress import step_bar
-from explorer.cli.settings import Data, Json, OwnLoop
-from explorer.cli.trace import RunDirectory
-from explorer.errors import ProvenanceError, RunError, unknown
-
-if TYPE_CHECKING:
-    from explorer.deletion.plan import Plan
-    from explorer.provenance.trust import Trust
-    from explorer.runlog.forecast import Route
-    from explorer.runlog.run_ledger import RunLedger
+from explorer.cli.run import print_elsewhere
+from explorer.cli.signing import provide_passphrase
+from explorer.data.sources import load
+from explorer.deletion.case import open_whole
+from explorer.deletion.plan import Plan, plan
+from explorer.deletion.request import keep_request
+from explorer.deletion.verify import Verified
+from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
+from explorer.ledger.verify import WITNESS
+from explorer.project import runs_of
+from explorer.provenance.roles import Role
+from explorer.provenance.trust import Trust, read_trust
+from explorer.records import RunRecord
+from explorer.rundir import read_bytes
+from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
+from explorer.runlog.forecast import NO_CODE, Route, obstacles, replay_route, time_of
+from explorer.runlog.influence import Presence
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import SWEEP, read_origin, resolve
+from explorer.training.deletion import IMMATERIAL, Compared, delete, train_counterfactual
+from explorer.training.forgetting_evidence import STEPS, Bench
+from explorer.training.govern import load_loop
+from explorer.training.replay import elsewhere
+from explorer.training.run import recipe_of
 
 MAX_REQUEST = 2**20
 LEVELS = ("G2", "G3")
@@ -53,16 +81,6 @@ def run(
 
     Interrupted, the same command goes on where it was. The old run stays: what of it is to be destroyed is listed.
     """
-    from explorer import rundir
-    from explorer.deletion.case import open_whole
-    from explorer.deletion.plan import plan
-    from explorer.deletion.request import keep_request
-    from explorer.project import runs_of
-    from explorer.provenance.trust import read_trust
-    from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
-    from explorer.runlog.run_ledger import RunLedger
-    from explorer.runlog.target import SWEEP, resolve
-
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
     found = plan(ledger, target)
@@ -75,9 +93,6 @@ def run(
     believed, now = read_trust(trust), clock()
     trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
     open_whole(run, papers=run, trust=believed, now=now)
-
-    from explorer.training.deletion import delete
-    from explorer.training.govern import load_loop
 
     with step_bar("deletion") as show:
         new = delete(
@@ -99,20 +114,14 @@ def run(
         )
 
 
-def _waits(new: Path, trust: "Trust") -> bool:
+def _waits(new: Path, trust: Trust) -> bool:
     """Whether others have to cosign the new ledger, and none of them has begun to."""
-    from explorer import rundir
-    from explorer.ledger.verify import WITNESS
-    from explorer.provenance.roles import Role
-
     others = any(count for role, count in trust.quorum.checkpoints.items() if role is not Role.TRAINER)
     return others and not any((new / rundir.LEDGER / WITNESS).glob("*"))
 
 
-def _print_waiting(old: Path, new: Path, trust: Path, route: "Route", *, json: bool) -> None:
+def _print_waiting(old: Path, new: Path, trust: Path, route: Route, *, json: bool) -> None:
     """The new run is finished. Nobody calls it a deletion yet."""
-    from explorer import rundir
-
     here = from_here(new)
     cosign = f"explorer ledger cosign {here / rundir.LEDGER} --key KEY --trust {trust}"
     certify = f"explorer delete certify {here} --old {old} --trust {trust}"
@@ -128,11 +137,8 @@ def _print_waiting(old: Path, new: Path, trust: Path, route: "Route", *, json: b
     print(visible("\n".join(lines)))
 
 
-def _route(found: "Plan", ledger: "RunLedger", level: str | None, *, loop: str | None) -> "Route":
+def _route(found: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
     """The way to go. Raises `RunError` for one that there is not."""
-    from explorer.runlog.forecast import NO_CODE, obstacles, replay_route
-    from explorer.runlog.influence import Presence
-
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")
     forecast = found.forecast
@@ -158,8 +164,6 @@ def _route(found: "Plan", ledger: "RunLedger", level: str | None, *, loop: str |
 
 def _text(request: str) -> str:
     """What was asked for: the content of a file, or the words themselves."""
-    from explorer.rundir import read_bytes
-
     try:
         path = Path(request)
         if not path.is_file():
@@ -172,9 +176,7 @@ def _text(request: str) -> str:
         raise ProvenanceError(f"{path}: a request is UTF-8 text") from error
 
 
-def _planned(found: "Plan", route: "Route", run: Path) -> list[str]:
-    from explorer.runlog.forecast import time_of
-
+def _planned(found: Plan, route: Route, run: Path) -> list[str]:
     lines = [f"{found.run}: {found.target.words}"]
     if route.level == "G2":
         lines.append(f"  G2, exact by structure: without {', '.join(route.dropped) or 'anything'}, nothing is trained")
@@ -182,3 +184,127 @@ def _planned(found: "Plan", route: "Route", run: Path) -> list[str]:
     time = time_of(run, route)
     lines.append(f"  G3, exact by replay: {route.steps} steps, from step {route.start} on")
     return [*lines, f"  time: {time_words(time)}"]
+
+
+NO_PROOF = (
+    "Evidence, and no proof: that measurements find nothing does not show that nothing is left. What a deletion rests"
+    " on is the ledger and the certificate that names it: explorer delete verify."
+)
+COLUMNS = ("loss on it", "on the others", "membership", "relearned in", "equal")
+NUMBERS = ("target", "others", "quality", "auc", "relearned")
+FEW = 8  # references below which the table says what they cannot show
+
+
+def evidence(
+    run: RunDirectory,
+    class_: Annotated[str, typer.Argument(metavar="CLASS", help="A class of the run, or a branch of classes.")],
+    references: Annotated[
+        list[Path],
+        typer.Option(
+            "--references",
+            metavar="DIR",
+            help="A finished run of the same plan without the class, of any seed, or what a deletion left. Say it again"
+            " for each: three seeds at least.",
+        ),
+    ],
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Measure what a model knows of a class, beside models that were trained without it. This proves nothing.
+
+    Loss on the class's examples and on the others', quality, a membership test for each example, and how fast the class
+    is learned again. Measured are the run, the run with the class's regions off (G0), the run with the layers that the
+    class trained put back (G1), and what deletions left (G2, G3).
+    """
+    target = resolve(RunLedger(run), class_=class_)
+    bench = Bench(run, target, data=data)
+    origins = {path: read_origin(path) for path in references}
+    for path, origin in origins.items():
+        if origin is not None and (origin.run, origin.target) != (bench.record.run_id, target):
+            raise RunError(f"{path}: a deletion of {origin.target.words} from {origin.run}; expected {target.words}")
+    retrained = [bench.without(path) for path, origin in origins.items() if origin is None]
+    beside = reference(retrained)
+    subjects = {"the run": bench.whole()}
+    subjects |= {"G0, its regions off": bench.switched_off()} if bench.sealed else {}
+    subjects |= {"G1, localised and ablated": bench.ablated()}
+    for path, origin in origins.items():
+        if origin is not None:
+            subjects[f"{origin.level}, as its {rundir.ORIGIN} says"] = bench.without(path)
+    found = {name: judge(each, retrained) for name, each in subjects.items()}
+    if json:
+        rows = [{"model": name, **asdict(each)} for name, each in found.items()]
+        head = {"run": bench.record.run_id, "classes": target.classes, "quality": bench.record.quality}
+        print_json({**head, "models": rows, "references": asdict(beside), "says": NO_PROOF})
+    else:
+        print(visible(f"{bench.record.run_id}: {target.words}, beside {len(retrained)} runs that never had it\n"))
+        _print(found, beside, quality=bench.record.quality)
+
+
+def _print(found: dict[str, Findings], beside: Reference, *, quality: str) -> None:
+    before, after = COLUMNS[:2], COLUMNS[2:]
+    columns = ("model", *before, quality.replace("_", " "), *after)
+    rows = [[name, *_cells(each, beside)] for name, each in found.items()]
+    seeds = [getattr(beside, name) for name in NUMBERS]
+    means = [f"some > {STEPS}" if each is None else f"{each.mean:.3f}" for each in seeds]
+    rows.append([f"retrained without it, mean of {beside.target.n}", *means, None])
+    for end, word in (("least", "one more of these: from"), ("most", "to")):
+        rows.append([word, *(None if each is None else f"{getattr(each, end):.3f}" for each in seeds), None])
+    print_table(columns, [[each if each is None else str(each) for each in row] for row in rows], right=columns[1:])
+    print("* outside of where one more run without the class would lie (95%, Student's t over the seeds)")
+    print(
+        "losses in nats; membership: area under the curve, 0.5 is chance, with a bootstrap interval over the examples"
+    )
+    print(f"relearned in: steps until the class is known as well as the run knew it; > {STEPS}: not within so many")
+    print("equal: every loss, the quality and the steps are those of the retrained run of the same seed, bit for bit")
+    if beside.target.n < FEW:
+        print(
+            f"{beside.target.n} references are few: each example's score is taken from the mean of at most"
+            f" {beside.target.n - 1} models, so that a weak trace of one example goes unseen"
+        )
+    print(NO_PROOF)
+
+
+def _cells(found: Findings, beside: Reference) -> list[Any]:
+    """The numbers of one model, each marked where it is not what one more reference would have."""
+    member, steps = found.membership, found.relearned
+    values = {"target": found.target, "others": found.others, "quality": found.quality, "auc": member.auc}
+    cells = {name: f"{value:.3f}{_mark(value, getattr(beside, name))}" for name, value in values.items()}
+    cells["auc"] = f"{cells['auc']} [{member.low:.2f}, {member.high:.2f}]"
+    cells["relearned"] = f"> {STEPS}" if steps is None else f"{steps}{_mark(steps, beside.relearned)}"
+    twin = None if found.same is None else "yes" if found.same else "no"
+    return [*(cells[name] for name in NUMBERS), twin]
+
+
+def _mark(value: float, seeds: Seeds | None) -> str:
+    return "" if seeds is None or seeds.expects(value) else "*"
+
+
+def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
+    """What is otherwise here than where the run was recorded: then a replay arrives at other bits, or at none."""
+    if not (run / rundir.RUN).exists():
+        return ()
+    record = records.read(RunRecord, run / rundir.RUN)
+    differing = [each for each in elsewhere(run, record) if each.what not in IMMATERIAL]
+    words = [f"{each.what}: {each.recorded} when it was recorded, {each.here} here" for each in differing]
+    try:
+        dataset = recipe_of(record).dataset
+        load(dataset, data)
+        if dataset.digest(data) != record.identity["data"]:
+            words.append(f"the data of {record.dataset} is not what the run was given")
+    except (ExplorerError, KeyError) as error:
+        words.append(f"the data of {record.dataset} cannot be read: {error}")
+    return tuple(words)
+
+
+def counterfactual(
+    checked: Verified, new: Path, *, data: Path | None, private: Path | None, loop: str | None, quiet: bool
+) -> Compared:
+    structure = checked.certificate.structure
+    return train_counterfactual(
+        new,
+        dropped=() if structure is None else structure.dropped,
+        data=data,
+        private=private,
+        loop=None if loop is None else load_loop(loop),
+        on_environment=lambda differing: None if quiet else print_elsewhere(differing),
+    )

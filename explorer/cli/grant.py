@@ -1,43 +1,45 @@
 """`explorer grant`: say who may read which numbers, hand over the keys to them, and take them back."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import (
+from explorer.cli.options import (
+    Json,
     KeyFile,
     PassphraseFile,
     ReaderPassphraseFile,
+    RunDirectory,
+    SignedOut,
     TrustFile,
     clock,
-    load_key,
-    new_passphrase,
 )
-from explorer.cli.documents import SignedOut
 from explorer.cli.output import print_json, print_table, visible
-from explorer.cli.settings import Json
-from explorer.cli.trace import RunDirectory
+from explorer.cli.signing import load_key, new_passphrase
+from explorer.disclosure.coverage import covered_classes
+from explorer.disclosure.listing import Listed, wrapped_grants
+from explorer.disclosure.requests import MAX_REQUEST, parse_request
+from explorer.disclosure.requests import answer as answer_request
+from explorer.disclosure.standing import Named, check_standing, named
+from explorer.disclosure.wrapped import words
+from explorer.disclosure.wrapping import naming, wrap_keys
+from explorer.disclosure.wrapping import revoke as take_back
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.disclosure.listing import Listed
-    from explorer.provenance.grants import Grant
-    from explorer.provenance.signed import Signed
+from explorer.project import Project, read_project, runs_of
+from explorer.provenance.envelope import MAX_BYTES, key_id, parse_envelope, write_envelope
+from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant, sign_grant
+from explorer.provenance.keys import public_bytes, write_key
+from explorer.provenance.private import READER_PASSPHRASE, replace_private
+from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
+from explorer.provenance.signed import Signed
+from explorer.provenance.trust import read_trust
+from explorer.rundir import read_bytes
+from explorer.runlog.documents import trainer_key
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
 
 File = Annotated[Path, typer.Argument(metavar="GRANT", help="A signed grant.")]
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Who may read which numbers of which runs, until when.", no_args_is_help=True)
-    group.command()(key)
-    group.command()(sign)
-    group.command()(check)
-    group.command()(answer)
-    group.command()(wrap)
-    group.command()(revoke)
-    group.command("list")(list_)
-    app.add_typer(group, name="grant")
 
 
 def key(
@@ -50,10 +52,6 @@ def key(
 
     The same key signs what its holder asks for.
     """
-    from explorer.provenance.keys import write_key
-    from explorer.provenance.private import READER_PASSPHRASE
-    from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
-
     made = new_reader_key()
     passphrase = None if unencrypted else new_passphrase(out, passphrase_file, variable=READER_PASSPHRASE)
     write_key(out, made, passphrase)
@@ -73,11 +71,6 @@ def sign(
     json: Json = False,
 ) -> None:
     """Sign a grant, its owner first, or add a signature to a signed one. Takes a key of data governance."""
-    from explorer.provenance.envelope import key_id, write_envelope
-    from explorer.provenance.grants import claimed_grant, grant_digest, sign_grant
-    from explorer.provenance.keys import public_bytes
-    from explorer.provenance.trust import read_trust
-
     signing = load_key(key, passphrase_file)
     envelope = sign_grant(file, [signing], trust=read_trust(trust), now=clock())
     write_envelope(out, envelope)
@@ -97,12 +90,6 @@ def check(
     json: Json = False,
 ) -> None:
     """Whether a grant holds now: who signed it, for which classes, until when. The exit status is 0 only if it does."""
-    from explorer.disclosure.coverage import covered_classes
-    from explorer.disclosure.standing import check_standing
-    from explorer.disclosure.wrapping import naming
-    from explorer.project import read_project, runs_of
-    from explorer.runlog.run_ledger import RunLedger
-
     signed = _open(grant, trust)
     classes = None
     if run is not None:
@@ -129,16 +116,6 @@ def answer(
     Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
     where it is. A request is answered once, and the answer opens for this reader alone.
     """
-    from explorer.disclosure.requests import MAX_REQUEST, parse_request
-    from explorer.disclosure.requests import answer as answer_request
-    from explorer.disclosure.wrapped import words
-    from explorer.project import Project, runs_of
-    from explorer.provenance.private import replace_private
-    from explorer.provenance.trust import read_trust
-    from explorer.rundir import read_bytes
-    from explorer.runlog.documents import trainer_key
-    from explorer.runlog.run_ledger import RunLedger
-
     where, believed, found = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
     name, signing = trainer_key(run, trust=believed, now=clock())
@@ -166,13 +143,6 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile, json: Json = False) -
     They open what the run has recorded so far; run it again for what it has recorded since. Takes the run's secrets and
     the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.
     """
-    from explorer.disclosure.wrapped import words
-    from explorer.disclosure.wrapping import wrap_keys
-    from explorer.project import Project, runs_of
-    from explorer.provenance.trust import read_trust
-    from explorer.runlog.documents import trainer_key
-    from explorer.runlog.run_ledger import RunLedger
-
     signed, found = _open(grant, trust), RunLedger(run)
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
@@ -200,15 +170,6 @@ def revoke(
     Other grantees have wrapped keys of their own, so theirs need not be made again. What the grantee has copied before,
     nobody can take back.
     """
-    from explorer.disclosure.standing import Named, named
-    from explorer.disclosure.wrapping import revoke as take_back
-    from explorer.project import Project, runs_of
-    from explorer.provenance.envelope import MAX_BYTES, parse_envelope
-    from explorer.provenance.grants import claimed_grant, grant_digest
-    from explorer.provenance.trust import read_trust
-    from explorer.rundir import read_bytes
-    from explorer.runlog.documents import trainer_key
-
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
         if Path(grant).is_file():
@@ -229,11 +190,6 @@ def revoke(
 
 def list_(run: RunDirectory, trust: TrustFile, json: Json = False) -> None:
     """The grants whose keys were wrapped for a run: to whom, for what, until when, and whether they still count."""
-    from explorer.disclosure.listing import wrapped_grants
-    from explorer.project import read_project, runs_of
-    from explorer.provenance.trust import read_trust
-    from explorer.runlog.run_ledger import RunLedger
-
     recorded = tuple(read_project(runs_of(run)))
     found = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())
     if json:
@@ -243,27 +199,20 @@ def list_(run: RunDirectory, trust: TrustFile, json: Json = False) -> None:
     print_table(("grant", "to", "classes", "entries", "until", "now"), [[*map(visible, _cells(e))] for e in found])
 
 
-def _open(grant: Path, trust: Path) -> "Signed[Grant]":
-    from explorer.provenance.envelope import MAX_BYTES
-    from explorer.provenance.grants import open_grant
-    from explorer.provenance.trust import read_trust
-    from explorer.rundir import read_bytes
-
+def _open(grant: Path, trust: Path) -> Signed[Grant]:
     content = read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
     return open_grant(content, trust=read_trust(trust), now=clock(), where=str(grant))
 
 
-def _grant_json(grant: "Grant") -> dict[str, Any]:
-    from explorer.schema import to_json
-
+def _grant_json(grant: Grant) -> dict[str, Any]:
     return to_json(grant)
 
 
-def _state(listed: "Listed") -> dict[str, Any]:
+def _state(listed: Listed) -> dict[str, Any]:
     return {"file": str(listed.path), "holds": listed.fault is None, "fault": listed.fault}
 
 
-def _cells(listed: "Listed") -> tuple[str, ...]:
+def _cells(listed: Listed) -> tuple[str, ...]:
     grant, state = listed.grant, listed.fault or "holds"
     if grant is None:
         return listed.path.stem, "?", "?", "?", "?", state

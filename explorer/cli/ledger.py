@@ -2,63 +2,42 @@
 
 import base64
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, clock, load_key, memory_place
+from explorer import note
+from explorer.audit.named_blobs import WITHOUT, Blobs, Erasures, NoErasures, look_for_blobs
+from explorer.cli.options import (
+    AnchorTrust,
+    Directory,
+    Evidence,
+    Json,
+    Policy,
+    Vkeys,
+    clock,
+)
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import Json
-from explorer.errors import LedgerError
-
-if TYPE_CHECKING:
-    from explorer.audit.contents import Contents
-    from explorer.audit.named_blobs import Blobs
-    from explorer.ledger.trust_anchor import Anchor
-    from explorer.ledger.verify import Verification
-    from explorer.note import Note, Signer
-
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a ledger.")]
-Trust = Annotated[Path | None, typer.Option("--trust", metavar="TRUST", help="Believe whom this trust file names.")]
-Policy = Annotated[
-    Path | None, typer.Option("--policy", metavar="FILE", help="Believe whom this policy names (C2SP tlog-policy).")
-]
-Vkeys = Annotated[
-    list[str] | None,
-    typer.Option("--vkey", metavar="KEY", help="Believe this verifier key, name+id+base64; may be repeated."),
-]
-Evidence = Annotated[
-    Path | None,
-    typer.Option(
-        "--evidence", metavar="DIR", help="Where to keep the evidence of a fork, as ledger-evidence-... Default: here."
-    ),
-]
-State = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="DIR", help="What this key has cosigned. Default: KEY.cosigned, beside the key."),
-]
-First = Annotated[
-    bool, typer.Option("--first", help="This key has cosigned nothing yet: there is no memory that could be lost.")
-]
-
-
-def register(app: typer.Typer, *more: Callable[[typer.Typer], None]) -> None:
-    group = typer.Typer(help="The tamper-evident log of a run: integrity, entries, proofs.", no_args_is_help=True)
-    group.command()(verify)
-    group.command()(show)
-    group.command()(prove)
-    group.command()(check)
-    group.command()(cosign)
-    for register_more in more:
-        register_more(group)
-    app.add_typer(group, name="ledger")
+from explorer.cli.verbs import part
+from explorer.entries.envelope import read_head
+from explorer.errors import LedgerError, NoteError
+from explorer.ledger.checkpoint import parse_checkpoint
+from explorer.ledger.proof import MAX_BYTES, check_proof, make_proof, parse_proof, write_proof
+from explorer.ledger.storage import LedgerDirectory, read_checkpoint
+from explorer.ledger.tiles import MAX_ENTRY
+from explorer.ledger.trust_anchor import MAX_POLICY, Anchor, Judgement, anchor_of, parse_policy, utc
+from explorer.ledger.verify import Verification
+from explorer.ledger.verify import verify as verify_ledger
+from explorer.note import Note, Verifier
+from explorer.rundir import read_bytes
 
 
 def verify(
     directory: Directory,
-    trust: Trust = None,
+    trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
     held: Annotated[
@@ -78,19 +57,11 @@ def verify(
     there, unless the project's ledger beside it says that it was erased. The exit status is 0 only if all of it holds
     and those whom you trust have signed.
     """
-    from explorer.cli.verification import (
-        blobs_json,
-        contents_json,
-        print_blobs,
-        print_contents,
-        print_verification,
-        verification_json,
-    )
-    from explorer.ledger import verify as verifier
+    pass
 
     anchor = named_anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
-    found = verifier.verify(directory, anchor=anchor, held=kept, now=clock())
+    found = verify_ledger(directory, anchor=anchor, held=kept, now=clock())
     read, blobs = _contents(directory, trust, deep=contents) if found.ok else (None, None)
     ok = found.ok and not (read and read.fault) and not (blobs and blobs.missing)
     if json:
@@ -100,29 +71,9 @@ def verify(
         print_verification(found, directory, anchored=bool(anchor.logs))
         print_contents(read)
         print_blobs(blobs)
-    _conclude(found, evidence)
+    conclude(found, evidence)
     if not ok:
         raise typer.Exit(1)
-
-
-def show(
-    directory: Directory,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only entries of this kind.")] = None,
-    start: Annotated[int, typer.Option("--from", metavar="INDEX", help="The first entry.")] = 0,
-    stop: Annotated[
-        int | None, typer.Option("--to", metavar="INDEX", help="The entry before which to stop. Default: the end.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Print entries, one a line.
-
-    The line is index, kind, version and content; with --json a JSON object. A kind or version that is not known here
-    is marked and not left out. Nothing is verified here; `explorer ledger verify` does that.
-    """
-    from explorer.cli.entries import print_entries
-    from explorer.ledger.storage import LedgerDirectory
-
-    print_entries(LedgerDirectory(directory), start, stop, kind=kind, as_json=json)
 
 
 def prove(
@@ -136,9 +87,6 @@ def prove(
     The file (C2SP tlog-proof) holds the entry and the checkpoint too. Whoever has it needs neither this machine nor the
     rest of the ledger: `explorer ledger check` reads it.
     """
-    from explorer.ledger.proof import make_proof, write_proof
-    from explorer.ledger.storage import LedgerDirectory
-
     ledger = LedgerDirectory(directory)
     proof = make_proof(ledger, index)
     write_proof(out, proof)
@@ -155,7 +103,7 @@ def check(
     entry: Annotated[
         Path | None, typer.Option("--entry", metavar="FILE", help="The entry. Default: the one in the proof file.")
     ] = None,
-    trust: Trust = None,
+    trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
     json: Json = False,
@@ -164,10 +112,7 @@ def check(
 
     It says that the entry is in a ledger that those whom you trust have signed. Only the proof file is needed.
     """
-    from explorer.cli.verification import judgement_lines, proof_json
-    from explorer.ledger.checkpoint import parse_checkpoint
-    from explorer.ledger.proof import MAX_BYTES, check_proof, parse_proof
-    from explorer.ledger.tiles import MAX_ENTRY
+    pass
 
     found = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
     origin = parse_checkpoint(found.checkpoint.text).origin
@@ -186,92 +131,27 @@ def check(
     print(text if text.isprintable() else ascii(text))
 
 
-def cosign(
-    directory: Directory,
-    key: KeyFile,
-    trust: Trust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
-    state: State = None,
-    first: First = False,
-    evidence: Evidence = None,
-    passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
-    """Verify a ledger and cosign it.
-
-    A cosignature says: this is what I saw, at this time, and it extends what I saw before. The command refuses a ledger
-    that does not verify, and one that contradicts what this key has cosigned.
-    """
-    from explorer.cli.verification import print_verification, verification_json
-    from explorer.ledger import cosign as cosigning
-    from explorer.ledger.trust_anchor import utc
-
-    anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
-    now = clock()
-    signer = cosigner(anchor, key, passphrase_file, now)
-    memory = memory_place(key, state)
-    done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now, first=first)
-    if json:
-        path = None if done.path is None else str(done.path)
-        print_json({**verification_json(done.verification, directory), "note": path, "time": done.time})
-    elif done.path is None or done.time is None:
-        print_verification(done.verification, directory, anchored=True)
-    else:
-        checkpoint = done.verification.checkpoint
-        what = f"size {checkpoint.size} of {checkpoint.origin} at {utc(done.time)}"
-        before = " (the same checkpoint as before)" if done.time < now else ""
-        print(f"{done.path}: {signer.name} cosigned {what}{before}")
-    _conclude(done.verification, evidence)
-
-
 def named_anchor(
     trust: Path | None, policy: Path | None, vkeys: list[str] | None, *, origin: str = "", origin_of: Path | None = None
-) -> "Anchor":
+) -> Anchor:
     """Whom the caller believes; nobody where nothing was said."""
-    from explorer.ledger.trust_anchor import Anchor, anchor_of
-
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
         raise LedgerError("say whom to believe in one way: --trust, --policy or --vkey")
     if trust is not None:
-        from explorer.ledger.storage import read_checkpoint
-        from explorer.provenance.trust import read_trust
-        from explorer.runlog.anchor import anchor_of_trust
-
         named = read_checkpoint(origin_of)[1].origin if origin_of else origin
-        return anchor_of_trust(read_trust(trust), origin=named)
+        return part("ledger --trust, signers")(part("ledger --trust")(trust), origin=named)
     if policy is not None:
-        from explorer.ledger.trust_anchor import MAX_POLICY, parse_policy
-
         return parse_policy(_content(policy, MAX_POLICY), where=str(policy))
     return anchor_of(vkeys) if vkeys else Anchor()
 
 
-def required(anchor: "Anchor") -> "Anchor":
+def required(anchor: Anchor) -> Anchor:
     if not anchor.logs:
         raise LedgerError("say whom to believe: --trust FILE, --policy FILE or --vkey KEY")
     return anchor
 
 
-def cosigner(anchor: "Anchor", key: Path, passphrase_file: Path | None, now: int) -> "Signer":
-    """The key under the name that the anchor has for it."""
-    from explorer.note import Algorithm, Signer
-
-    private = load_key(key, passphrase_file)
-    public = private.public_key().public_bytes_raw()
-    for witness in anchor.witnesses:
-        if witness.key.verifier.public_key == public:
-            if fault := witness.key.fault(now):
-                raise LedgerError(f"{key}: a cosignature of {witness.name!r} would not count: {fault}")
-            return Signer(name=witness.key.verifier.name, algorithm=Algorithm.COSIGNATURE, private_key=private)
-    known = ", ".join(witness.name for witness in anchor.witnesses) or "nobody"
-    raise LedgerError(f"{key}: not the key of somebody who may cosign; those are: {known}")
-
-
-def _note(path: Path) -> "Note":
-    from explorer import note
-    from explorer.errors import NoteError
-
+def _note(path: Path) -> Note:
     try:
         return note.parse(_content(path, note.MAX_BYTES))
     except NoteError as error:
@@ -279,8 +159,6 @@ def _note(path: Path) -> "Note":
 
 
 def _content(path: Path, max_bytes: int) -> bytes:
-    from explorer.rundir import read_bytes
-
     return read_bytes(path, max_bytes=max_bytes, error=LedgerError)
 
 
@@ -293,28 +171,21 @@ def _entry_json(entry: bytes) -> dict[str, str | None]:
     return {"entry": text, "base64": base64.b64encode(entry).decode()}
 
 
-def _contents(directory: Path, trust: Path | None, *, deep: bool) -> "tuple[Contents | None, Blobs]":
+def _contents(directory: Path, trust: Path | None, *, deep: bool) -> tuple[Any, Blobs]:
     """What the entries come to, where that is asked for, and whether the blobs that they name are here. Whom to believe
     about an erasure only a trust file says."""
-    from explorer.audit.named_blobs import WITHOUT, Erasures, NoErasures, look_for_blobs
-    from explorer.ledger.storage import LedgerDirectory
-
     ledger = LedgerDirectory(directory)
     erasures: Erasures = NoErasures(without=f"{WITHOUT}: whom to believe about that, --trust FILE says")
     if trust is not None:
-        from explorer.audit.withheld import read_withheld
-        from explorer.provenance.trust import read_trust
-
-        erasures = read_withheld(ledger, trust=read_trust(trust), now=clock())
+        erasures = part("ledger verify --trust")(ledger, trust=part("ledger --trust")(trust), now=clock())
     if not deep:
         return None, look_for_blobs(ledger, erasures=erasures)
-    from explorer.audit.contents import examine_contents
 
-    found = examine_contents(ledger, erasures=erasures)
+    found = part("ledger verify --contents")(ledger, erasures=erasures)
     return found, found.blobs
 
 
-def _conclude(found: "Verification", evidence: Path | None) -> None:
+def conclude(found: Verification, evidence: Path | None) -> None:
     """Keep the evidence of a fork; exit with status 1 unless the ledger verifies."""
     if found.evidence is not None:
         directory = (evidence or Path()) / found.evidence.name
@@ -322,3 +193,183 @@ def _conclude(found: "Verification", evidence: Path | None) -> None:
         print(f"  they are kept in {directory}/", file=sys.stderr)
     if not found.ok:
         raise typer.Exit(1)
+
+
+ROLL_BACK = """\
+A ledger that was rolled back to an earlier checkpoint would look like this too: only who holds a later one can tell.
+Keep a copy of its file `checkpoint`, and give it with --held the next time."""
+
+NOBODY = """\
+Nobody vouches for these files, and a forger's would agree with each other just as well. Say whom to believe, from a
+source other than this directory: --trust FILE, --policy FILE or --vkey KEY."""
+
+KEEP = """\
+To keep the evidence, copy the whole directory before anything writes to it again (cp -a), and this report with it."""
+
+UNFINISHED = "unfinished: its last entry is not 'end', so there may be more to come"
+FOREIGN = "its last entry is not one of Explorer's, so that nothing is known of an end"
+
+
+def print_verification(found: Verification, directory: Path, *, anchored: bool) -> None:
+    """What was found; on standard error where it does not hold. `anchored`: whether the caller believes anybody."""
+    if found.ok:
+        _print_lines(_sound(found, directory))
+        return
+    print(f"explorer: {directory}: not verified", file=sys.stderr)
+    for finding in found.findings:
+        print(visible(f"  {finding.path}: {finding.message}"), file=sys.stderr)
+        for name, value in (("expected", finding.expected), ("found", finding.found)):
+            if value is not None:
+                print(f"    {name:<9} {value}", file=sys.stderr)
+    if found.more:
+        print(f"  and {found.more} more", file=sys.stderr)
+    if not anchored:
+        print(NOBODY, file=sys.stderr)
+    if anchored or len(found.findings) > 1:
+        print(KEEP, file=sys.stderr)
+    if found.evidence:
+        print(found.evidence.statement, file=sys.stderr)
+
+
+def verification_json(found: Verification, directory: Path) -> dict[str, Any]:
+    """The same for programs."""
+    held, checkpoint = found.held, found.checkpoint
+    return {
+        "ok": found.ok,
+        "origin": checkpoint.origin,
+        "size": checkpoint.size,
+        "root": checkpoint.root.hex(),
+        "finished": is_finished(directory, found) if found.ok else None,
+        **(_signatures_json(found.judgement) if found.judgement else {"signed_by": [], "cosigned_by": []}),
+        "held": {"size": held.size, "root": held.root.hex()} if held else None,
+        "earlier_cosignatures": [
+            {**_key_json(each.verifier), "time": each.time, "size": seen.checkpoint.size, "path": seen.path}
+            for seen in found.older
+            for each in seen.cosigners
+        ],
+        "blobs": found.blobs,
+        "findings": [asdict(finding) for finding in found.findings],
+        "more_findings": found.more,
+        "not_covered": list(found.uncovered),
+        "fork": found.evidence.statement if found.evidence else None,
+    }
+
+
+def print_contents(contents: Any) -> None:
+    """What the entries come to, if they were read; on standard error where they cannot stand in their order."""
+    if contents is None:
+        return
+    if contents.fault:
+        print(f"explorer: the files are sound, and their entries cannot be: {contents.fault}", file=sys.stderr)
+    elif contents.order is None:
+        print("entries: not Explorer's; nothing is known of their order")
+    else:
+        order = contents.order
+        steps = "" if order.steps is None else f"{order.steps} step{'s' * (order.steps != 1)}, "
+        print(f"entries: {order.entries} in an order that can be, {steps}{order.unknown} of kinds not known here")
+
+
+def print_blobs(blobs: Blobs | None) -> None:
+    """What became of the blobs that entries name, if they were looked for; on standard error where some are missing."""
+    if blobs is None:
+        return
+    if blobs.missing:
+        words = f"{blobs.missing} blobs that entries name are not here, and were not erased on record"
+        print(f"explorer: the files are sound, and not all are here: {words}", file=sys.stderr)
+        for each in blobs.first:
+            print(visible(f"  {each}"), file=sys.stderr)
+        if blobs.missing > len(blobs.first):
+            print(f"  and {blobs.missing - len(blobs.first)} more", file=sys.stderr)
+    if blobs.erased:
+        by = ", ".join(map(str, blobs.by))
+        print(f"erased: {blobs.erased} blobs, by entry {by} of the project's ledger; what was in them cannot be told")
+    if blobs.strange:
+        print(f"entries: {blobs.strange} are not Explorer's; whether the blobs that they name are here is not known")
+
+
+def blobs_json(blobs: Blobs | None) -> dict[str, Any] | None:
+    """The same for programs."""
+    return None if blobs is None else asdict(blobs)
+
+
+def contents_json(contents: Any) -> dict[str, Any] | None:
+    """The same for programs."""
+    if contents is None:
+        return None
+    order = None if contents.order is None else asdict(contents.order)
+    return {"order": order, "fault": contents.fault}
+
+
+def proof_json(judgement: Judgement) -> dict[str, Any]:
+    """Who vouches for a proof, for programs."""
+    checkpoint = judgement.checkpoint
+    log = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    return {**log, **_signatures_json(judgement)}
+
+
+def judgement_lines(judgement: Judgement) -> Iterator[str]:
+    """The log, its checkpoint and who has signed it, for people."""
+    checkpoint = judgement.checkpoint
+    yield f"  log          {checkpoint.origin}"
+    yield f"  size         {checkpoint.size} entries"
+    yield f"  root         {base64.b64encode(checkpoint.root).decode()}"
+    for verifier in judgement.signed_by:
+        yield f"  signed by    {_name(verifier)}"
+    for each in judgement.cosignatures:
+        fault = f", which does not count: {each.fault}" if each.fault else ""
+        yield f"  cosigned by  {_name(each.verifier)} at {utc(each.time)}{fault}"
+
+
+def is_finished(directory: Path, found: Verification) -> bool | None:
+    """Whether the last entry of a sound ledger says that it is the last; None where that cannot be known."""
+    size = found.checkpoint.size
+    if size == 0:
+        return False
+    try:
+        (last,) = LedgerDirectory(directory).entries(size - 1, size)
+        return read_head(last).kind == "end"
+    except LedgerError:
+        return None
+
+
+def _sound(found: Verification, directory: Path) -> Iterator[str]:
+    assert found.judgement is not None
+    yield f"{directory}: verified"
+    yield from judgement_lines(found.judgement)
+    for seen in found.older:
+        for each in seen.cosigners:
+            when = "" if each.time is None else f" at {utc(each.time)}"
+            yield f"  earlier      {_name(each.verifier)} cosigned size {seen.checkpoint.size}{when}"
+    if found.held:
+        yield f"  you hold     size {found.held.size}, which this ledger extends"
+    if found.blobs:
+        yield f"  blobs        {found.blobs}, each what its name says"
+    finished = is_finished(directory, found)
+    if not finished:
+        yield f"  end          {FOREIGN if finished is None else UNFINISHED}"
+    for words in found.uncovered:
+        yield f"  not covered  {words}"
+    yield ROLL_BACK
+
+
+def _signatures_json(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "signed_by": [_key_json(verifier) for verifier in judgement.signed_by],
+        "cosigned_by": [
+            {**_key_json(each.verifier), "time": each.time, "counts": each.fault is None, "fault": each.fault}
+            for each in judgement.cosignatures
+        ],
+    }
+
+
+def _key_json(verifier: Verifier) -> dict[str, str]:
+    return {"name": verifier.name, "key_id": verifier.key_id.hex()}
+
+
+def _name(verifier: Verifier) -> str:
+    return f"{verifier.name} ({verifier.key_id.hex()})"
+
+
+def _print_lines(lines: Iterator[str]) -> None:
+    for line in lines:
+        print(visible(line))

@@ -3,32 +3,43 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, clock, memory_place
-from explorer.cli.ledger import (
+from explorer.audit.monitor import Look, look, read_memory, write_memory
+from explorer.cli.ledger import conclude, named_anchor, print_verification, required, verification_json
+from explorer.cli.options import (
+    AnchorTrust,
     Directory,
     Evidence,
     First,
+    Json,
+    KeyFile,
+    PassphraseFile,
     Policy,
     State,
-    Trust,
     Vkeys,
-    cosigner,
-    named_anchor,
-    required,
+    clock,
 )
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import Json
-
-if TYPE_CHECKING:
-    from http.server import ThreadingHTTPServer
-
-    from explorer.audit.monitor import Look
-    from explorer.ledger.storage import LedgerDirectory
+from explorer.cli.signing import load_key
+from explorer.errors import LedgerError, ProvenanceError
+from explorer.ledger import cosign as cosigning
+from explorer.ledger.cosign import Memory, begin_memory, memory_of
+from explorer.ledger.export import RemoteLedger
+from explorer.ledger.export import export as write_export
+from explorer.ledger.export import serve as start_server
+from explorer.ledger.storage import LedgerDirectory, read_checkpoint
+from explorer.ledger.trust_anchor import Anchor, utc
+from explorer.ledger.web import Client
+from explorer.ledger.witness import ADD, Witness
+from explorer.ledger.witness import start as start_witness
+from explorer.ledger.witness import submit as send
+from explorer.note import Algorithm, Signer, is_name
+from explorer.provenance.keys import is_in_agent
 
 FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1
 
@@ -39,18 +50,47 @@ Port = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    group.command()(submit)
-    group.command()(witness)
-    group.command()(export)
-    group.command()(serve)
-    group.command()(monitor)
+def cosign(
+    directory: Directory,
+    key: KeyFile,
+    trust: AnchorTrust = None,
+    policy: Policy = None,
+    vkey: Vkeys = None,
+    state: State = None,
+    first: First = False,
+    evidence: Evidence = None,
+    passphrase_file: PassphraseFile = None,
+    json: Json = False,
+) -> None:
+    """Verify a ledger and cosign it.
+
+    A cosignature says: this is what I saw, at this time, and it extends what I saw before. The command refuses a ledger
+    that does not verify, and one that contradicts what this key has cosigned.
+    """
+    pass
+
+    anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
+    now = clock()
+    signer = cosigner(anchor, key, passphrase_file, now)
+    memory = memory_place(key, state)
+    done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now, first=first)
+    if json:
+        path = None if done.path is None else str(done.path)
+        print_json({**verification_json(done.verification, directory), "note": path, "time": done.time})
+    elif done.path is None or done.time is None:
+        print_verification(done.verification, directory, anchored=True)
+    else:
+        checkpoint = done.verification.checkpoint
+        what = f"size {checkpoint.size} of {checkpoint.origin} at {utc(done.time)}"
+        before = " (the same checkpoint as before)" if done.time < now else ""
+        print(f"{done.path}: {signer.name} cosigned {what}{before}")
+    conclude(done.verification, evidence)
 
 
 def submit(
     directory: Directory,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="The submission prefix of a witness.")],
-    trust: Trust = None,
+    trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
     plain: Plain = False,
@@ -61,10 +101,6 @@ def submit(
     The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put beside
     the ledger, where verify and prove find it. A witness that cannot be reached is tried again for half a minute.
     """
-    from explorer.ledger.trust_anchor import utc
-    from explorer.ledger.web import Client
-    from explorer.ledger.witness import submit as send
-
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     with closing(Client(url, plain=plain)) as client:
         done = send(directory, client, anchor=anchor)
@@ -81,7 +117,7 @@ def submit(
 
 def witness(
     key: KeyFile,
-    trust: Trust = None,
+    trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
     port: Port = 0,
@@ -96,11 +132,6 @@ def witness(
     cosigned, as `explorer ledger cosign` does, and shares that memory with it. The trust file or policy names the logs,
     and the key's own name.
     """
-    from explorer.ledger.cosign import Memory, begin_memory
-    from explorer.ledger.trust_anchor import Anchor
-    from explorer.ledger.witness import ADD, Witness, start
-    from explorer.note import is_name
-
     now = clock()
     signer = cosigner(named_anchor(trust, policy, vkey, origin="any"), key, passphrase_file, now)
     place = memory_place(key, state)
@@ -114,7 +145,7 @@ def witness(
             return Anchor()  # trainers sign ledgers that bear names of keys
         return named_anchor(trust, policy, vkey, origin=origin)
 
-    server = start(Witness(memory, known, clock), port)
+    server = start_witness(Witness(memory, known, clock), port)
     _run(server, {"witness": signer.verifier.vkey}, ADD, json)
 
 
@@ -128,10 +159,7 @@ def export(
     The files are those of c2sp.org/tlog-tiles: checkpoint with cosignatures, tiles, entries. Any web server serves
     them. Blobs and secrets are left out. Exporting again adds what is new.
     """
-    from explorer.ledger.export import export as write
-    from explorer.ledger.storage import read_checkpoint
-
-    written = write(directory, out)
+    written = write_export(directory, out)
     checkpoint = read_checkpoint(out)[1]
     if json:
         print_json({"directory": str(out), "origin": checkpoint.origin, "size": checkpoint.size, "written": written})
@@ -144,9 +172,7 @@ def serve(directory: Directory, port: Port = 0, json: Json = False) -> None:
 
     A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-tiles).
     """
-    from explorer.ledger.export import serve as start
-
-    _run(start(directory, port), {"serving": str(directory)}, "checkpoint", json)
+    _run(start_server(directory, port), {"serving": str(directory)}, "checkpoint", json)
 
 
 def monitor(
@@ -154,7 +180,7 @@ def monitor(
     memory: Annotated[
         Path, typer.Option("--memory", metavar="FILE", help="What was seen last; made by the first look.")
     ],
-    trust: Trust = None,
+    trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
     silent: Annotated[
@@ -172,8 +198,6 @@ def monitor(
     both checkpoints are kept as evidence. 5: it is silent. 6: it has new entries of unknown kinds. A log that was found
     wrong (1 or 4) is not remembered: the next look starts from the last good one.
     """
-    from explorer.audit.monitor import look, read_memory, write_memory
-
     with _log(log, plain) as ledger:
         anchor = required(named_anchor(trust, policy, vkey, origin=ledger.checkpoint().origin))
         held = read_memory(memory, anchor=anchor)
@@ -194,7 +218,28 @@ def monitor(
         raise typer.Exit(status)
 
 
-def _status(found: "Look") -> int:
+def cosigner(anchor: Anchor, key: Path, passphrase_file: Path | None, now: int) -> Signer:
+    """The key under the name that the anchor has for it."""
+    private = load_key(key, passphrase_file)
+    public = private.public_key().public_bytes_raw()
+    for witness in anchor.witnesses:
+        if witness.key.verifier.public_key == public:
+            if fault := witness.key.fault(now):
+                raise LedgerError(f"{key}: a cosignature of {witness.name!r} would not count: {fault}")
+            return Signer(name=witness.key.verifier.name, algorithm=Algorithm.COSIGNATURE, private_key=private)
+    known = ", ".join(witness.name for witness in anchor.witnesses) or "nobody"
+    raise LedgerError(f"{key}: not the key of somebody who may cosign; those are: {known}")
+
+
+def memory_place(key: Path, state: Path | None) -> Path:
+    """Where it is kept what a key has cosigned. Raises `ProvenanceError` for a key in an SSH agent, beside which there
+    is no place, unless one is named."""
+    if state is None and is_in_agent(key):
+        raise ProvenanceError(f"{key}: has no file, beside which to keep what it has cosigned: say --state DIR")
+    return state or memory_of(key)
+
+
+def _status(found: Look) -> int:
     if found.evidence is not None:
         return FORKED
     if found.silent is not None:
@@ -202,9 +247,7 @@ def _status(found: "Look") -> int:
     return UNKNOWN if found.unknown else 0
 
 
-def _print_look(found: "Look") -> None:
-    from explorer.ledger.trust_anchor import utc
-
+def _print_look(found: Look) -> None:
     checkpoint = found.judgement.checkpoint
     before = "first look" if found.before is None else f"{found.before.size} at the last look"
     print(visible(f"{checkpoint.origin}: {checkpoint.size} entries, {before}"))
@@ -219,7 +262,7 @@ def _print_look(found: "Look") -> None:
         )
 
 
-def _look_json(found: "Look", status: int) -> dict[str, object]:
+def _look_json(found: Look, status: int) -> dict[str, object]:
     checkpoint = found.judgement.checkpoint
     return {
         "status": status,
@@ -237,11 +280,7 @@ def _look_json(found: "Look", status: int) -> dict[str, object]:
 
 
 @contextmanager
-def _log(log: str, plain: bool) -> Iterator["LedgerDirectory"]:
-    from explorer.ledger.export import RemoteLedger
-    from explorer.ledger.storage import LedgerDirectory
-    from explorer.ledger.web import Client
-
+def _log(log: str, plain: bool) -> Iterator[LedgerDirectory]:
     if "://" not in log:
         yield LedgerDirectory(Path(log))
         return
@@ -249,7 +288,7 @@ def _log(log: str, plain: bool) -> Iterator["LedgerDirectory"]:
         yield RemoteLedger(client)
 
 
-def _run(server: "ThreadingHTTPServer", what: dict[str, str], path: str, json: bool) -> None:
+def _run(server: ThreadingHTTPServer, what: dict[str, str], path: str, json: bool) -> None:
     """Say where the server is, and serve until Ctrl-C."""
     host, port = server.server_address[:2]
     url = f"http://{host!s}:{port}"

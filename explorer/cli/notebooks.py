@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 import explorer
-from explorer.cli.settings import RUNS, Data, Runs
+from explorer.cli.options import RUNS, Data, Runs
+from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
 
 
@@ -20,10 +21,6 @@ class Notebook(StrEnum):
     SWEEP = "sweep"
     LEDGER = "ledger"
     REPORT = "report"
-
-
-def register(app: typer.Typer) -> None:
-    app.command(name="open")(open_notebook)
 
 
 def notebook_directory() -> Path:
@@ -71,9 +68,7 @@ def _copied(notebook: Path, to: Path) -> Path:
 
 def _checked(view: str, notebook: Notebook) -> str:
     """The token of a view; a damaged one is told here, and not by a notebook's cell."""
-    from explorer.views.token import from_token
-
     if notebook is not Notebook.EXPLORE:
         raise ExplorerError(f"--view belongs to the notebook explore, not to {notebook}")
-    from_token(view)
+    part("open --view")(view)
     return view

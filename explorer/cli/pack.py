@@ -8,26 +8,38 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from explorer import rundir
+from explorer.cli.options import Json, RunDirectory, clock
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import Json
-from explorer.cli.trace import RunDirectory
-
-if TYPE_CHECKING:
-    from explorer.disclosure.pack import Pack
-    from explorer.provenance.trust import Trust
+from explorer.cli.signing import provide_passphrase
+from explorer.disclosure.pack import (
+    Pack,
+    accesses,
+    check_place,
+    make_pack,
+    papers,
+    read_grants,
+    verifier_program,
+    write_pack,
+)
+from explorer.project import Project, runs_of
+from explorer.provenance.keys import parse_public
+from explorer.provenance.private import PASSPHRASE
+from explorer.provenance.trust import Trust, read_trust
+from explorer.report.run_report import FORMATS, read_run
+from explorer.rundir import GOVERNANCE
+from explorer.runlog.documents import TRAINER_FILE, TRUST_FILE, source_of, trainer_key
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
 
 COMMANDS = (
     ("python -I verify.py PACK --trust TRUST.json", "everything that this pack can show, and what it cannot"),
     ("python -I verify.py PACK --trust TRUST.json --key READER.pem", "what was granted to you too"),
 )
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(pack)
 
 
 def pack(
@@ -48,15 +60,6 @@ def pack(
     The trainer's key signs it. What a grant opens goes on the project's record before the file is there. Without a
     grant the integrity of everything can be verified and no sealed number read.
     """
-    from explorer.cli.credentials import clock, provide_passphrase
-    from explorer.disclosure.pack import accesses, check_place, make_pack, read_grants, write_pack
-    from explorer.project import Project, runs_of
-    from explorer.provenance.private import PASSPHRASE
-    from explorer.provenance.trust import read_trust
-    from explorer.rundir import GOVERNANCE
-    from explorer.runlog.documents import TRAINER_FILE, TRUST_FILE, source_of, trainer_key
-    from explorer.runlog.run_ledger import RunLedger
-
     check_place(out)
     found, now = RunLedger(run), clock()
     place = run / GOVERNANCE / TRUST_FILE if trust is None else trust
@@ -80,11 +83,6 @@ def pack(
 def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
     """The report of what is in the pack and no more, as a page and as JSON: it is made out of what the pack has, where
     the run's private files and its project are not."""
-    from explorer import rundir
-    from explorer.disclosure.pack import papers
-    from explorer.report.run_report import FORMATS, read_run
-    from explorer.runlog.run_ledger import RunLedger
-
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "runs" / "pack" / run.resolve().name
         for name in (rundir.LEDGER, rundir.GOVERNANCE):
@@ -96,9 +94,7 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
         return FORMATS["html"](said), FORMATS["json"](said)
 
 
-def _json(made: "Pack", out: Path) -> dict[str, Any]:
-    from explorer.schema import to_json
-
+def _json(made: Pack, out: Path) -> dict[str, Any]:
     value = to_json(made.manifest)
     program = {"sha256": _digest(), "version": _version()}
     return {
@@ -110,9 +106,7 @@ def _json(made: "Pack", out: Path) -> dict[str, Any]:
     }
 
 
-def _print(made: "Pack", out: Path, believed: "Trust") -> None:
-    from explorer.provenance.keys import parse_public
-
+def _print(made: Pack, out: Path, believed: Trust) -> None:
     manifest = made.manifest
     print(visible(f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"))
     print(visible(f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"))
@@ -132,8 +126,6 @@ def _print(made: "Pack", out: Path, believed: "Trust") -> None:
 
 def _digest() -> str:
     """Of the program that goes into packs."""
-    from explorer.disclosure.pack import verifier_program
-
     return hashlib.sha256(verifier_program()).hexdigest()
 
 

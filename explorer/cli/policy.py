@@ -1,19 +1,47 @@
 """`explorer policy`: sign a routing policy, check it, and explain what it does to every class and layer."""
 
+import itertools
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile
-from explorer.cli.documents import Believe, SignedOut, open_believed, sign_to
-from explorer.cli.output import print_json
-from explorer.cli.settings import Json
-from explorer.cli.trace import RunDirectory, Steps, steps_of
+from explorer.audit.conform import total_steps
+from explorer.audit.simulate import LIMITS, Outcome
+from explorer.audit.simulate import simulate as ask
+from explorer.cli.options import (
+    Believe,
+    Json,
+    KeyFile,
+    PassphraseFile,
+    RunDirectory,
+    SignedOut,
+    Steps,
+    TrustFile,
+    span_of,
+)
+from explorer.cli.output import GAP, print_json, print_table, visible
+from explorer.cli.signing import open_believed, sign_to, signed_words
+from explorer.cli.verbs import part
+from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.provenance.layers import Layer
+from explorer.provenance.drafts import Opened
+from explorer.provenance.findings import Finding, of_matrix, of_policy, void
+from explorer.provenance.intervals import exact
+from explorer.provenance.layers import Layer, check_layers, read_layers
+from explorer.provenance.matrix import Matrix, Table, matrix
+from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.routing import Decision, bind, policy_for
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.provenance.trust import read_trust
+from explorer.provenance.words import QUARANTINE, confidential_words, region_words, rule_words
+from explorer.runlog.documents import read_basis, read_rules
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A routing policy: a draft (YAML) or a signed file.")]
 TaxonomyFile = Annotated[
@@ -33,14 +61,6 @@ Settings = Annotated[
 LayerNames = Annotated[list[str] | None, typer.Option("--layer", metavar="NAME", help="A layer name; repeat in order.")]
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Which class may train which layer, and when.", no_args_is_help=True)
-    group.command()(check)
-    group.command()(sign)
-    group.command()(simulate)
-    app.add_typer(group, name="policy")
-
-
 def check(
     file: File,
     taxonomy: TaxonomyFile,
@@ -55,11 +75,7 @@ def check(
 
     Fails if a rule or a sealed region fits none of the layers: no run of such a model starts with it.
     """
-    from explorer.cli.matrix import matrix_json, print_matrix
-    from explorer.provenance.findings import void
-    from explorer.provenance.matrix import matrix
-    from explorer.provenance.routing import bind, policy_for
-    from explorer.provenance.taxonomy import TAXONOMY
+    pass
 
     named = _layers(model, set_ or [], layers, layer or [])
     tree = open_believed(taxonomy, TAXONOMY, trust)
@@ -83,9 +99,6 @@ def sign(
     json: Json = False,
 ) -> None:
     """Sign a policy that fits its taxonomy, or add a signature to a signed one. Takes a key of model risk."""
-    from explorer.provenance.routing import policy_for
-    from explorer.provenance.taxonomy import TAXONOMY
-
     tree = open_believed(taxonomy, TAXONOMY, trust)
     kind = policy_for(tree.value)
     sign_to(out, file, kind, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
@@ -103,16 +116,7 @@ def simulate(
     Length and direction of every layer's gradient, and the shares of the classes in it, against what was recorded. What
     that cannot know is printed with it.
     """
-    from dataclasses import asdict
-
-    from explorer.audit.conform import total_steps
-    from explorer.audit.simulate import LIMITS
-    from explorer.audit.simulate import simulate as ask
-    from explorer.cli.simulation import print_outcomes
-    from explorer.provenance.routing import bind, policy_for
-    from explorer.provenance.trust import read_trust
-    from explorer.runlog.documents import read_basis, read_rules
-    from explorer.runlog.run_ledger import RunLedger
+    pass
 
     found = RunLedger(run)
     basis = read_basis(run, found.genesis, trust=None if trust is None else read_trust(trust))
@@ -121,7 +125,7 @@ def simulate(
         raise ProvenanceError(f"{run}: no policy, or no planned end: there is nothing to compare another one with")
     policy = open_believed(file, policy_for(basis.taxonomy), trust)
     other = bind(policy.value, basis.taxonomy, where=str(file))
-    chosen = steps_of(found, steps)
+    chosen = found.range_of(*span_of(steps))
     outcomes = ask(found, other, chosen, recorded=rules.routing, planned=planned)
     if json:
         print_json({"run": found.genesis.run, "limits": LIMITS, "outcomes": [asdict(each) for each in outcomes]})
@@ -129,18 +133,202 @@ def simulate(
         print_outcomes(outcomes, run=found.genesis.run, was=rules.routing.policy.name, would=policy.value.name)
 
 
-def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> "tuple[Layer, ...]":
+def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> tuple[Layer, ...]:
     """The layers to ask about, evenly spaced in depth; none where none were named."""
-    from explorer.provenance.layers import check_layers, read_layers
-
     if (model is not None) + (file is not None) + bool(names) > 1:
         raise ProvenanceError("layers come from --model NAME, --layers FILE or --layer NAME: from one of them")
     if settings and model is None:
         raise ProvenanceError("--set is for a parameter of --model NAME, which is not there")
     if model is not None:
-        from explorer.training.model_layers import catalogue_layers  # brings torch
-
-        return catalogue_layers(model, settings)
+        return part("policy check --model")(model, settings)
     if file is not None:
         return read_layers(file)
     return check_layers(names, where="--layer") if names else ()
+
+
+def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> None:
+    """Everything there is to say about a policy, for people."""
+    for what, opened in (("policy", policy), ("taxonomy", taxonomy)):
+        value = opened.value
+        print(f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}")
+    print(f"quarantine: {QUARANTINE[policy.value.quarantine]}; it never trains")
+    if policy.value.confidential:
+        print(f"confidential: {confidential_words(policy.value.confidential)}")
+    print("a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n")
+    if matrix.layers:
+        _print_tables(matrix)
+        for layer in matrix.layers:
+            if layer.also:
+                print(f"{layer.name} is also {', '.join(layer.also)}: the strictest of these names decides\n")
+    else:
+        print("no layers named: --model NAME, --layers FILE or --layer NAME prints the matrix\n")
+    _print_rules(policy)
+    found = _findings(matrix)
+    print("findings" if found else "no findings")
+    for each in found:
+        print(f"  {_place(policy, each.key)}: {each.message}")
+
+
+def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        **{
+            what: {
+                "name": opened.value.name,
+                "version": opened.value.version,
+                "digest": opened.value.digest,
+                "signed_by": [authority.name for authority in opened.authorities],
+            }
+            for what, opened in (("policy", policy), ("taxonomy", taxonomy))
+        },
+        "quarantine": policy.value.quarantine.value,
+        "rules": [
+            {"line": _line(policy, ("rules", at)), **to_json(rule)} for at, rule in enumerate(policy.value.rules)
+        ],
+        "confidential": list(policy.value.confidential),
+        "sealed": [to_json(region) for region in policy.value.sealed],
+        "layers": [layer._asdict() for layer in matrix.layers],
+        "phases": [_table_json(matrix, table) for table in matrix.tables],
+        "findings": [
+            {"key": spell(each.key), "line": _line(policy, each.key), "message": each.message}
+            for each in _findings(matrix)
+        ],
+    }
+
+
+def _findings(matrix: Matrix) -> tuple[Finding, ...]:
+    return (*of_policy(matrix.routing), *(of_matrix(matrix) if matrix.layers else ()))
+
+
+def _table_json(matrix: Matrix, table: Table) -> dict[str, Any]:
+    return {
+        "progress": table.phase.progress,
+        "conditions": sorted(table.phase.conditions),
+        "classes": {
+            name: [{**to_json(cell), "guaranteed": cell.guaranteed} for cell in row]
+            for name, row in zip(_names(matrix), table.rows, strict=True)
+        },
+    }
+
+
+def _print_tables(matrix: Matrix) -> None:
+    """A table a phase; one that repeats an earlier one says so."""
+    seen: dict[tuple[tuple[Decision, ...], ...], str] = {}
+    for table in matrix.tables:
+        if table.rows in seen:
+            print(f"{table.phase}: as in {seen[table.rows]}\n")
+            continue
+        seen[table.rows] = str(table.phase)
+        print(table.phase)
+        for page in _pages(_names(matrix), _columns(matrix, table)):
+            print(*_drawn([_Column(head=("", "class"), cells=_names(matrix)), *page]), "", sep="\n")
+
+
+def _names(matrix: Matrix) -> tuple[str, ...]:
+    """What each row is about: a class, or those of its examples that the rules tell apart."""
+    rows = zip(matrix.classes, matrix.bands, strict=True)
+    return tuple(f"{path}; {band.words}" if band.words else path for path, band in rows)
+
+
+class _Column(NamedTuple):
+    """Neighbouring layers that are treated alike: the first and the last of them, and the cell of each class."""
+
+    head: tuple[str, str]
+    cells: Sequence[str]
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (*self.head, *self.cells)))
+
+
+def _columns(matrix: Matrix, table: Table) -> Iterator[_Column]:
+    """The layers from input to output; neighbours that are treated alike share a column."""
+    cells = [tuple(_cell(row[at]) for row in table.rows) for at in range(len(matrix.layers))]
+    for alike, group in itertools.groupby(zip(cells, matrix.layers, strict=True), key=lambda pair: pair[0]):
+        names = [layer.name for _, layer in group]
+        yield _Column(head=(f"{names[0]} .." if len(names) > 1 else "", names[-1]), cells=alike)
+
+
+def _pages(classes: Sequence[str], columns: Iterable[_Column]) -> Iterator[list[_Column]]:
+    """As many columns side by side as the terminal is wide beside the classes, and at least one."""
+    room = shutil.get_terminal_size().columns - max(map(len, ("class", *classes)))
+    page: list[_Column] = []
+    for column in columns:
+        if page and sum(GAP + each.width for each in (*page, column)) > room:
+            yield page
+            page = []
+        page.append(column)
+    yield page
+
+
+def _drawn(columns: Sequence[_Column]) -> Iterator[str]:
+    """The lines of a table."""
+    rules = ["\u2500" * column.width for column in columns]
+    heads = zip(*(column.head for column in columns), strict=True)
+    for row in (*heads, rules, *zip(*(column.cells for column in columns), strict=True)):
+        cells = (cell.ljust(column.width) for cell, column in zip(row, columns, strict=True))
+        yield (" " * GAP).join(cells).rstrip()
+
+
+def _cell(cell: Decision) -> str:
+    by = "-" if cell.rule is None else f"r{cell.rule}"
+    attenuated = "" if cell.guaranteed else "~"
+    return f"{exact(cell.weight)}{attenuated} {by if cell.region is None else f's:{cell.region}'}"
+
+
+def _print_rules(policy: Opened[RoutingPolicy]) -> None:
+    print("rules, read from the top: the first that matches decides, and where none matches (-) the weight is 0")
+    for at, rule in enumerate(policy.value.rules):
+        print(f"  r{at}  {_place(policy, ('rules', at))}: {rule_words(rule)}")
+    for at, region in enumerate(policy.value.sealed):
+        print(f"  s:{region.name}  {_place(policy, ('sealed', at))}: {region_words(region)}")
+    print()
+
+
+def _place(policy: Opened[RoutingPolicy], key: Key) -> str:
+    return f"{policy.where}: {spell(key)}" if policy.draft is None else policy.draft.place(key)
+
+
+def _line(policy: Opened[RoutingPolicy], key: Key) -> int | None:
+    if policy.draft is None:
+        return None
+    lines = policy.draft.lines
+    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
+
+
+WIDTH = 100
+COLUMNS = ("layer", "unknown", "length", "cosine", "the share that changes most")
+
+
+def print_outcomes(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> None:
+    """Every phase and layer, then the limits."""
+    print(visible(f"{run}: recorded under {was}, asked about {would}\n"))
+    for phase in dict.fromkeys(each.phase for each in outcomes):
+        mine = [each for each in outcomes if each.phase == phase]
+        print(visible(f"{phase}: {mine[0].steps} steps"))
+        rows = [
+            (each.layer, each.unknown, _number(each.length), _number(each.cosine), visible(_change(each)))
+            for each in mine
+        ]
+        print_table(COLUMNS, rows, right=COLUMNS[1:4])
+    print("unknown: steps left out; length: of the gradient, over the recorded one; all shares: --json")
+    print("What this cannot know:")
+    for each in LIMITS:
+        print(textwrap.fill(each, WIDTH, initial_indent="- ", subsequent_indent="  "))
+
+
+def _change(outcome: Outcome) -> str:
+    """The class whose share of the gradient changes most, with what it was and would be."""
+    changes = {
+        path: abs(would - was)
+        for (path, was), would in zip(outcome.was.items(), outcome.would.values(), strict=True)
+        if was is not None and would is not None
+    }
+    path = max(changes, key=lambda each: changes[each], default="")
+    if not changes.get(path):
+        return "none" if changes else "-"
+    return f"{path}: {outcome.was[path]:.1%} > {outcome.would[path]:.1%}"
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"

@@ -1,31 +1,106 @@
 """`explorer prices`: what an hour costs, who says so and since when; one's own rows, and catalogues."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from explorer import costing, rundir
-from explorer.cli.output import print_json, visible
-from explorer.cli.price_list import Hardware, Provider, list_, row_of, today
-from explorer.cli.settings import RUNS, Json, Runs
-from explorer.costing import Price
+from explorer.cli.options import RUNS, Json, Runs, today
+from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.verbs import part
+from explorer.costing import OWN, USD, Price, age_words, stale
+from explorer.costing.catalogue import MAX_CATALOGUE_BYTES, parse_catalogue
+from explorer.costing.table import check_date, check_text
+from explorer.costing.words import amount, dollars
 from explorer.errors import PriceError
+from explorer.store.ingest import ingest
+from explorer.store.place import database
+from explorer.store.queries import opened
+
+Hardware = Annotated[str | None, typer.Option("--hardware", metavar="NAME", help="Hardware, such as 'NVIDIA H200'.")]
+Provider = Annotated[str | None, typer.Option("--provider", metavar="NAME", help="Only what this provider offers.")]
+
+COLUMNS = (
+    *("", "provider", "instance", "region", "tenancy", "accelerator", "count"),
+    *("an hour", "each", "as of", "source"),
+)
 
 Rows = Sequence[Price]
 MOST = 5000  # prices from one catalogue: the table is read by every command that has to do with money
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        help="What an hour of hardware costs: the shipped table, your own rows, catalogues.", no_args_is_help=True
-    )
-    group.command("list")(list_)
-    group.command()(add)
-    group.command("import")(import_)
-    group.command()(remove)
-    app.add_typer(group, name="prices")
+def list_(
+    hardware: Hardware = None,
+    provider: Provider = None,
+    all: Annotated[bool, typer.Option("--all", help="Every price there is, whatever the hardware.")] = False,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """The prices of this machine, or of the hardware named: which of them costs are made with, and why."""
+    if all and hardware is not None:
+        raise PriceError("--all is for whatever hardware there is: expected it or --hardware NAME")
+    prices = (*costing.load_prices(), *costing.own_prices(runs))
+    if provider is not None:
+        prices = tuple(price for price in prices if price.provider == provider)
+    if all:
+        _show(costing.current(prices), None, json=json)
+        return
+    name = part("prices list")(threads=1).name if hardware is None else hardware
+    used = costing.default_price(name, prices)
+    found = costing.matching(name, prices)
+    words, why = costing.price_words(used, hardware=name, today=today()), _why(used, found)
+    if json:
+        shown = [row_of(price) | {"used": price == used} for price in found]
+        print_json({"hardware": name, "used": used and row_of(used), "words": words, "why": why, "prices": shown})
+        return
+    print(f"{visible(name)}: {visible(words)}")
+    print(f"  {visible(why)}\n")
+    if found:
+        _show(found, used, json=False)
+
+
+def _why(used: Price | None, found: list[Price]) -> str:
+    """Why this price is used, of those that there are for the hardware."""
+    foreign = sorted({price.currency for price in found} - {USD})
+    aside = f"; what there is in {', '.join(foreign)} is not converted" if foreign else ""
+    if used is None:
+        if any(price.currency == USD for price in found):
+            return f"what there is is not on demand: `explorer prices add` says what you pay{aside}"
+        return f"costs are left out; `explorer prices add` says what a machine of your own costs{aside}"
+    if used.own:
+        mine = "a machine of your own" if used.provider == OWN else "the cheapest in your own prices"
+        return f"{mine}, which comes first{aside}"
+    rivals = sum(price.tenancy == used.tenancy and price.currency == USD for price in found)
+    return f"the cheapest of {rivals} on demand{aside}" if rivals > 1 else f"the only one on demand{aside}"
+
+
+def _show(prices: list[Price], used: Price | None, *, json: bool) -> None:
+    if json:
+        print_json([row_of(price) for price in prices])
+        return
+    rows = []
+    for price in prices:
+        old = age_words(price.as_of, today())
+        money = [price.usd_per_hour, price.per_accelerator]
+        shown = [dollars(each) if price.currency == USD else amount(each, price.currency) for each in money]
+        place = (price.provider, price.instance, price.region or None, price.tenancy, price.accelerator)
+        as_of = f"{price.as_of} ({old})" if old and price.as_of else price.as_of or old
+        mark = "used" if price == used else "own" if price.own else ""
+        rows.append([mark, *map(_visible, place), price.count, *shown, as_of, visible(price.source)])
+    print_table(COLUMNS, rows, right=("count", "an hour", "each"))
+    print("an hour: of the whole instance; each: of one accelerator, or of one of the runs that share the machine")
+
+
+def _visible(text: str | None) -> str | None:
+    return None if text is None else visible(text)
+
+
+def row_of(price: Price) -> dict[str, Any]:
+    """A price as JSON."""
+    return asdict(price) | {"as_of": price.as_of, "stale": stale(price, today())}
 
 
 def add(
@@ -79,9 +154,6 @@ def import_(
 
     Each instance in each region counts once, in its cheapest zone. Prices of the same offer are replaced.
     """
-    from explorer.costing.catalogue import MAX_CATALOGUE_BYTES, parse_catalogue
-    from explorer.costing.table import check_date, check_text
-
     check_text(provider, at="--provider")
     if not check_date(retrieved, at="--retrieved"):
         raise PriceError("--retrieved: found nothing; expected the day the catalogue was fetched, such as 2026-11-09")
@@ -138,9 +210,6 @@ def _is_for(price: Price, hardware: str | None) -> bool:
 
 def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str, Any]:
     """Write the user's own prices anew, whole or not at all, and have every view use them."""
-    from explorer.store.ingest import ingest
-    from explorer.store.place import database
-
     path = runs / costing.FILE
     with rundir.locked(runs, what="the price table"):
         rows, gone = change(costing.own_prices(runs))
@@ -151,9 +220,6 @@ def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str,
 
 def _hardware(runs: Path) -> list[str]:
     """The hardware that the results are of; none before there is a database."""
-    from explorer.store.place import database
-    from explorer.store.queries import opened
-
     if not database(runs).exists():
         return []
     with opened(database(runs)) as connection:

@@ -1,44 +1,59 @@
 """`explorer profile`: what a run will take and cost on this machine; and profiles from other machines."""
 
+import datetime
+import hashlib
 import sys
-from dataclasses import replace
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from explorer.cli.output import print_json
-from explorer.cli.profile_import import import_
+from explorer import records, rundir
+from explorer.cli.options import RUNS, Data, Json, Runs, today
+from explorer.cli.output import from_here, print_json, print_table, visible
 from explorer.cli.progress import step_bar
-from explorer.cli.settings import RUNS, Data, Json, Runs
-from explorer.cli.training import begin
+from explorer.cli.run import begin, planned_from
+from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices, price_words
+from explorer.costing.words import busy_words
+from explorer.document import read_document
 from explorer.errors import RecipeError
-
-if TYPE_CHECKING:
-    from explorer.cli.profile_subjects import Subject
-    from explorer.records import ProfileRecord, Validation
-
-
-class _Group(TyperGroup):
-    """`explorer profile RECIPE` is short for `explorer profile run RECIPE`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
+from explorer.records import Hardware, ProfileRecord, ResultRecord, RunRecord, Validation
+from explorer.schema import to_json
+from explorer.sweep.plan import make_plan
+from explorer.sweep.presence import timing
+from explorer.sweep.spec import load_spec
+from explorer.training.profile import Extrapolated, extrapolate, plan_here, profile, train_in_full, validation
+from explorer.training.single import Planned
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        cls=_Group,
-        help="How long a recipe takes, and what it costs, before it is trained. `explorer profile RECIPE` is short for"
-        " `explorer profile run RECIPE`.",
-        no_args_is_help=True,
-    )
-    group.command()(run)
-    group.command("import")(import_)
-    app.add_typer(group, name="profile")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """A recipe on this machine: a run of it as planned, and the runs at the budgets asked about."""
+
+    planned: Planned
+    runs: tuple[RunRecord, ...]
+    finished: tuple[tuple[RunRecord, ResultRecord], ...] = ()  # those of the files named that are
+
+    @property
+    def longest(self) -> RunRecord:
+        return max(self.runs, key=lambda run: run.steps)
+
+    def compared(self, profile: ProfileRecord) -> Validation | None:
+        """The longest finished run beside the profile. None: there is none that was alone, on a machine and software
+        like these, without a phase that was not profiled."""
+        fit = [
+            (run, result)
+            for run, result in self.finished
+            if run.recipe_digest == profile.recipe_digest and set(run.phases) <= set(profile.phases)
+            if result.timed_steps and not result.contended
+        ]
+        if not fit:
+            return None
+        run, result = max(fit, key=lambda pair: pair[0].steps)
+        return validation(run, result, profile)
 
 
 def run(
@@ -70,11 +85,8 @@ def run(
     that was alone on this machine is compared with what that run took. A profile that is written can be carried to
     where the results are, and taken in there with `explorer profile import`.
     """
-    from explorer.cli.profile_subjects import subjects_of
-    from explorer.cli.profile_tables import print_profile, profile_json
-    from explorer.costing import load_prices, own_prices
-    from explorer.sweep.presence import timing
-    from explorer.training.profile import extrapolate, profile
+    pass
+    pass
 
     subjects = subjects_of(recipes, budgets=budgets, data=data, governance=governance, runs=runs)
     if out is not None and out.suffix == ".json" and len(subjects) > 1:
@@ -108,21 +120,179 @@ def _tell_wait(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _trained(subject: "Subject", profile: "ProfileRecord", data: Path | None) -> "Validation":
+def _trained(subject: Subject, profile: ProfileRecord, data: Path | None) -> Validation:
     """The longest run of a recipe, trained in full now, beside the prediction."""
-    import tempfile
-
-    from explorer.training.profile import train_in_full
-
     with tempfile.TemporaryDirectory(prefix="explorer-") as place:
         directory = Path(place) / subject.longest.run_id
         begin(subject.planned._replace(record=subject.longest), directory)
         return train_in_full(directory, profile, data=data)
 
 
-def _write(profile: "ProfileRecord", out: Path) -> Path:
-    from explorer import records
-
+def _write(profile: ProfileRecord, out: Path) -> Path:
     path = out if out.suffix == ".json" else out / f"{profile.key}.json"
     records.write(path, profile)
     return path
+
+
+def subjects_of(
+    paths: Iterable[Path], *, budgets: Sequence[float] | None, data: Path | None, governance: Path | None, runs: Path
+) -> list[Subject]:
+    """The recipes in these files: recipes, specifications of sweeps, records of runs. Each recipe comes once.
+
+    Raises what planning raises, and `RunError` for a record whose data or documents are not those here.
+    """
+    found: dict[str, Subject] = {}
+    for path in paths:
+        planned = _of_sweep(path, data, governance, runs) or [planned_from(path, data, governance)]
+        for each in planned:
+            asked = sorted(set(budgets)) if budgets else [each.record.ssr]
+            here = tuple(plan_here(each.record, data=data, documents=each.documents, ssr=ssr) for ssr in asked)
+            known = found.get(key := here[0].recipe_digest, Subject(planned=each, runs=()))
+            at = {run.ssr: run for run in (*known.runs, *here)}
+            found[key] = replace(
+                known, runs=tuple(at.values()), finished=(*known.finished, *_finished(path, each.record))
+            )
+    return list(found.values())
+
+
+def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path) -> list[Planned]:
+    """A run of each recipe and budget of a sweep; none if the file is no specification of one."""
+    if path.suffix == ".json":
+        return []
+    content = read_document(path).value
+    if not (isinstance(content, dict) and "recipes" in content):
+        return []
+    if governance is not None:
+        raise RecipeError(f"{path}: --governance is for a recipe; the specification of a sweep names its documents")
+    plan = make_plan(load_spec(path), runs=runs, data=data)
+    chosen = {(run.record.recipe_digest, run.record.ssr): run for run in plan.runs}
+    return [Planned(record=run.record, documents=run.documents) for run in chosen.values()]
+
+
+def _finished(path: Path, record: RunRecord) -> list[tuple[RunRecord, ResultRecord]]:
+    """The run whose record this is, if its result is beside it."""
+    beside = path.with_name(rundir.RESULT)
+    if path.name != rundir.RUN or not beside.exists():
+        return []
+    return [(record, records.read(ResultRecord, beside))]
+
+
+COLUMNS = ("phase", "steps", "sec/step", "interval", "EST(hr)", "EST($)", "$/step")
+SPREAD = 0.25  # of the median between the quartiles: a machine that something else keeps busy shows more
+
+
+def print_profile(
+    profile: ProfileRecord, times: Sequence[Extrapolated], prices: Iterable[Price], written: Path | None
+) -> None:
+    """Everything that a profile says, with where it was written."""
+    hardware = profile.hardware
+    price = default_price(hardware.name, prices)
+    threads = f"{hardware.threads} thread{'s' * (hardware.threads != 1)}"
+    print(f"{visible(profile.recipe)} on {visible(hardware.name)}, {threads}, torch {profile.torch}, {profile.made_at}")
+    print(f"price: {visible(price_words(price, hardware=hardware.name, today=today()))}\n")
+    for each in times:
+        print(f"budget {each.run.ssr:g}: {each.run.steps} steps")
+        print_table(COLUMNS, _rows(each, price), right=COLUMNS[1:])
+    windows = min(phase.windows for phase in profile.phases.values())
+    print(f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps")
+    print(f"inference: {1000 * profile.inference_seconds:.3g} ms an example")
+    if words := busy_words(profile.watch.reasons if profile.watch else (), again="the same command"):
+        print(visible(words))
+    restless = [name for name, phase in profile.phases.items() if phase.high - phase.low > SPREAD * phase.seconds]
+    if restless:
+        print(f"the windows differ much in {visible(', '.join(restless))}: was the machine busy with something else?")
+    full = profile.validation
+    if full is None:
+        print("not held against a full run: --validate trains one")
+    else:
+        print(
+            f"a full run of {full.steps} steps took {_seconds(full.measured)} of training; predicted"
+            f" {_seconds(full.predicted)}: {full.ratio:.3f} of it"
+        )
+    if written is not None:
+        print(f"written to {visible(str(from_here(written)))}, sha256 {sha256_of(written)}")
+    print()
+
+
+def profile_json(
+    profile: ProfileRecord, times: Sequence[Extrapolated], prices: Iterable[Price], written: Path | None
+) -> dict[str, Any]:
+    """The same as JSON."""
+    price = default_price(profile.hardware.name, prices)
+    full = profile.validation
+    return to_json(profile) | {
+        "key": profile.key,
+        "ratio": None if full is None else full.ratio,
+        "price": price_words(price, hardware=profile.hardware.name, today=today()),
+        "runs": [
+            {
+                "run_id": each.run.run_id,
+                "ssr": each.run.ssr,
+                "steps": each.run.steps,
+                "phases": {phase.name: phase.steps for phase in each.phases},
+                "train_seconds": each.training.seconds,
+                "train_seconds_low": each.training.low,
+                "train_seconds_high": each.training.high,
+                "evaluation_seconds": each.evaluation_seconds,
+                "checkpoint_seconds": each.checkpoint_seconds,
+                "whole_seconds": each.whole_seconds,
+                "usd": _usd(each.training.seconds, price, profile.hardware),
+            }
+            for each in times
+        ],
+        "file": None if written is None else str(written),
+        "sha256": None if written is None else sha256_of(written),
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """What names the bytes of a file that is carried from one machine to another."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _rows(found: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:
+    hardware = found.run.hardware
+    rows = [
+        (
+            visible(phase.name),
+            phase.steps,
+            f"{phase.step.seconds:.4g}",
+            _interval(phase.step),
+            *_estimated(phase.total.seconds, price, hardware),
+            _dollars(_usd(phase.step.seconds, price, hardware)),
+        )
+        for phase in found.phases
+    ]
+    mean = found.training.seconds / found.run.steps
+    training = (
+        *("training", found.run.steps, f"{mean:.4g}", _interval(found.training)),
+        *_estimated(found.training.seconds, price, hardware),
+        _dollars(_usd(mean, price, hardware)),
+    )
+    beside = (
+        (f"evaluation ({found.evaluations})", found.evaluation_seconds),
+        (f"checkpoints ({found.checkpoints})", found.checkpoint_seconds),
+        ("in all", found.whole_seconds),
+    )
+    others = [(name, None, None, None, *_estimated(seconds, price, hardware), None) for name, seconds in beside]
+    return [*rows, training, *others]
+
+
+def _estimated(seconds: float, price: Price | None, hardware: Hardware) -> tuple[str, str | None]:
+    return f"{seconds / 3600:.3g}", _dollars(_usd(seconds, price, hardware))
+
+
+def _usd(seconds: float, price: Price | None, hardware: Hardware) -> float | None:
+    return None if price is None else cost_usd(seconds, price, hardware.world_size)
+
+
+def _dollars(usd: float | None) -> str | None:
+    return None if usd is None else f"{usd:.3g}"
+
+
+def _interval(found: Duration) -> str:
+    return f"{found.low:.3g} to {found.high:.3g} s"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 600 else str(datetime.timedelta(seconds=round(seconds)))

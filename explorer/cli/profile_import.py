@@ -3,16 +3,20 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from explorer import records, rundir, schema
+from explorer.canonical import canonical
+from explorer.cli.options import RUNS, Json, Runs
 from explorer.cli.output import print_json, visible
-from explorer.cli.settings import RUNS, Json, Runs
 from explorer.errors import RunError, StoreError
-
-if TYPE_CHECKING:
-    from explorer.records import ProfileRecord
+from explorer.records import ProfileRecord
+from explorer.rundir import PROFILES
+from explorer.store.ingest import ingest
+from explorer.store.place import database
+from explorer.store.queries import opened
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +24,7 @@ class Carried:
     """A profile in a file from elsewhere: checked, and the bytes as they are."""
 
     file: Path
-    profile: "ProfileRecord"
+    profile: ProfileRecord
     content: bytes
 
     @property
@@ -38,10 +42,6 @@ def import_(
     A recipe is the same if its data, batch size, precision, methods and documents are. All files are checked before any
     is taken in. The SHA-256 that is printed is the one that was printed where the file was written.
     """
-    from explorer import rundir
-    from explorer.store.ingest import ingest
-    from explorer.store.place import database
-
     if not runs.is_dir():
         raise StoreError(f"there is no directory {runs}: name the directory that holds the sweeps")
     carried = [read_carried(file) for file in files]
@@ -58,9 +58,6 @@ def import_(
 
 def read_carried(file: Path) -> Carried:
     """Read a profile that anybody may have made. Raises `RunError` that names the file, the key and the fault."""
-    from explorer import records, rundir, schema
-    from explorer.canonical import canonical
-
     content = rundir.read_bytes(file, max_bytes=rundir.MAX_JSON_BYTES, error=RunError)
     value = schema.parse_json(content, where=str(file), error=RunError, max_bytes=rundir.MAX_JSON_BYTES)
     profile = records.check_profile(records.from_json(records.ProfileRecord, value, where=str(file)), where=str(file))
@@ -74,9 +71,6 @@ def read_carried(file: Path) -> Carried:
 
 def _told(database: Path, carried: Carried) -> dict[str, Any]:
     """What the profile does for the results that there are."""
-    from explorer.rundir import PROFILES
-    from explorer.store.queries import opened
-
     profile, full = carried.profile, carried.profile.validation
     with opened(database) as connection:
         source = f"{PROFILES}/{profile.key}.json"

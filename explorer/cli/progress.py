@@ -5,12 +5,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from explorer.costing.words import BUSY
-
-if TYPE_CHECKING:
-    from explorer.sweep.execute import Event
+from explorer.sweep.execute import Event
 
 EVERY = 10  # runs between two lines where the output is no terminal
 
@@ -18,7 +16,7 @@ EVERY = 10  # runs between two lines where the output is no terminal
 class Display(Protocol):
     """What a sweep reports to."""
 
-    def show(self, event: "Event") -> None: ...
+    def show(self, event: Event) -> None: ...
 
 
 class JsonLines:
@@ -30,7 +28,7 @@ class JsonLines:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def show(self, event: "Event") -> None:
+    def show(self, event: Event) -> None:
         line = {
             "event": event.kind,
             "run": event.run.record.run_id if event.run else None,
@@ -67,7 +65,7 @@ class ProgressBar:
     ) -> None:
         self._progress.__exit__(kind, value, traceback)
 
-    def show(self, event: "Event") -> None:
+    def show(self, event: Event) -> None:
         left = "" if event.seconds_left is None else f"about {duration(event.seconds_left)} left"
         runs = f"{event.done} of {event.total} runs"
         if event.kind == "profile":
@@ -79,7 +77,7 @@ class ProgressBar:
         self._progress.update(self._task, completed=event.fraction, runs=runs, left=left)
         self._tell(event, runs, left)
 
-    def _tell(self, event: "Event", runs: str, left: str) -> None:
+    def _tell(self, event: Event, runs: str, left: str) -> None:
         if event.kind == "busy":
             self._console.print(f"{BUSY}: {event.message}", markup=False, highlight=False)
         elif event.kind in ("failed", "retry", "warning"):

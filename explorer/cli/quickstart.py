@@ -6,17 +6,25 @@ from typing import Annotated
 
 import typer
 
-from explorer.cli import ledger, notebooks, sweep, training
-from explorer.cli.credentials import clock
+from explorer.cli import ledger_web, notebooks, sweep
+from explorer.cli.answer import print_answer
+from explorer.cli.options import RUNS, Runs, clock
 from explorer.cli.output import from_here
 from explorer.cli.progress import step_bar
-from explorer.cli.settings import RUNS, Runs
+from explorer.cli.run import begin
+from explorer.document import read_document
+from explorer.report.run_report import write_run_report
+from explorer.report.sweep_report import write_sweep_report
+from explorer.runlog.documents import TRUST_FILE
+from explorer.store.ingest import ingest
+from explorer.sweep.plan import make_plan
+from explorer.sweep.spec import load_spec
+from explorer.training import demonstration
+from explorer.training.run import execute
+from explorer.training.single import plan_single
+from explorer.training.tagging import dataset_of
 
 DOCUMENTS = "_governance"  # below the runs: the documents of the demonstration
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(quickstart)
 
 
 def quickstart(
@@ -32,9 +40,6 @@ def quickstart(
 
     Takes a few minutes, needs no data and no network. Started again, it runs only what is missing.
     """
-    from explorer.sweep.plan import make_plan
-    from explorer.sweep.spec import load_spec
-
     spec = notebooks.notebook_directory() / "sweeps" / "digits.yaml"
     planned = make_plan(load_spec(spec), runs=runs)
     _announce(len(planned.runs), len(planned.missing))
@@ -47,9 +52,6 @@ def quickstart(
 
 def show(runs: Path, name: str) -> None:
     """The equal-quality table in the terminal, and the HTML report."""
-    from explorer.cli.answer import print_answer
-    from explorer.report.sweep_report import write_sweep_report
-
     print_answer(runs, name)
     page = runs / name / "report.html"
     write_sweep_report(runs, name, page)
@@ -58,15 +60,6 @@ def show(runs: Path, name: str) -> None:
 
 def govern(runs: Path) -> Path:
     """One run under documents for a demonstration, recorded and cosigned; its directory."""
-    from explorer.document import read_document
-    from explorer.report.run_report import write_run_report
-    from explorer.runlog.documents import TRUST_FILE
-    from explorer.store.ingest import ingest
-    from explorer.training import demonstration
-    from explorer.training.run import execute
-    from explorer.training.single import plan_single
-    from explorer.training.tagging import dataset_of
-
     here = notebooks.notebook_directory()
     recipe = here / "recipes" / "source.yaml"
     print(
@@ -87,13 +80,13 @@ def govern(runs: Path) -> Path:
         now=clock(),
     )
     run = runs / planned.record.sweep / planned.record.run_id
-    training.begin(planned, run)
+    begin(planned, run)
     with step_bar(planned.record.model) as progress:
         result = execute(run, on_progress=progress)
     quality = planned.record.quality
     print(f"{planned.record.run_id}: {result.steps} steps, {result.metrics[quality]:.2f} {quality.replace('_', ' ')}")
     for name in demonstration.COSIGNERS:
-        ledger.cosign(run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE)
+        ledger_web.cosign(run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE)
     ingest(runs)
     page = run / "report.html"
     write_run_report(run, page, trust=documents / TRUST_FILE)

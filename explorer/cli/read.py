@@ -1,32 +1,44 @@
 """`explorer read`: the numbers of a run that a grant opens."""
 
+import io
 import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
-from explorer.cli.credentials import ReaderPassphraseFile, clock, load_reader_key
+from explorer import rundir
+from explorer.audit.history import badge
+from explorer.cli.options import Json, ReaderPassphraseFile, RunDirectory, Steps, clock, span_of
 from explorer.cli.output import print_json, print_table, visible
-from explorer.cli.settings import Json
-from explorer.cli.trace import RunDirectory, Steps, steps_of
+from explorer.cli.signing import load_reader_key
+from explorer.disclosure import wrapped
+from explorer.disclosure.opening import believe, open_keys
+from explorer.disclosure.reading import COLUMNS, KEYS, Answer, Query, ask
+from explorer.disclosure.reading import read as open_numbers
+from explorer.disclosure.requests import is_answer, make_request, open_answer, parse_request
+from explorer.disclosure.standing import check_standing
+from explorer.disclosure.wrapped import parse_wrapped
+from explorer.disclosure.wrapping import naming
 from explorer.errors import ProvenanceError, unknown
-
-if TYPE_CHECKING:
-    from explorer.disclosure.reading import Answer, Query
-    from explorer.provenance.reader_keys import ReaderKey
-    from explorer.provenance.trust import Trust
-    from explorer.runlog.run_ledger import RunLedger
+from explorer.project import read_project, runs_of
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.grants import open_grant
+from explorer.provenance.private import replace_private
+from explorer.provenance.reader_keys import ReaderKey
+from explorer.provenance.trust import Trust, read_trust
+from explorer.runlog.run_keys import NoKeys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.store.queries import Table
+from explorer.store.text import csv_text
 
 SHOWN = 40  # rows in a terminal
 FORMATS = ("csv", "parquet")
 WORDS = ("layer", "class", "action", "rule", "evidence")  # columns that are no numbers
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(read)
 
 
 def read(
@@ -70,9 +82,6 @@ def read(
     run, or an unpacked pack; both times the reader's key is enough, whose passphrase is in $EXPLORER_READER_PASSPHRASE.
     The exit status is 0 only if all that was asked for could be read.
     """
-    from explorer.runlog.run_keys import NoKeys
-    from explorer.runlog.run_ledger import RunLedger
-
     if out is not None and out.suffix.removeprefix(".") not in FORMATS:
         raise ProvenanceError(f"cannot write {out}: {unknown('format', out.suffix.removeprefix('.'), FORMATS)}")
     if (request is None) == (answer is None):
@@ -84,12 +93,12 @@ def read(
     if request is not None:
         if grant is None or out is not None:
             raise ProvenanceError("a request takes the signed grant, --grant GRANT, and gives no rows: no --out")
-        asked = {"kind": kind, "class_": class_, "steps": steps_of(found, steps)}
+        asked = {"kind": kind, "class_": class_, "steps": found.range_of(*span_of(steps))}
         _ask(found, grant, reader, believed, request, asked=asked, json=json)
         return
     assert answer is not None
     verified = None if trust is None else _verified(found, believed)
-    named = {"kind": kind, "class_": class_, "steps": None if steps is None else steps_of(found, steps)}
+    named = {"kind": kind, "class_": class_, "steps": None if steps is None else found.range_of(*span_of(steps))}
     asked = {name: value for name, value in named.items() if value is not None}
     shown = _with_answer(found, answer, reader, believed, asked=asked)
     if out is not None:
@@ -104,28 +113,22 @@ def read(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shown:
-    answer: "Answer"
+    answer: Answer
     grant: str  # its id
     access: int | None  # the entry that says that the keys were handed over for this; None: they were wrapped ahead
     ledger: str | None  # that has the entry, and how far the receipt covers it
 
 
 def _ask(
-    run: "RunLedger",
+    run: RunLedger,
     grant: Path,
-    reader: "ReaderKey",
-    trust: "Trust",
+    reader: ReaderKey,
+    trust: Trust,
     out: Path,
     *,
     asked: dict[str, Any],
     json: bool,
 ) -> None:
-    from explorer import rundir
-    from explorer.disclosure.reading import ask
-    from explorer.disclosure.requests import make_request, parse_request
-    from explorer.provenance.envelope import MAX_BYTES
-    from explorer.provenance.grants import open_grant
-
     if out.exists():
         raise ProvenanceError(f"{out}: there is a file already; every request is a new one")
     content = rundir.read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
@@ -141,18 +144,8 @@ def _ask(
     print(visible(f"until {expires}; next, its owner: explorer grant answer RUN {out}"))
 
 
-def _with_answer(run: "RunLedger", path: Path, reader: "ReaderKey", trust: "Trust", *, asked: dict[str, Any]) -> _Shown:
-    from explorer import rundir
-    from explorer.disclosure.opening import believe, open_keys
-    from explorer.disclosure.reading import ask
-    from explorer.disclosure.reading import read as open_numbers
-    from explorer.disclosure.requests import is_answer, open_answer
-    from explorer.disclosure.standing import check_standing
-    from explorer.disclosure.wrapped import MAX_BYTES, parse_wrapped
-    from explorer.disclosure.wrapping import naming
-    from explorer.project import read_project, runs_of
-
-    content, where = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), str(path)
+def _with_answer(run: RunLedger, path: Path, reader: ReaderKey, trust: Trust, *, asked: dict[str, Any]) -> _Shown:
+    content, where = rundir.read_bytes(path, max_bytes=wrapped.MAX_BYTES, error=ProvenanceError), str(path)
     if is_answer(content):
         if asked:
             raise ProvenanceError(f"{where}: an answer is to what was asked; ask for something else with --request")
@@ -168,11 +161,8 @@ def _with_answer(run: "RunLedger", path: Path, reader: "ReaderKey", trust: "Trus
     return _Shown(answer=open_numbers(run, query, keys), grant=signed.value.id, access=None, ledger=None)
 
 
-def _trust(run: "RunLedger", path: Path | None) -> "Trust":
+def _trust(run: RunLedger, path: Path | None) -> Trust:
     """The trust file that was named, or the run's own copy, which has to be the one that its ledger pins."""
-    from explorer import rundir
-    from explorer.provenance.trust import read_trust
-
     if path is not None:
         return read_trust(path)
     own = run.run / rundir.GOVERNANCE / "trust.json"
@@ -182,33 +172,20 @@ def _trust(run: "RunLedger", path: Path | None) -> "Trust":
     return found
 
 
-def _verified(run: "RunLedger", trust: "Trust") -> bool:
-    from explorer.audit.history import badge
-
+def _verified(run: RunLedger, trust: Trust) -> bool:
     return badge(run, trust=trust, now=clock()).verified
 
 
-def _columns(answer: "Answer") -> tuple[str, ...]:
-    from explorer.disclosure.reading import COLUMNS, KEYS
-
+def _columns(answer: Answer) -> tuple[str, ...]:
     return KEYS + COLUMNS[answer.query.kind]
 
 
-def _write(answer: "Answer", out: Path) -> None:
+def _write(answer: Answer, out: Path) -> None:
     """Whole or not at all, and for whoever reads alone: these numbers are sealed where they came from."""
-    import io
-
-    from explorer.provenance.private import replace_private
-
     columns = _columns(answer)
     if out.suffix == ".csv":
-        from explorer.store.queries import Table
-        from explorer.store.text import csv_text
-
         replace_private(out, csv_text(Table(columns=columns, rows=answer.rows)).encode())
         return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     content, cells = io.BytesIO(), [[row[at] for row in answer.rows] for at in range(len(columns))]
     pq.write_table(pa.table(dict(zip(columns, map(pa.array, cells), strict=True))), content)
@@ -230,12 +207,12 @@ def _json(shown: _Shown, *, rows: bool) -> dict[str, Any]:
     }
 
 
-def _query_json(query: "Query") -> dict[str, Any]:
+def _query_json(query: Query) -> dict[str, Any]:
     asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
     return {**asked, "digest": query.digest}
 
 
-def _span(query: "Query") -> str:
+def _span(query: Query) -> str:
     return f"steps {query.steps.start} to {query.steps.stop - 1}"
 
 
@@ -264,7 +241,7 @@ def _print(shown: _Shown, *, verified: bool | None, out: Path | None) -> None:
         print(visible(f"not read: {each}"), file=sys.stderr)
 
 
-def _print_rows(answer: "Answer") -> None:
+def _print_rows(answer: Answer) -> None:
     """The first of them, without columns that none of them fills."""
     if not answer.rows:
         print("no numbers on record in these steps that the grant opens\n")

@@ -8,10 +8,14 @@ from typing import Annotated
 
 import typer
 
+from explorer.cli.options import RUNS, Runs
 from explorer.cli.output import tell_upkeep
-from explorer.cli.settings import RUNS, Runs
 from explorer.errors import ExplorerError, RunError
+from explorer.report.run_report import page_of, write_run_report
+from explorer.report.sweep_report import write_sweep_report
 from explorer.rundir import LEDGER
+from explorer.store.upkeep import refuse_gone
+from explorer.views.ledger.open_run import find_run, governed_runs
 
 
 class ReportFormat(StrEnum):
@@ -22,10 +26,6 @@ class ReportFormat(StrEnum):
     MD = "md"
     JSON = "json"
     CROISSANT = "croissant"
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(report)
 
 
 def report(
@@ -53,8 +53,6 @@ def report(
 
 
 def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
-    from explorer.report.run_report import page_of, write_run_report
-
     path = out or page_of(run, format=format.value)
     with _elsewhere(path, named=out is not None):
         write_run_report(run, path, trust=trust, format=format.value)
@@ -62,9 +60,6 @@ def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | Non
 
 
 def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
-    from explorer.report.sweep_report import write_sweep_report
-    from explorer.store.upkeep import refuse_gone
-
     if trust is not None:
         raise ExplorerError(f"--trust is for the report of a governed run, and {sweep!r} is none in {runs}")
     tell_upkeep(runs)
@@ -88,8 +83,6 @@ def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
 
 def _governed(runs: Path, name: str) -> Path | None:
     """The governed run of this name, or None: then it can only be a sweep's."""
-    from explorer.views.ledger.open_run import find_run, governed_runs
-
     if (Path(name) / LEDGER).is_dir():
         return Path(name)
     known = governed_runs(runs) if runs.is_dir() else {}

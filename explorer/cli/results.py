@@ -1,23 +1,29 @@
 """`explorer results` and `explorer store`: what came out of runs and sweeps."""
 
+import dataclasses
 import shlex
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from explorer.cli.options import RUNS, Json, Runs, today
 from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
-from explorer.cli.settings import RUNS, Json, Runs
-from explorer.costing.words import busy_times
+from explorer.cli.verbs import part
+from explorer.costing import age_words
+from explorer.costing.words import busy_times, dollars
 from explorer.errors import ExplorerError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from explorer.store.ingest import Ingested
-    from explorer.store.queries import Table
+from explorer.store import queries
+from explorer.store.export import csv_text, markdown_text
+from explorer.store.export import export as write
+from explorer.store.ingest import Ingested
+from explorer.store.ingest import ingest as bring_in
+from explorer.store.ingest import rebuild as make_anew
+from explorer.store.place import database
+from explorer.store.queries import Table
 
 Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]
 Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Another metric in the place of quality.")]
@@ -33,15 +39,6 @@ class TableFormat(StrEnum):
     CSV = "csv"
     MD = "md"
     PARQUET = "parquet"
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(results)
-    group = typer.Typer(help="The database, made from the run directories.", no_args_is_help=True)
-    group.command()(ingest)
-    group.command()(rebuild)
-    group.command()(export)
-    app.add_typer(group, name="store")
 
 
 def results(
@@ -67,18 +64,14 @@ def results(
     plots are made of, one row for each finished run of the present specifications. With --composition: how the methods
     of a sweep compose. Finished runs that the database lacks are brought in first."""
     if composition:
-        from explorer.cli.composition import show_composition
-
         if out is not None or format is not TableFormat.TABLE:
             raise ExplorerError("--composition is printed as tables, or as JSON with --json")
         if every:
             raise ExplorerError("--composition is of the present specification: --all does not go with it")
-        show_composition(runs, sweep, metric=metric, budget=budget, json=json)
+        part("results --composition")(runs, sweep, metric=metric, budget=budget, json=json)
         return
     if budget is not None:
         raise ExplorerError("--budget belongs to --composition")
-    from explorer.store import queries
-    from explorer.store.place import database
 
     tell_upkeep(runs)
     where = database(runs)
@@ -98,24 +91,18 @@ def results(
             return
         _print_results(found)
         if metric is None:
-            _print_controls(where, found)
+            part("results SWEEP, controls")(where, found)
     else:
-        from explorer.store.export import csv_text, markdown_text
-
         print((csv_text if format is TableFormat.CSV else markdown_text)(found), end="")
 
 
 def ingest(runs: Runs = RUNS, json: Json = False) -> None:
     """Load finished runs into the database; runs that are there already are left alone."""
-    from explorer.store.ingest import ingest as bring_in
-
     _tell(bring_in(runs), json=json)
 
 
 def rebuild(runs: Runs = RUNS, json: Json = False) -> None:
     """Make the database anew from the run directories."""
-    from explorer.store.ingest import rebuild as make_anew
-
     _tell(make_anew(runs), json=json)
 
 
@@ -127,36 +114,29 @@ def export(
     runs: Runs = RUNS,
 ) -> None:
     """Write the results to a file."""
-    from explorer.store.export import export as write
-    from explorer.store.place import database
-
     print(f"{write(database(runs), file, sweep=sweep)} rows in {file}")
 
 
 def _export(
     where: Path, out: Path | None, *, sweep: str | None, metric: str | None, format: TableFormat, every: bool
 ) -> None:
-    from explorer.store.export import export as write
-
     if out is None:
         raise ExplorerError("Parquet is not text: say where to write it with --out FILE")
     chosen = None if format is TableFormat.TABLE else format.value
     print(f"{write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)} rows in {out}")
 
 
-def _print_verdicts(runs: Path, where: Path, found: "Table", *, sweep: str, metric: str | None) -> bool:
+def _print_verdicts(runs: Path, where: Path, found: Table, *, sweep: str, metric: str | None) -> bool:
     """The verdicts on a sweep's recipes, if there is anything to compare."""
-    from explorer.cli.answer import print_answer
-
-    if not print_answer(runs, sweep, metric=metric):
+    if not part("results SWEEP")(runs, sweep, metric=metric):
         return False
     if metric is None:
-        _print_controls(where, found)
+        part("results SWEEP, controls")(where, found)
     print(f"every run, {len(found.rows)} of them: explorer results {shlex.quote(sweep)} --each")
     return True
 
 
-def _print_results(found: "Table") -> None:
+def _print_results(found: Table) -> None:
     index = {name: found.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit", "control")}
     rows = sorted(found.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
     quality = _one([row[index["metric"]] for row in rows]) or "quality"
@@ -176,18 +156,14 @@ def _print_results(found: "Table") -> None:
     _print_prices(found)
 
 
-def _print_states(counts: "Mapping[str, int]") -> None:
+def _print_states(counts: Mapping[str, int]) -> None:
     """What there is in the place of finished runs."""
     words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     print(f"no finished runs yet: {words or 'no runs at all'}")
 
 
-def _print_prices(found: "Table") -> None:
+def _print_prices(found: Table) -> None:
     """What the dollars of each hardware are made with, and as of when."""
-    from explorer.cli.price_list import today
-    from explorer.costing import age_words
-    from explorer.costing.words import dollars
-
     names = ("hardware", "usd_per_hour", "price_as_of", "price_source")
     rates = {tuple(row[found.columns.index(name)] for name in names) for row in found.rows}
     for hardware, usd, as_of, source in sorted(rates, key=lambda rate: tuple(map(str, rate))):
@@ -196,22 +172,6 @@ def _print_prices(found: "Table") -> None:
             continue
         told = (f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else ""), age_words(as_of or "", today()), source)
         print(f"dollars on {visible(hardware)}: {visible(', '.join(filter(None, told)))}")
-
-
-def _print_controls(where: Path, found: "Table") -> None:
-    """What is left of gains beside the controls, if any were run: a sentence for each recipe."""
-    control, sweep = found.columns.index("control"), found.columns.index("sweep")
-    controlled_sweeps = sorted({row[sweep] for row in found.rows if row[control]})
-    if not controlled_sweeps:
-        return
-    from explorer.analysis.control_sentences import control_sentences
-    from explorer.analysis.controls import controlled
-    from explorer.store import frames
-
-    for name in controlled_sweeps:
-        print(f"\ncontrols of {name}:")
-        for words in control_sentences(controlled(frames.results(where, sweep=name))):
-            print(f"  {words}")
 
 
 def _one(names: list[str]) -> str | None:
@@ -232,10 +192,8 @@ def _cell(name: str, value: object) -> object:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-def _tell(done: "Ingested", *, json: bool) -> None:
+def _tell(done: Ingested, *, json: bool) -> None:
     """What an ingest found; exit status 1 if a directory could not be used."""
-    import dataclasses
-
     if json:
         print_json(dataclasses.asdict(done))
     else:

@@ -2,37 +2,39 @@
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile, clock, load_key
-from explorer.cli.documents import SignedOut, open_believed
+from explorer.cli.options import Json, KeyFile, PassphraseFile, SignedOut, TrustFile, clock
 from explorer.cli.output import print_json, print_table
-from explorer.cli.settings import Data, Json
+from explorer.cli.signing import load_key, open_believed
+from explorer.document import read_document
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.provenance.attestation import VerifiedTags
-    from explorer.provenance.tag_records import Checked, Record
-    from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.attestation import (
+    VerifiedTags,
+    add_signature,
+    attest,
+    read_attestation,
+    still_to_sign,
+    verify_tags,
+)
+from explorer.provenance.description import read_description
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.salts import destroy_salt, read_salts
+from explorer.provenance.tag_records import Checked, Record, check_records, read_records, write_tagged
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.provenance.times import format_time
+from explorer.provenance.trust import read_trust
+from explorer.schema import to_json
 
 DAYS = 365
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="A tag table (Parquet).")]
 TaxonomyFile = Annotated[Path, typer.Option("--taxonomy", metavar="FILE", help="The signed taxonomy of its classes.")]
 RECORDS = "Records as JSON lines: text or file, class, source, authority."
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="What class every example has, and who vouches for it.", no_args_is_help=True)
-    group.command()(make)
-    group.command("dataset")(dataset_)
-    group.command()(sign)
-    group.command()(verify)
-    group.command()(erase)
-    app.add_typer(group, name="tags")
 
 
 def make(
@@ -47,36 +49,10 @@ def make(
     json: Json = False,
 ) -> None:
     """Make a tag table and its salts from records. Nobody believes it before it is signed."""
-    from explorer.provenance.tag_records import read_records
-
-    _make(out, salts, read_records(records, authority=authority), json)
+    write_table(out, salts, read_records(records, authority=authority), json)
 
 
-def dataset_(
-    dataset: Annotated[
-        str,
-        typer.Argument(metavar="DATASET|FILE", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Where to write the tag table.")],
-    salts: Annotated[
-        Path, typer.Option("--salts", metavar="FILE", help="Where to write the salts. Keep them from others.")
-    ],
-    authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Who vouches for all of them.")],
-    data: Data = None,
-    json: Json = False,
-) -> None:
-    """Make the tag table of a dataset's training examples, from what the dataset itself says about them.
-
-    Nobody believes it before it is signed: whoever signs vouches for what the dataset says.
-    """
-    from explorer.training.tagging import dataset_of, records_of
-
-    _make(out, salts, records_of(dataset_of(dataset), data=data, authority=authority), json)
-
-
-def _make(out: Path, salts: Path, records: "Iterable[Record]", json: bool) -> None:
-    from explorer.provenance.tag_records import write_tagged
-
+def write_table(out: Path, salts: Path, records: Iterable[Record], json: bool) -> None:
     number = write_tagged(out, salts, records)
     if json:
         print_json({"table": str(out), "salts": str(salts), "records": number})
@@ -104,13 +80,6 @@ def sign(
     json: Json = False,
 ) -> None:
     """Vouch for a tag table, with a key of data governance; with --attestation, join others who do."""
-    from explorer.document import read_document
-    from explorer.provenance.attestation import add_signature, attest, read_attestation, still_to_sign
-    from explorer.provenance.description import read_description
-    from explorer.provenance.envelope import write_envelope
-    from explorer.provenance.times import format_time
-    from explorer.provenance.trust import read_trust
-
     if (description is None) == (attestation is None):
         raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
     now, believed = clock(), read_trust(trust)
@@ -163,9 +132,6 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check a tag table: exit status 0 only if every tag in it is believed now."""
-    from explorer.provenance.attestation import read_attestation, verify_tags
-    from explorer.provenance.trust import read_trust
-
     if (records is None) != (salts is None):
         raise ProvenanceError("records are checked with their salts: give both --records and --salts, or neither")
     verified = verify_tags(
@@ -189,8 +155,6 @@ def erase(
     json: Json = False,
 ) -> None:
     """Destroy the salt of one record: nobody can link it to its tag any more. The table and every proof still hold."""
-    from explorer.provenance.salts import destroy_salt
-
     destroy_salt(salts, slot)
     if json:
         print_json({"salts": str(salts), "destroyed": slot})
@@ -198,28 +162,19 @@ def erase(
     print(f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both")
 
 
-def _signed_taxonomy(path: Path, trust: Path) -> "Taxonomy":
-    from explorer.provenance.taxonomy import TAXONOMY
-
+def _signed_taxonomy(path: Path, trust: Path) -> Taxonomy:
     opened = open_believed(path, TAXONOMY, trust)
     if opened.draft is not None:
         raise ProvenanceError(f"{path}: an unsigned draft; tags are signed for a taxonomy that is signed")
     return opened.value
 
 
-def _check_records(verified: "VerifiedTags", records: Path, salts: Path) -> "Checked":
-    from explorer.provenance.salts import read_salts
-    from explorer.provenance.tag_records import check_records, read_records
-
+def _check_records(verified: VerifiedTags, records: Path, salts: Path) -> Checked:
     given = read_records(records, authority="")
     return check_records(given, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
 
 
-def _summary(verified: "VerifiedTags", checked: "Checked | None") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from explorer.schema import to_json
-
+def _summary(verified: VerifiedTags, checked: Checked | None) -> dict[str, Any]:
     return {
         "root": verified.root,
         "file": verified.file,
@@ -236,7 +191,7 @@ def _summary(verified: "VerifiedTags", checked: "Checked | None") -> dict[str, A
     }
 
 
-def _print(path: Path, verified: "VerifiedTags", checked: "Checked | None") -> None:
+def _print(path: Path, verified: VerifiedTags, checked: Checked | None) -> None:
     table = verified.table
     print(
         f"{path}: {table.records} tags, all believed: signed by {', '.join(one.name for one in verified.authorities)}"

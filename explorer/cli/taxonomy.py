@@ -2,29 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import KeyFile, PassphraseFile, TrustFile
-from explorer.cli.documents import Believe, SignedOut, open_believed, sign_to, signed_words
+from explorer.cli.options import Believe, Json, KeyFile, PassphraseFile, SignedOut, TrustFile
 from explorer.cli.output import print_json, print_table
-from explorer.cli.settings import Json
+from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.provenance.drafts import Opened
-    from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.drafts import Opened
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.schema import to_json
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A taxonomy: a draft (YAML) or a signed file.")]
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The tree of classes that data can have.", no_args_is_help=True)
-    group.command()(sign)
-    group.command()(verify)
-    group.command()(show)
-    app.add_typer(group, name="taxonomy")
 
 
 def sign(
@@ -36,15 +26,11 @@ def sign(
     json: Json = False,
 ) -> None:
     """Sign a draft, or add a signature to a signed file. Takes a key of data governance."""
-    from explorer.provenance.taxonomy import TAXONOMY
-
     sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
 
 
 def verify(file: File, trust: TrustFile, json: Json = False) -> None:
     """Check the signatures of a signed taxonomy; exit status 0 only if it is believed now."""
-    from explorer.provenance.taxonomy import TAXONOMY
-
     opened = open_believed(file, TAXONOMY, trust)
     if opened.draft is not None:
         raise ProvenanceError(f"{file}: an unsigned draft; nobody vouches for it")
@@ -56,13 +42,9 @@ def verify(file: File, trust: TrustFile, json: Json = False) -> None:
 
 def show(file: File, trust: Believe = None, json: Json = False) -> None:
     """Print the tree with definitions, and who signed it."""
-    from explorer.provenance.taxonomy import TAXONOMY
-
     opened = open_believed(file, TAXONOMY, trust)
     codes = opened.value.codes
     if json:
-        from explorer.schema import to_json
-
         print_json({**_summary(opened), "codes": codes, "taxonomy": to_json(opened.value)})
         return
     print(*_head(opened), "", sep="\n")
@@ -74,7 +56,7 @@ def show(file: File, trust: Believe = None, json: Json = False) -> None:
     print_table(("code", "class", "personal", "source", "definition"), rows, right=("code",))
 
 
-def _summary(opened: "Opened[Taxonomy]") -> dict[str, Any]:
+def _summary(opened: Opened[Taxonomy]) -> dict[str, Any]:
     taxonomy = opened.value
     return {
         "name": taxonomy.name,
@@ -87,7 +69,7 @@ def _summary(opened: "Opened[Taxonomy]") -> dict[str, Any]:
     }
 
 
-def _head(opened: "Opened[Taxonomy]") -> list[str]:
+def _head(opened: Opened[Taxonomy]) -> list[str]:
     taxonomy = opened.value
     return [
         f"taxonomy {taxonomy.name} version {taxonomy.version}: {signed_words(opened)}",
@@ -96,7 +78,7 @@ def _head(opened: "Opened[Taxonomy]") -> list[str]:
     ]
 
 
-def _drawn(taxonomy: "Taxonomy") -> Iterator[tuple[str, Any]]:
+def _drawn(taxonomy: Taxonomy) -> Iterator[tuple[str, Any]]:
     """Every class below its parent, with the lines that lead to it."""
     ordered = sorted(taxonomy.classes, key=lambda each: each.path.split("/"))
     below: dict[str, list[Any]] = {}

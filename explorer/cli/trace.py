@@ -1,22 +1,22 @@
 """`explorer trace`: which classes and examples took part in the updates of a layer, a class or a parameter."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from explorer.audit.history import badge
+from explorer.audit.participants import with_examples
+from explorer.audit.trace import Trace
+from explorer.audit.trace import trace as ask
+from explorer.cli.options import Json, RunDirectory, Steps, clock, span_of
 from explorer.cli.output import print_json, print_table, visible
-from explorer.cli.settings import Json
 from explorer.errors import LedgerError
+from explorer.ledger.proof import SUFFIX, make_proof, write_proof
+from explorer.provenance.trust import read_trust
+from explorer.runlog.run_ledger import RunLedger
 
-if TYPE_CHECKING:
-    from explorer.audit.trace import Trace
-    from explorer.runlog.run_ledger import RunLedger
-
-RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
-Steps = Annotated[
-    str | None, typer.Option("--steps", metavar="A:B", help="From step A, before step B, from 0. Default: all of them.")
-]
 Trust = Annotated[
     Path | None, typer.Option("--trust", metavar="TRUST", help="Verify the ledger too: believe whom this file names.")
 ]
@@ -24,10 +24,6 @@ MAX_PROOFS = 10_000
 LISTED = 5_000  # steps up to which examples are listed
 SHOWN = 12  # examples and sources on a line
 BARS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(trace)
 
 
 def trace(
@@ -48,18 +44,13 @@ def trace(
     json: Json = False,
 ) -> None:
     """Which classes and which examples took part in updates, how strongly, since when; with proofs."""
-    from explorer.audit.trace import trace as ask
-    from explorer.runlog.run_ledger import RunLedger
-
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
     found = RunLedger(run)
     verified = None if trust is None else _verified(found, trust)
-    chosen = steps_of(found, steps)
+    chosen = found.range_of(*span_of(steps))
     answer = ask(found, layer=layer, class_=class_, parameter=parameter, steps=chosen, check=check)
     if len(chosen) <= LISTED:
-        from explorer.audit.participants import with_examples
-
         answer = with_examples(found, answer)
     written = 0 if proofs is None else _prove(found, answer, proofs)
     if json:
@@ -72,26 +63,12 @@ def trace(
         raise typer.Exit(1)
 
 
-def steps_of(run: "RunLedger", written: str | None) -> range:
-    """The steps that `A:B` says, either of them left out if need be. Raises `LedgerError` for anything else."""
-    first, colon, stop = (":" if written is None else written).partition(":")
-    if not colon or not all(not each or (each.isascii() and each.isdigit()) for each in (first, stop)):
-        raise LedgerError(f"--steps: found {written!r:.80}, expected A:B, such as 100:200")
-    return run.range_of(int(first) if first else None, int(stop) if stop else None)
-
-
-def _verified(run: "RunLedger", trust: Path) -> bool:
-    from explorer.audit.history import badge
-    from explorer.cli.credentials import clock
-    from explorer.provenance.trust import read_trust
-
+def _verified(run: RunLedger, trust: Path) -> bool:
     return badge(run, trust=read_trust(trust), now=clock()).verified
 
 
-def _prove(run: "RunLedger", answer: "Trace", directory: Path) -> int:
+def _prove(run: RunLedger, answer: Trace, directory: Path) -> int:
     """Proofs of the steps and of the states whose blobs hold their numbers."""
-    from explorer.ledger.proof import SUFFIX, make_proof, write_proof
-
     steps = range(*answer.steps)
     indices = [*run.outline.steps[steps.start : steps.stop]]
     indices += [segment.state.index for segment in run.segments(steps)]
@@ -102,9 +79,7 @@ def _prove(run: "RunLedger", answer: "Trace", directory: Path) -> int:
     return len(indices)
 
 
-def _json(answer: "Trace") -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _json(answer: Trace) -> dict[str, Any]:
     value = asdict(answer)
     for row in value["rows"]:
         row["class"] = row.pop("class_")
@@ -115,7 +90,7 @@ def _json(answer: "Trace") -> dict[str, Any]:
     return {**value, "check": {**value["check"], "agrees": answer.check.agrees}}
 
 
-def _print(answer: "Trace", *, verified: bool | None, steps: int) -> None:
+def _print(answer: Trace, *, verified: bool | None, steps: int) -> None:
     what = f"class {answer.class_}" if answer.class_ else f"layer {answer.layer}"
     print(visible(f"{answer.run}: {what}, steps {answer.steps[0]} to {answer.steps[1] - 1} of {steps}\n"))
     columns = ("layer" if answer.class_ else "class", "admitted", "steps", "examples", "share", "over time")
@@ -135,7 +110,7 @@ def _print(answer: "Trace", *, verified: bool | None, steps: int) -> None:
         print(visible(line))
 
 
-def _lines(answer: "Trace", *, verified: bool | None) -> list[str]:
+def _lines(answer: Trace, *, verified: bool | None) -> list[str]:
     lines = []
     for path, step in answer.first_admitted.items():
         lines.append(f"{path}: {'never admitted to any layer' if step is None else f'admitted from step {step}'}")
@@ -172,7 +147,7 @@ def _lines(answer: "Trace", *, verified: bool | None) -> list[str]:
     return lines
 
 
-def _parameter(answer: "Trace") -> list[str]:
+def _parameter(answer: Trace) -> list[str]:
     note = answer.parameter
     assert note is not None
     seconds = "" if note.replay_seconds is None else f", about {note.replay_seconds:.3g} s by this run's step time"

@@ -1,26 +1,28 @@
 """`explorer usage`: statements of use, which say how much of whose data trained what, and checking them."""
 
+import json
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.cli.credentials import PassphraseFile, TrustFile, clock, load_key, provide_passphrase
+from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
 from explorer.cli.output import print_json, print_table, visible
-from explorer.cli.settings import Json
-from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from explorer.provenance.trust import Trust
-    from explorer.provenance.usage import By, Line, Period, UsageRun
-    from explorer.release.usage import Survey
-    from explorer.release.usage_check import Checked
+from explorer.cli.signing import load_key, provide_passphrase
+from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.private import write_private
+from explorer.provenance.times import parse_time
+from explorer.provenance.trust import Trust, read_trust
+from explorer.provenance.usage import MAX_BYTES, By, Line, Period, UsageRun, check_period, run_digest
+from explorer.release.usage import Survey, file_name, find_runs, parties, recount, sign, survey
+from explorer.release.usage_check import Checked, gap_words, verify_usage
+from explorer.rundir import read_bytes, write_bytes
+from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
+from explorer.schema import to_json
 
 STATE, WHOLE = "state", "whole.json"
 PARTIES = ("class", "authority", "source")
@@ -29,24 +31,6 @@ SHOWN = 40  # characters of a list of layers
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUNS...", help="Directories of governed runs, of sweeps, or of all runs.")
 ]
-
-
-class _Group(TyperGroup):
-    """A group that takes what is none of its verbs for the runs of `state`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, "-h", "--help"):
-            args = [STATE, *args]
-        return super().parse_args(ctx, args)
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        name="usage", cls=_Group, help="State how much of whose data was used: usage RUNS --by class|authority|source."
-    )
-    group.command(STATE)(state)
-    group.command("verify")(verify)
-    app.add_typer(group)
 
 
 def state(
@@ -79,9 +63,6 @@ def state(
     The word `state` may be left out. Everything is counted from the ledgers. With --out the statement is signed, and
     each party gets a file that shows its own line and hides those of others.
     """
-    from explorer.provenance.trust import read_trust
-    from explorer.release.usage import find_runs, survey
-
     kind, asked, now = _by(by), _period(period), clock()
     believed = None if trust is None else read_trust(trust)
     if out is not None and believed is None:
@@ -119,17 +100,10 @@ def verify(
 
     With --runs every number is counted again from the ledgers. The exit status is 0 only if all of it holds.
     """
-    from explorer.provenance.trust import read_trust
-    from explorer.provenance.usage import MAX_BYTES
-    from explorer.release.usage_check import verify_usage
-    from explorer.rundir import read_bytes
-
     believed, now = read_trust(trust), clock()
     content = read_bytes(file, max_bytes=MAX_BYTES, error=ProvenanceError)
     found = verify_usage(content, trust=believed, now=now, where=str(file))
     if runs:
-        from explorer.release.usage import find_runs, recount
-
         recount(found, find_runs(runs), trust=believed, now=now)
     asked = found.usage.period
     period = None if asked is None else f"{asked.begins}..{asked.ends}"
@@ -149,20 +123,14 @@ def verify(
     _print_signed(found, recounted=bool(runs))
 
 
-def _by(words: str) -> "By":
-    from explorer.errors import unknown
-    from explorer.provenance.usage import By
-
+def _by(words: str) -> By:
     if words not in PARTIES:
         raise ProvenanceError(f"--by: {unknown('party', words, PARTIES)}")
     return By(words)
 
 
-def _period(words: str | None) -> "Period | None":
+def _period(words: str | None) -> Period | None:
     """`2026-01-01..2026-04-01`, or moments; a day is its first moment. Raises `ProvenanceError` for anything else."""
-    from explorer.provenance.times import parse_time
-    from explorer.provenance.usage import Period, check_period
-
     if words is None:
         return None
     begins, dots, ends = words.partition("..")
@@ -177,11 +145,9 @@ def _period(words: str | None) -> "Period | None":
 
 
 def _keys(
-    found: "Survey", paths: list[Path], passphrase_file: Path | None, *, trust: "Trust", now: int
-) -> "list[Ed25519PrivateKey]":
+    found: Survey, paths: list[Path], passphrase_file: Path | None, *, trust: Trust, now: int
+) -> list[Ed25519PrivateKey]:
     """The keys that were named, or that of the trainer of the first run: it has to have signed all of them."""
-    from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
-
     if paths:
         return [load_key(path, passphrase_file) for path in paths]
     run = found.ledgers[0].run
@@ -193,15 +159,8 @@ def _keys(
     return [trainer_key(run, trust=trust, now=now)[1]]
 
 
-def _write(found: "Survey", out: Path, keys: "list[Ed25519PrivateKey]", *, trust: "Trust", now: int) -> dict[str, str]:
+def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Trust, now: int) -> dict[str, str]:
     """Sign and write all files or none; what was written is what verifies. Paths by party, the whole under *."""
-    import json
-
-    from explorer.provenance.private import write_private
-    from explorer.release.usage import file_name, parties, sign
-    from explorer.release.usage_check import verify_usage
-    from explorer.rundir import write_bytes
-
     whole = sign(found, keys=keys, trust=trust, now=now)
     content = (json.dumps(_plain(whole), indent=1) + "\n").encode()
     verify_usage(content, trust=trust, now=now, where="the statement")  # its trainer's, and no other's
@@ -222,15 +181,10 @@ def _write(found: "Survey", out: Path, keys: "list[Ed25519PrivateKey]", *, trust
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    from explorer.schema import to_json
-
     return to_json(value)
 
 
-def _json(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Sequence[Line]") -> dict[str, Any]:
-    from explorer.provenance.usage import run_digest
-    from explorer.release.usage_check import gap_words
-
+def _json(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> dict[str, Any]:
     names = {run_digest(each): each.run for each in runs}
     kept = ("run", "simulated", "outcome", "steps", "counted", "shared", "superseded", "tokens")
     return {
@@ -253,10 +207,7 @@ def _json(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Seque
     }
 
 
-def _print(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Sequence[Line]") -> None:
-    from explorer.provenance.usage import run_digest
-    from explorer.release.usage_check import gap_words
-
+def _print(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> None:
     said = {run_digest(each): each for each in runs}
     when = "" if period is None else f", {period} by the first cosignatures"
     marked = " (simulated provenance)" if any(each.simulated for each in runs) else ""
@@ -292,13 +243,13 @@ def _print(by: str, period: str | None, runs: "Sequence[UsageRun]", lines: "Sequ
         print("~ estimated: the share of a class is split by the number of its examples that each party has")
 
 
-def _words(run: "UsageRun") -> str:
+def _words(run: UsageRun) -> str:
     counted = f"{run.steps} steps" if run.counted == run.steps else f"{run.counted} of {run.steps} steps"
     again = f"; {run.superseded} more were executed again and count apart" if run.superseded else ""
     return f"{counted} counted{again}" + ("" if run.outcome == "finished" else f"; the run is {run.outcome}")
 
 
-def _print_signed(found: "Checked", *, recounted: bool) -> None:
+def _print_signed(found: Checked, *, recounted: bool) -> None:
     usage = found.usage
     print(visible(f"signed by {', '.join(found.signed_by)}, {usage.issued}; holds until {usage.expires}"))
     for run in found.runs:

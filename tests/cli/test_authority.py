@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from explorer import rundir
-from explorer.cli import credentials
+from explorer.cli import signing
 from explorer.errors import ProvenanceError, RunError
 from explorer.note import Verifier
 from explorer.provenance.keys import is_encrypted, new_key, public_text, read_key
@@ -29,8 +29,8 @@ SECRET = "a passphrase nobody sees"
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials.time, "time", lambda: NOW + 0.5)
-    monkeypatch.delenv(credentials.PASSPHRASE, raising=False)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: NOW + 0.5)
+    monkeypatch.delenv(signing.PASSPHRASE, raising=False)
 
 
 @pytest.fixture
@@ -97,13 +97,13 @@ def from_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
 
 
 def from_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    monkeypatch.setenv(credentials.PASSPHRASE, SECRET)
+    monkeypatch.setenv(signing.PASSPHRASE, SECRET)
     return ()
 
 
 def from_the_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(credentials.getpass, "getpass", lambda question: SECRET)
+    monkeypatch.setattr(signing.getpass, "getpass", lambda question: SECRET)
     return ()
 
 
@@ -119,7 +119,7 @@ def test_a_passphrase_from_three_places(
     assert is_encrypted(here / "dg.pem")
     secret = here / "secret" if how is from_file else None
     assert (
-        credentials.load_key(here / "dg.pem", secret).private_bytes_raw()
+        signing.load_key(here / "dg.pem", secret).private_bytes_raw()
         == read_key(here / "dg.pem", SECRET).private_bytes_raw()
     )
 
@@ -127,7 +127,7 @@ def test_a_passphrase_from_three_places(
 def test_a_passphrase_that_is_typed_is_typed_twice(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = iter(["one", "two"])
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(credentials.getpass, "getpass", lambda question: next(typed))
+    monkeypatch.setattr(signing.getpass, "getpass", lambda question: next(typed))
     assert refused(*new()) == "explorer: the two passphrases differ; nothing was written"
     assert list(here.iterdir()) == []
 
@@ -145,7 +145,7 @@ def test_a_key_file_of_an_earlier_version_is_encrypted_again(here: Path, monkeyp
     key = new_key()
     (here / "old.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
     (here / "old.pem").chmod(0o600)
-    monkeypatch.setenv(credentials.PASSPHRASE, SECRET)
+    monkeypatch.setenv(signing.PASSPHRASE, SECRET)
     assert "set EXPLORER_NEW_PASSPHRASE" in refused("authority", "passphrase", "old.pem", cwd=here)
     monkeypatch.setenv("EXPLORER_NEW_PASSPHRASE", "another")
     said = done("authority", "passphrase", "old.pem").stdout
@@ -240,7 +240,7 @@ def test_a_full_disk_leaves_neither_file(here: Path, monkeypatch: pytest.MonkeyP
     def full(path: Path, content: bytes) -> None:
         raise RunError(f"cannot write {path}: No space left on device")
 
-    monkeypatch.setattr(rundir, "write_bytes", full)
+    monkeypatch.setattr("explorer.cli.authority.write_bytes", full)
     assert "cannot write trust.json: No space left on device" in refused(*new("--unencrypted"))
     assert list(here.iterdir()) == []
 
@@ -249,7 +249,7 @@ def test_an_interruption_leaves_neither_file(here: Path, monkeypatch: pytest.Mon
     def interrupted(path: Path, content: bytes) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rundir, "write_bytes", interrupted)
+    monkeypatch.setattr("explorer.cli.authority.write_bytes", interrupted)
     assert explorer(*new("--unencrypted")).returncode == 130
     assert list(here.iterdir()) == []
 
@@ -372,12 +372,12 @@ def test_quorum(here: Path) -> None:
 
 def test_a_key_file_is_loaded_without_a_question_where_none_is_needed(here: Path) -> None:
     done(*new("--unencrypted"))
-    assert credentials.load_key(here / "dg.pem", here / "no such file")
+    assert signing.load_key(here / "dg.pem", here / "no such file")
     done(*new("--passphrase-file", *from_file(here, pytest.MonkeyPatch())[1:], key="dg2.pem"))
     (here / "wrong").write_text("wrong")
     (here / "wrong").chmod(0o600)
     with pytest.raises(ProvenanceError, match="wrong passphrase, or a damaged file"):
-        credentials.load_key(here / "dg2.pem", here / "wrong")
+        signing.load_key(here / "dg2.pem", here / "wrong")
 
 
 DRAFT = """
@@ -420,8 +420,8 @@ def test_a_clock_set_back_signs_nothing(here: Path, monkeypatch: pytest.MonkeyPa
     (here / "draft.yaml").write_text(DRAFT)
     done(*new("--unencrypted", *TIMES))
     sign = ("taxonomy", "sign", "draft.yaml", "--key", "dg.pem", "--trust", "trust.json", "--out", "signed.json")
-    monkeypatch.setattr(credentials.time, "time", lambda: parse_time("2025-06-01T00:00:00Z"))
+    monkeypatch.setattr("explorer.cli.options.time", lambda: parse_time("2025-06-01T00:00:00Z"))
     assert "cannot sign at 2025-06-01T00:00:00Z: key not yet valid" in refused(*sign)
     assert not (here / "signed.json").exists()
-    monkeypatch.setattr(credentials.time, "time", lambda: NOW)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: NOW)
     done(*sign)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from explorer.cli.settings import CANNOT_BE_TOLD
+from explorer.cli.options import CANNOT_BE_TOLD
 from explorer.data.digits import Digits
 from explorer.errors import ProvenanceError
 from explorer.provenance.commitments import check_commitment

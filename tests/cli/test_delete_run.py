@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from explorer import rundir
-from explorer.cli import delete_run
 from explorer.deletion.conclude import CERTIFICATE, DESTROY
 from explorer.deletion.request import FILE as REQUEST
 from explorer.entries.project import Deletion
@@ -201,7 +200,7 @@ def test_what_is_not_available_is_refused(project: Path) -> None:
 def test_a_key_that_may_not_sign_is_refused_before_anything_is_trained(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delete_run, "clock", lambda: 10**11)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: 10**11)
     assert "expired" in refused("delete", "run", run_of(project), LATE, "--json")
     assert not (project / "runs" / "deletions").exists()
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.cli import delete_verify
 from explorer.deletion.certificate import certify
 from explorer.deletion.records_list import FILE
 from explorer.provenance.deletion_claims import FORMER, MEANS, NEVER_HAD
@@ -77,7 +76,7 @@ def test_the_sentence_is_what_was_computed_and_no_wider(
         old = deleted_runs.write_old(tmp_path / "runs", USUAL)
         made = certified(old, deleted_runs.replayed(old), expires=FAR)
     trained = COMPARED[what]
-    monkeypatch.setattr("explorer.training.deletion.train_counterfactual", lambda *_, **__: trained)
+    monkeypatch.setattr("explorer.cli.delete_run.train_counterfactual", lambda *_, **__: trained)
     arguments = [*written(tmp_path, made), *(["--counterfactual"] if trained else [])]
     done = explorer(*arguments)
     said = (done.stdout or done.stderr).splitlines()
@@ -172,7 +171,7 @@ def test_records_take_their_list(tmp_path: Path) -> None:
 
 def test_with_the_counterfactual_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real run, a real deletion; and what was trained otherwise than it says."""
-    monkeypatch.setattr(delete_verify, "clock", lambda: NOW)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: NOW)
     old = trained(tmp_path, author(tmp_path, LATE), recipe_of("late"))
     new = delete(old, Target(classes=(NEWS,)), route=route(old, Target(classes=(NEWS,))), to=tmp_path / "new")
     signing: Any = {"keys": [private(desk.TRAINER)], "trust": DESK_TRUST, "now": NOW, "expires": EXPIRES}
@@ -186,7 +185,7 @@ def test_with_the_counterfactual_itself(tmp_path: Path, monkeypatch: pytest.Monk
     def otherwise(*_: object, **__: object) -> Compared:
         return Compared(run=new.name, steps=4, tensors=9, differing=tuple(f"tensor {at}" for at in range(7)))
 
-    monkeypatch.setattr("explorer.training.deletion.train_counterfactual", otherwise)
+    monkeypatch.setattr("explorer.cli.delete_run.train_counterfactual", otherwise)
     said = refused(*arguments)
     assert "NOT shown to be deleted" in said.splitlines()[0]
     assert "trained, 4 steps: 7 tensors are NOT the same" in said and "    and 2 more" in said

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from explorer.cli import credentials
+from explorer.cli import signing
 from explorer.disclosure import requests
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.keys import write_key
@@ -61,9 +61,8 @@ def desk(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, now: int) -> None:
-    for module in ("credentials", "grant", "read"):
-        monkeypatch.setattr(f"explorer.cli.{module}.clock", lambda: now)
-    assert credentials.clock() == now
+    monkeypatch.setattr("explorer.cli.options.time", lambda: now)
+    assert signing.clock() == now
 
 
 def run_of(desk: Path) -> str:

@@ -131,11 +131,11 @@ def test_silence_has_its_own_status(lab: Path, monkeypatch: pytest.MonkeyPatch) 
         "--silent-after",
         "1",
     )
-    monkeypatch.setattr("explorer.cli.ledger_web.clock", lambda: 1_800_000_000)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: 1_800_000_000)
     assert explorer(*where).returncode == 6
-    monkeypatch.setattr("explorer.cli.ledger_web.clock", lambda: 1_800_003_600)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: 1_800_003_600)
     assert explorer(*where).returncode == 0
-    monkeypatch.setattr("explorer.cli.ledger_web.clock", lambda: 1_800_003_601)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: 1_800_003_601)
     done = explorer(*where)
     assert done.returncode == 5
     assert "silent: no new checkpoint for 1.0 hours, since 2027-01-15T08:00:00Z" in done.stderr

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from explorer.cli import credentials
 from explorer.entries.project import Access
 from explorer.project import read_project
 from explorer.provenance.keys import write_key
@@ -36,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(credentials, "clock", lambda: NOW)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: NOW)
     return made
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from explorer.cli import price_list
 from explorer.costing import COLUMNS, own_prices
 from explorer.store import queries
 from explorer.store.ingest import ingest
@@ -26,7 +25,7 @@ m5.large,,,0.096,,us-east-1
 
 @pytest.fixture(autouse=True)
 def _today(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(price_list, "clock", lambda: NOW)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: NOW)
 
 
 def told(*arguments: object) -> Any:
@@ -58,7 +57,7 @@ def test_the_price_that_applies_is_told_with_its_reason(tmp_path: Path) -> None:
 
 def test_an_old_price_says_how_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = datetime.datetime(2027, 9, 1, tzinfo=datetime.UTC)
-    monkeypatch.setattr(price_list, "clock", lambda: int(later.timestamp()))
+    monkeypatch.setattr("explorer.cli.options.time", lambda: int(later.timestamp()))
     found = told("list", "--hardware", "NVIDIA H200", "--runs", tmp_path)
     assert "as of 2026-08-06, over 12 months old," in found["words"]
     assert all(row["stale"] for row in found["prices"])

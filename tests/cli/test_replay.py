@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.cli.replay import parse_steps
+from explorer.cli.run import parse_steps
 from explorer.entries.kinds import decode, encode
 from explorer.entries.run import Step
 from explorer.errors import RunError

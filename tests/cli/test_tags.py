@@ -33,8 +33,7 @@ RECORDS = [
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with records, a signed taxonomy, a description, a trust file and keys, on a fixed day."""
-    for module in ("documents", "tags"):
-        monkeypatch.setattr(f"explorer.cli.{module}.clock", lambda: people.NOW)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: people.NOW)
     news = people.authority(NEWS, Role.DATA_GOVERNANCE, branches=("licensed",))
     write_trust(tmp_path / "trust.json", people.trust(people.governance(), news))
     for name, key in (("governance", people.GOVERNANCE), ("news", NEWS)):

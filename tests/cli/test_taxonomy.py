@@ -17,7 +17,7 @@ DRAFT = EXAMPLES / "licences.taxonomy.yaml"
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a trust file and the keys of two authorities, on a fixed day."""
-    monkeypatch.setattr("explorer.cli.documents.clock", lambda: people.NOW)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: people.NOW)
     write_trust(tmp_path / "trust.json", people.trust(people.governance(), people.risk()))
     write_key(tmp_path / "governance.pem", people.private(people.GOVERNANCE), None)
     write_key(tmp_path / "risk.pem", people.private(people.RISK), None)
@@ -84,7 +84,7 @@ def test_a_signed_file_is_not_read_without_a_trust_file(signed: Path) -> None:
 
 
 def test_an_expired_taxonomy_is_refused(desk: Path, signed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.cli.documents.clock", lambda: people.NOW + 5 * 366 * 86400)
+    monkeypatch.setattr("explorer.cli.options.time", lambda: people.NOW + 5 * 366 * 86400)
     assert "expired 2031-01-01T00:00:00Z" in refused("taxonomy", "verify", signed, "--trust", desk / "trust.json")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer.cli.matrix import _names
+from explorer.cli.policy import _names
 from explorer.document import read_document
 from explorer.errors import ExplorerError
 from explorer.provenance.admission import admit

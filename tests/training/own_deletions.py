@@ -83,8 +83,7 @@ def train(
 def at_desk(patch: pytest.MonkeyPatch) -> None:
     """The desk's documents hold on one day: it is that day for what governs and for every verb."""
     patch.setattr("explorer.training.govern.time.time", lambda: desk.NOW)
-    for verb in ("attest", "conform", "delete_certify", "delete_run", "delete_verify", "ledger", "verify", "replay"):
-        patch.setattr(f"explorer.cli.{verb}.clock", lambda: desk.NOW, raising=False)
+    patch.setattr("explorer.cli.options.time", lambda: desk.NOW)
 
 
 def both(policy: RoutingPolicy, region: SealedRegion) -> RoutingPolicy:

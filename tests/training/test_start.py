@@ -10,7 +10,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from explorer import records, rundir
-from explorer.cli.training import begin
+from explorer.cli.run import begin
 from explorer.entries.fields import read_float
 from explorer.errors import ExplorerError, ProvenanceError, RecipeError, RunError
 from explorer.recipes.recipe import Recipe

@@ -6,58 +6,35 @@ arguments of a process, and it is never printed.
 """
 
 import getpass
+import hashlib
 import os
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from explorer.cli.options import clock
+from explorer.cli.output import print_json
 from explorer.errors import ProvenanceError
+from explorer.provenance.drafts import Kept, Opened, open_file, sign_file
+from explorer.provenance.envelope import key_id, write_envelope
+from explorer.provenance.keys import agent_name, is_encrypted, public_bytes, read_key
 from explorer.provenance.private import PASSPHRASE, READER_PASSPHRASE
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from explorer.provenance.reader_keys import ReaderKey
+from explorer.provenance.reader_keys import ReaderKey, read_reader_key
+from explorer.provenance.signed import Kind
+from explorer.provenance.trust import read_trust
 
 MAX_FILE = 10_000
 
-TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")]
-KeyFile = Annotated[
-    Path,
-    typer.Option("--key", metavar="KEY", help="The key file to sign with, or a key in an SSH agent: ssh-agent:NAME."),
-]
-ReaderPassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--passphrase-file",
-        metavar="FILE",
-        help=f"Holds the passphrase of the reader's key. Default: ${READER_PASSPHRASE}, else it is asked for.",
-    ),
-]
-PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--passphrase-file",
-        metavar="FILE",
-        help=f"Holds the passphrase of the key. Default: ${PASSPHRASE}, else it is asked for.",
-    ),
-]
 
-
-def load_key(path: Path, passphrase_file: Path | None) -> "Ed25519PrivateKey":
+def load_key(path: Path, passphrase_file: Path | None) -> Ed25519PrivateKey:
     """The key in a file or in an SSH agent; ask for a passphrase only if it needs one."""
-    from explorer.provenance.keys import read_key
-
     return read_key(path, known_passphrase(path, passphrase_file))
 
 
-def load_reader_key(path: Path, passphrase_file: Path | None) -> "ReaderKey":
+def load_reader_key(path: Path, passphrase_file: Path | None) -> ReaderKey:
     """Read the key file of a reader; ask for a passphrase only if it needs one."""
-    from explorer.provenance.reader_keys import read_reader_key
-
     return read_reader_key(path, known_passphrase(path, passphrase_file, variable=READER_PASSPHRASE))
 
 
@@ -67,8 +44,6 @@ def provide_passphrase(path: Path) -> None:
     Raises `ProvenanceError` for a passphrase that is wrong, and for an SSH agent without the key that the file names,
     before anything starts.
     """
-    from explorer.provenance.keys import agent_name, is_encrypted, read_key
-
     if agent_name(path) is not None:
         read_key(path, None)  # the agent has it
     elif is_encrypted(path):
@@ -92,28 +67,10 @@ def new_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = 
 
 def known_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str | None:
     """The passphrase of a key file; None for one that needs none."""
-    from explorer.provenance.keys import is_encrypted
-
     if not is_encrypted(path):
         return None
     known = _known(passphrase_file, variable)
     return _ask(f"Passphrase of {path}: ", variable=variable) if known is None else known
-
-
-def memory_place(key: Path, state: Path | None) -> Path:
-    """Where it is kept what a key has cosigned. Raises `ProvenanceError` for a key in an SSH agent, beside which there
-    is no place, unless one is named."""
-    from explorer.ledger.cosign import memory_of
-    from explorer.provenance.keys import is_in_agent
-
-    if state is None and is_in_agent(key):
-        raise ProvenanceError(f"{key}: has no file, beside which to keep what it has cosigned: say --state DIR")
-    return state or memory_of(key)
-
-
-def clock() -> int:
-    """Now, in seconds since 1970."""
-    return int(time.time())
 
 
 def _known(file: Path | None, variable: str) -> str | None:
@@ -147,3 +104,30 @@ def _ask(
     if not sys.stdin.isatty():
         raise ProvenanceError(f"{else_say} set {variable}")
     return getpass.getpass(question)
+
+
+def open_believed(path: Path, kind: Kind[Kept], trust: Path | None) -> Opened[Kept]:
+    """A draft, or a signed document that the trust file vouches for."""
+    return open_file(path, kind, trust=None if trust is None else read_trust(trust), now=clock())
+
+
+def sign_to(
+    out: Path, source: Path, kind: Kind[Any], *, key: Path, passphrase_file: Path | None, trust: Path, as_json: bool
+) -> None:
+    """Sign a draft, or add a signature to a signed file, write it, and say so."""
+    believed, now = read_trust(trust), clock()
+    signing = load_key(key, passphrase_file)
+    envelope = sign_file(source, kind, [signing], trust=believed, now=now)
+    write_envelope(out, envelope)
+    signer = key_id(public_bytes(signing))
+    if as_json:
+        digest = hashlib.sha256(envelope.payload).hexdigest()
+        print_json({"file": str(out), "digest": digest, "key": signer, "signatures": len(envelope.signatures)})
+    else:
+        print(f"{out}: signed with key {signer[:16]}")
+
+
+def signed_words(opened: Opened[Any]) -> str:
+    """Who signed it."""
+    names = ", ".join(authority.name for authority in opened.authorities)
+    return f"signed by {names}" if names else "unsigned draft"

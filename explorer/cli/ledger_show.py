@@ -1,17 +1,39 @@
-"""How the entries of a ledger are printed: a line each, whether their kind is known here or not."""
+"""`explorer ledger show`: the entries of a ledger, a line each, whether their kind is known here or not."""
 
 import base64
-import json
+import json as jsonlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from explorer.cli.options import Directory, Json
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import KINDS, Unknown, decode
 from explorer.errors import LedgerError, unknown
 from explorer.ledger.storage import LedgerDirectory
 
 WIDTH = 100  # characters of an entry's content on a line
+
+
+def show(
+    directory: Directory,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only entries of this kind.")] = None,
+    start: Annotated[int, typer.Option("--from", metavar="INDEX", help="The first entry.")] = 0,
+    stop: Annotated[
+        int | None, typer.Option("--to", metavar="INDEX", help="The entry before which to stop. Default: the end.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print entries, one a line.
+
+    The line is index, kind, version and content; with --json a JSON object. A kind or version that is not known here
+    is marked and not left out. Nothing is verified here; `explorer ledger verify` does that.
+    """
+    pass
+
+    print_entries(LedgerDirectory(directory), start, stop, kind=kind, as_json=json)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +88,7 @@ def _line(each: _Shown) -> str:
         what, content = "?", repr(each.leaf[:WIDTH])
     else:
         what = f"{each.head.kind} v{each.head.version}"
-        content = json.dumps(dict(each.head.fields), ensure_ascii=True)
+        content = jsonlib.dumps(dict(each.head.fields), ensure_ascii=True)
     cut = content if len(content) <= WIDTH else f"{content[: WIDTH - 3]}..."
     return f"{each.index:>8}  {what:<14}  {cut}{f'  [{each.fault}]' if each.fault else ''}"
 
@@ -77,5 +99,5 @@ def _json_line(each: _Shown) -> str:
         value |= {"kind": None, "version": None}
         value["base64"] = base64.b64encode(each.leaf).decode()
     else:
-        value |= {"kind": each.head.kind, "version": each.head.version, "entry": json.loads(each.leaf)}
-    return json.dumps(value)
+        value |= {"kind": each.head.kind, "version": each.head.version, "entry": jsonlib.loads(each.leaf)}
+    return jsonlib.dumps(value)

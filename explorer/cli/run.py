@@ -1,25 +1,31 @@
 """`explorer methods` and `explorer run`."""
 
+import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.credentials import clock, provide_passphrase
-from explorer.cli.output import print_json, print_table
+from explorer import records, rundir
+from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
+from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.progress import step_bar
-from explorer.cli.settings import RUNS, Data, Json, Runs
-from explorer.errors import RecipeError
-
-if TYPE_CHECKING:
-    from explorer.training.single import Planned
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(methods)
-    app.command()(run)
+from explorer.cli.signing import provide_passphrase
+from explorer.document import read_document
+from explorer.errors import RecipeError, RunError
+from explorer.recipes import catalogue
+from explorer.recipes.catalogue import cost, default
+from explorer.runlog.documents import keep
+from explorer.training.govern import load_loop
+from explorer.training.govern import replay as replay_loop
+from explorer.training.ledgered import is_recorded
+from explorer.training.replay import Elsewhere, Replayed
+from explorer.training.replay import replay as replay_steps
+from explorer.training.run import documents_in, execute, recipe_of
+from explorer.training.single import Planned, plan_single
+from explorer.training.start import keep_start, kept_in, start_in
 
 
 def methods(
@@ -28,8 +34,6 @@ def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of all methods in Markdown.")] = False,
 ) -> None:
     """The training methods: what each does, its parameters, defaults, source and interactions."""
-    from explorer.recipes import catalogue
-
     if markdown:
         print(catalogue.markdown(), end="")
     elif name is None:
@@ -71,9 +75,6 @@ def run(
     (0), threads (1), governance: a directory of signed documents, and start: a model with its attestation, and which
     of its classes are let in.
     """
-    from explorer import records
-    from explorer.training.run import execute
-
     planned = planned_from(recipe, data, governance)
     record = planned.record
     directory = (out or runs / record.sweep) / record.run_id
@@ -99,14 +100,8 @@ def run(
         raise typer.Exit(1)
 
 
-def begin(planned: "Planned", directory: Path) -> None:
+def begin(planned: Planned, directory: Path) -> None:
     """Make the directory of a run, where there is none; what it asks for is asked now."""
-    from explorer import records, rundir
-    from explorer.runlog.documents import keep
-    from explorer.training.ledgered import is_recorded
-    from explorer.training.run import recipe_of
-    from explorer.training.start import keep_start, kept_in, start_in
-
     if planned.documents is not None:
         if is_recorded(recipe_of(planned.record)):
             provide_passphrase(planned.documents.trainer)
@@ -118,17 +113,13 @@ def begin(planned: "Planned", directory: Path) -> None:
         records.write(directory / rundir.RUN, planned.record)
 
 
-def planned_from(path: Path, data: Path | None, governance: Path | None) -> "Planned":
+def planned_from(path: Path, data: Path | None, governance: Path | None) -> Planned:
     """The run that a recipe file describes, or that has a record."""
     return (_recorded if path.suffix == ".json" else _single)(path, data, governance)
 
 
-def _recorded(path: Path, data: Path | None, governance: Path | None) -> "Planned":
+def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned:
     """A run that has a record; it is judged when it was, and its private documents may have moved."""
-    from explorer import records
-    from explorer.training.run import documents_in
-    from explorer.training.single import Planned
-
     record = records.read(records.RunRecord, path)
     documents = documents_in(path.parent, record)
     if documents is not None and governance is not None:
@@ -136,11 +127,8 @@ def _recorded(path: Path, data: Path | None, governance: Path | None) -> "Planne
     return Planned(record=record, documents=documents)
 
 
-def _single(path: Path, data: Path | None, governance: Path | None) -> "Planned":
+def _single(path: Path, data: Path | None, governance: Path | None) -> Planned:
     """The run of a recipe file."""
-    from explorer.document import read_document
-    from explorer.training.single import plan_single
-
     return plan_single(
         read_document(path).value,
         name=path.stem.lower(),
@@ -154,8 +142,6 @@ def _single(path: Path, data: Path | None, governance: Path | None) -> "Planned"
 
 def _same_bits(recipe: Path, state_digest: str) -> bool | None:
     """Whether the recorded run beside `run.json` ended with the same bits; None if there is no record."""
-    from explorer import records, rundir
-
     recorded = recipe.parent / rundir.RESULT
     if recipe.suffix != ".json" or not recorded.exists():
         return None
@@ -163,14 +149,10 @@ def _same_bits(recipe: Path, state_digest: str) -> bool | None:
 
 
 def _defaults(parameters: list[dict[str, Any]]) -> str:
-    from explorer.recipes.catalogue import default
-
     return ", ".join(f"{p['name']}={default(p)}" for p in parameters) or "none"
 
 
 def _print_method(method: dict[str, Any]) -> None:
-    from explorer.recipes.catalogue import cost, default
-
     print(f"{method['name']}: {method['description']}\n")
     if method["parameters"]:
         rows = [
@@ -198,3 +180,80 @@ def _print_method(method: dict[str, Any]) -> None:
     print(f"neutral    {shown}")
     for other, reason in method["conflicts"].items():
         print(f"conflicts  with {other}: {reason}")
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a recorded run.")],
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", metavar="A:B", help="From step A to before step B. Default: all that are on record."),
+    ] = None,
+    data: Data = None,
+    governance: Annotated[
+        Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
+    ] = None,
+    loop: OwnLoop = None,
+    json: Json = False,
+) -> None:
+    """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
+
+    Whether the ledger is whole and who signed it, `explorer ledger verify` says.
+    """
+
+    def on_environment(differing: tuple[Elsewhere, ...]) -> None:
+        if not json:
+            print_elsewhere(differing)
+
+    if loop is not None:
+        if steps is not None:
+            raise RunError("--steps: a loop of one's own is executed from its first step to its end")
+        found = replay_loop(run, load_loop(loop), private=governance, on_environment=on_environment)
+    else:
+        wanted = None if steps is None else parse_steps(steps)
+        found = replay_steps(run, steps=wanted, data=data, private=governance, on_environment=on_environment)
+    if json:
+        print_json({**asdict(found), "equal": found.equal})
+    else:
+        print(visible("\n".join(_lines(found))))
+    if not found.equal:
+        raise typer.Exit(1)
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """The two numbers of A:B.
+
+    >>> parse_steps("0:100")
+    (0, 100)
+    """
+    found = re.fullmatch(r"([0-9]{1,15}):([0-9]{1,15})", text)
+    if found is None:
+        raise RunError(f"--steps: found {text!r:.40}, expected A:B, such as 100:150 for the 50 steps from 100 on")
+    return int(found[1]), int(found[2])
+
+
+def print_elsewhere(differing: tuple[Elsewhere, ...]) -> None:
+    """Before the work begins, which may take long."""
+    if differing:
+        print("not where it was recorded; bits may differ for that alone:")
+    for each in differing:
+        print(visible(f"  {each.what}: {each.recorded} then, {each.here} here"), flush=True)
+
+
+def _lines(found: Replayed) -> list[str]:
+    """What was compared, and what came of it."""
+    lines = [f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}"]
+    if found.secrets_missing:
+        lines.append(f"  commitments not compared, their secrets are not here: {', '.join(found.secrets_missing)}")
+    if found.sealed_missing:
+        lines.append(f"  numbers not compared, they are sealed with those secrets: {', '.join(found.sealed_missing)}")
+    done = f"{found.steps} steps, {found.states} states and {found.blobs} blobs in {found.entries} entries"
+    if found.difference is None:
+        return [*lines, f"  bit for bit as it is on record: {done}"]
+    first = found.difference
+    return [
+        *lines,
+        f"  NOT as it is on record, after {done} that are",
+        f"  entry {first.entry}, {first.kind} at step {first.step}: {first.field}",
+        f"    expected {first.expected}",
+        f"    found    {first.found}",
+    ]

@@ -1,0 +1,311 @@
+"""`explorer attest`: sign for a finished run's model, so that it carries its record."""
+
+import hashlib
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from explorer import rundir
+from explorer.cli.options import Json, KeyFile, PassphraseFile, RunDirectory, TrustFile, clock
+from explorer.cli.output import print_json, print_table, visible
+from explorer.cli.signing import load_key, provide_passphrase
+from explorer.errors import ProvenanceError, RunError
+from explorer.project import Project
+from explorer.provenance.model_attestation import ClassClaim, ModelAttestation
+from explorer.provenance.roles import Observer
+from explorer.provenance.trust import Trust, read_trust
+from explorer.release.attest import attest as sign_model
+from explorer.release.attest import ship
+from explorer.release.gate import read_gate
+from explorer.release.model_signing import SIGNATURE, read_signing_key, sign_directory
+from explorer.release.observe import Observing, keep
+from explorer.release.observe import observe as sign_observation
+from explorer.release.shipped import Shipped, open_shipped
+from explorer.release.verify import Verdict, verify_model
+from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
+
+
+def attest(
+    run: RunDirectory,
+    trust: TrustFile,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--key", metavar="FILE", help="A key to sign with; may be repeated. Default: the run's trainer's."
+        ),
+    ] = None,
+    expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="Default: a year from now.")] = None,
+    passphrase_file: PassphraseFile = None,
+    model_signing_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--model-signing-key",
+            metavar="FILE",
+            help="An ECDSA key in PEM: also write model/model.sig, which `model_signing verify` of the OpenSSF checks.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Sign for the model of a finished run: what trained it where, under which ledger, and what deleting would take.
+
+    Every claim is computed from the ledger. RUN/model/ is then what one ships: the model, how to build it, its
+    attestation, and the signed taxonomy and policy. It takes a run whose ledger has the cosignatures that the trust
+    file asks for.
+    """
+    other = None if model_signing_key is None else read_signing_key(model_signing_key)
+    stale = run / rundir.MODEL / SIGNATURE
+    if other is None and stale.exists():
+        raise ProvenanceError(
+            f"{stale}: signs the files as they are now, and a new attestation changes them: expected"
+            " --model-signing-key again, or no such file"
+        )
+    believed, now = read_trust(trust), clock()
+    keys = _keys(run, key or [], passphrase_file, trust=believed, now=now)
+    found = RunLedger(run)
+    envelope = sign_model(found, keys=keys, trust=believed, now=now, expires=expires)
+    path = ship(found, envelope, trust=believed, now=now)
+    signature = None if other is None else sign_directory(path.parent, other)
+    shipped = open_shipped(path.parent, trust=believed, now=now)
+    value = shipped.attested.value
+    if json:
+        digest = hashlib.sha256(envelope.payload).hexdigest()
+        files = {"file": str(path), "signature": None if signature is None else str(signature)}
+        print_json({**files, "digest": digest, "model": shipped.attested.model, **_summary(value)})
+        return
+    print(f"{path}: signed by {', '.join(one.name for one in shipped.attested.authorities)}, until {value.expires}")
+    print(f"model     {shipped.attested.model}")
+    print(visible(f"ledger    {value.ledger.origin}, {value.ledger.size} entries\n"))
+    print_table(
+        ("class", "examples", "layers trained", "deepest", "deletable"),
+        [_row(claim, value) for claim in value.classes],
+        right=("examples", "layers trained", "deepest"),
+    )
+    if signature is not None:
+        print(f"{signature}: `model_signing verify key {path.parent} --signature {signature} --public_key PUBLIC.pem`")
+    print(f"ship all of {path.parent}/; whoever gets it checks it with: explorer verify {path.parent} --gate GATE")
+
+
+def _keys(
+    run: Path, paths: list[Path], passphrase_file: Path | None, *, trust: Trust, now: int
+) -> list[Ed25519PrivateKey]:
+    if paths:
+        return [load_key(path, passphrase_file) for path in paths]
+    own = Path(source_of(run).private) / TRAINER_FILE
+    if passphrase_file is not None:
+        return [load_key(own, passphrase_file)]
+    if own.exists():
+        provide_passphrase(own)
+    return [trainer_key(run, trust=trust, now=now)[1]]
+
+
+def _row(claim: ClassClaim, value: ModelAttestation) -> tuple[str, int, int, str, str]:
+    depths = {layer.name: layer.depth for layer in value.layers}
+    deepest = max((depths[each.layer] for each in claim.trained), default=None)
+    way = claim.deletable
+    words = "no exact way" if way.level is None else f"{way.level}, {way.steps} steps"
+    return claim.path, claim.examples, len(claim.trained), "-" if deepest is None else f"{deepest:.2f}", words
+
+
+def _summary(value: ModelAttestation) -> dict[str, object]:
+    found = to_json(value)
+    return {name: found[name] for name in ("run", "ledger", "classes", "deletions", "parents", "issued", "expires")}
+
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's directory, or the safetensors file in it.")]
+
+
+def verify(
+    model: Model,
+    gate: Annotated[Path, typer.Option("--gate", metavar="FILE", help="What has to hold of it (YAML).")],
+    trust: TrustFile,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", metavar="DIR", help="The run that made it, for a gate that asks for it.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Judge a model before it is let run: signatures, digests, ledger, and the gate's own rules, one by one.
+
+    The exit status is 0 only if all of them hold. Whatever the gate speaks of and the model does not know fails it.
+    """
+    found = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=clock())
+    if json:
+        print_json(_json(found))
+    else:
+        _print(found)
+    if not found.passes:
+        raise typer.Exit(1)
+
+
+def _json(found: Verdict) -> dict[str, Any]:
+    observations = [{**asdict(each), "value": None} for each in found.observations]
+    for each, weighed in zip(observations, found.observations, strict=True):
+        each["value"] = None if weighed.value is None else asdict(weighed.value)
+    return {
+        "passes": found.passes,
+        "gate": found.gate,
+        "model": str(found.model),
+        "sha256": found.shipped.attested.model if found.shipped else None,
+        "checks": [asdict(each) for each in found.checks],
+        "rules": [asdict(each) for each in found.rules],
+        "lineage": _lineage(found.shipped),
+        "observations": observations,
+        "not_looked_at": list(found.unseen),
+    }
+
+
+def _lineage(shipped: Shipped | None) -> dict[str, Any] | None:
+    """Where a model comes from, the nearest first."""
+    if shipped is None:
+        return None
+
+    signed = shipped.attested.value
+    models = [{"run": each.value.run, "model": each.model, "attestation": each.digest} for each in shipped.ancestors]
+    return {
+        "run": signed.run,
+        "ledger": asdict(signed.ledger),
+        "attestation": shipped.attested.digest,
+        "attested_by": [one.name for one in shipped.attested.authorities],
+        "deletions": [asdict(each) for each in signed.deletions],
+        "parents": to_json(signed)["parents"],
+        "models": models,
+    }
+
+
+def _print(found: Verdict) -> None:
+    """On standard error where it does not pass, as the messages of other verbs are."""
+    out = sys.stdout if found.passes else sys.stderr
+    for line in _lines(found):
+        print(visible(line), file=out)
+
+
+def _lines(found: Verdict) -> list[str]:
+    lines = [f"{found.model}: {'passes' if found.passes else 'DOES NOT PASS'} the gate {found.gate!r}"]
+    lines += [f"  {each.name:<10} {'holds' if each.holds else 'FAILS'}: {each.why}" for each in found.checks]
+    for number, each in enumerate(found.rules, 1):
+        lines += [f"  rule {number:<5} {'holds' if each.holds else 'FAILS'}: {each.says}", f"             {each.why}"]
+    if found.shipped is not None:
+        lines += ["  lineage", *(f"    {line}" for line in _ancestry(found.shipped))]
+    if found.observations:
+        lines.append("  observations")
+        lines += [f"    {each.file[:16]} {each.verdict}: {each.why}{_said(each)}" for each in found.observations]
+    return [*lines, "  not looked at", *(f"    {each}" for each in found.unseen)]
+
+
+def _ancestry(shipped: Shipped) -> list[str]:
+    signed = shipped.attested.value
+    lines = [f"run {signed.run}, ledger {signed.ledger.origin} of {signed.ledger.size} entries"]
+    for each in signed.deletions:
+        what = [*each.classes, *(f"what {name} vouches for" for name in each.authorities)]
+        what += [f"{each.records} records"] if each.records else []
+        lines.append(f"without {', '.join(what)}, deleted at {each.level} from {each.ledger.origin}")
+    for each in signed.parents:
+        if each.kind == "model":
+            admitted = ", ".join(f"{path} {weight:g}" for path, weight in each.admitted.items()) or "nothing"
+            lines.append(f"goes on from the model {each.model} of {each.ledger.origin}; admitted: {admitted}")
+    return lines
+
+
+def _said(each: Any) -> str:
+    if each.value is None:
+        return ""
+    metrics = ", ".join(f"{name} {value:g}" for name, value in each.value.metrics.items())
+    admitted = ", ".join(f"{path} {weight:g}" for path, weight in each.value.admitted.items())
+    parts = [metrics, f"admits {admitted}" if admitted else "", each.value.note or ""]
+    return "".join(f"; {part}" for part in parts if part)
+
+
+def observe(
+    model: Model,
+    role: Annotated[Observer, typer.Option("--role", help="As what you say it.")],
+    key: KeyFile,
+    trust: TrustFile,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", metavar="NAME=VALUE", help="A number; may be repeated.")
+    ] = None,
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="One line.")] = None,
+    admit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--admit", metavar="CLASS=WEIGHT", help="With which weight, 0 to 1, you let a class through; repeat."
+        ),
+    ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option("--project", metavar="RUNS", help="Append it to the ledger of the project with these runs, too."),
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    json: Json = False,
+) -> None:
+    """Sign an observation of a model whose record you believe, and lay it beside the model.
+
+    An evaluator signs with a key of the role evaluator, a fine-tuner with a trainer's, a deployer with one of model
+    risk. Whoever lets the model through a gate admits, weights or rejects it.
+    """
+    believed, now = read_trust(trust), clock()
+    shipped = open_shipped(model, trust=believed, now=now)
+    made = sign_observation(
+        shipped,
+        role=role,
+        metrics=_numbers(metric or [], "--metric"),
+        note=note,
+        admitted=_numbers(admit or [], "--admit"),
+        keys=[load_key(key, passphrase_file)],
+        trust=believed,
+        now=now,
+    )
+    index = None
+    if project is None:
+        path = keep(shipped, made)
+    else:
+        path, index = _keep_in_project(project, shipped, made, trust=believed, now=now)
+    if json:
+        print_json({"file": str(path), "digest": made.digest, "model": shipped.attested.model, "entry": index})
+        return
+    print(f"{path}: signed as {role}")
+    if index is not None:
+        print(f"entry {index} of the ledger of {project}")
+
+
+def _keep_in_project(runs: Path, shipped: Shipped, made: Observing, *, trust: Trust, now: int) -> tuple[Path, int]:
+    """Write it, then append the entry that points to it. The project's ledger is opened first, so that where that
+    cannot be done nothing is written."""
+    run = _run_of(runs, shipped.attested.value.run)
+    own = Path(source_of(run).private) / TRAINER_FILE
+    if own.exists():
+        provide_passphrase(own)
+    name, private = trainer_key(run, trust=trust, now=now)
+    with Project.open(runs, key=private, name=name) as ledger:
+        path = keep(shipped, made)
+        return path, ledger.append(made.entry)
+
+
+def _run_of(runs: Path, name: str) -> Path:
+    """The directory of a run in a project."""
+    found = [path for path in sorted(runs.glob("*/*")) if path.name == name and path.is_dir()]
+    if not found:
+        raise RunError(f"{runs}: the run that made the model is not here: expected {runs}/<sweep>/{name}")
+    return found[0]
+
+
+def _numbers(pairs: list[str], option: str) -> dict[str, float]:
+    """NAME=VALUE, each name once."""
+    found: dict[str, float] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not equals or not math.isfinite(value):
+            raise ProvenanceError(f"{option} {pair!r}: expected a name, '=' and a number, such as accuracy=0.93")
+        if name in found:
+            raise ProvenanceError(f"{option}: {name!r} is given twice")
+        found[name] = value
+    return found

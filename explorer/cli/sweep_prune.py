@@ -1,0 +1,73 @@
+"""`explorer sweep prune`: remove the runs that an earlier specification left behind."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from explorer.cli.options import RUNS, Json, Runs
+from explorer.cli.output import print_json, print_table, visible
+from explorer.document import read_document
+from explorer.errors import SweepError
+from explorer.planned import read_plan
+from explorer.store.ingest import ingest
+from explorer.sweep.prune import plan_pruning, size_of
+from explorer.sweep.prune import prune as remove
+
+
+def prune(
+    sweep: Annotated[
+        str, typer.Argument(metavar="SPEC|NAME", help="A sweep, by its specification or by its name below the runs.")
+    ],
+    named: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these. A governed run has to be named.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them. Default: only list them.")] = False,
+    runs: Runs = RUNS,
+    json: Json = False,
+) -> None:
+    """List the runs that an earlier specification of a sweep left behind, or remove them with --yes.
+
+    The plan that the sweep was last started with decides. A run that others rest on is kept: the parent of a ledger or
+    a deletion, one that the project's ledger is about, one with an attested model or a confirmed recipe, one in
+    progress.
+    """
+    name = _name_of(sweep, runs=runs)
+    found = plan_pruning(runs, name, named=named or ())
+    sizes = {path.name: size_of(path) for path in found.removable}
+    if yes:
+        found = remove(runs, name, named=named or ())
+        ingest(runs)
+    done = [path.name for path in found.removable]
+    sizes = {run: sizes.get(run, 0) for run in done}
+    if json:
+        kept = [{"run_id": each.directory.name, "reason": each.reason} for each in found.kept]
+        print_json({"name": name, "removed": yes, "runs": done, "bytes": sum(sizes.values()), "kept": kept})
+        return
+    rows = [(run, f"{sizes[run] / 1e6:,.1f}") for run in done]
+    if rows:
+        print_table(("removed" if yes else "run", "MB"), rows, right=("MB",))
+    for each in found.kept:
+        print(visible(f"kept: {each.directory.name}: {each.reason}"))
+    whole = f"{len(done)} run directories of {name}, {sum(sizes.values()) / 1e6:,.1f} MB"
+    if not rows:
+        print(f"nothing to remove from {name}")
+    else:
+        print(f"{whole}: removed" if yes else f"{whole}: --yes removes them")
+
+
+def _name_of(sweep: str, *, runs: Path) -> str:
+    """The sweep that is meant: by name, or by a specification that is the one it was last started with."""
+    path = Path(sweep)
+    if path.suffix not in (".yaml", ".yml"):
+        return sweep
+    content = read_document(path).value
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str) or Path(name).name != name:
+        raise SweepError(f"{path}: found the name {name!r:.80}; expected that of a sweep in {runs}")
+    if read_plan(runs / name)["spec"] != content:
+        raise SweepError(
+            f"{path}: not what {name} was last started with, so what it leaves out is not settled:"
+            f" start it with `explorer sweep run {path}`, or give the name instead: `explorer sweep prune {name}`"
+        )
+    return name
