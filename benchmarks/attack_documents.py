@@ -38,9 +38,8 @@ from explorer.canonical import canonical
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import parse_envelope, sign_envelope
-from explorer.provenance.keys import new_key, public_text
-from explorer.provenance.reader_keys import new_reader_key, reader_key, reader_public_text
-from explorer.provenance.times import format_time
+from explorer.provenance.keys import new_key, new_reader_key, public_text, reader_key, reader_public_text
+from explorer.provenance.spellings import format_time
 from explorer.recipes.recipe import build_recipe
 from explorer.release.gate import read_gate
 from explorer.runlog.attested import ATTESTATION

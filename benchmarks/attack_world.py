@@ -38,10 +38,10 @@ from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory, read_blob, write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.commitments import commit
+from explorer.provenance.encryption import salt_of
 from explorer.provenance.keys import read_key
 from explorer.provenance.policy import RoutingPolicy, Rule, read_policy
-from explorer.provenance.reading_keys import salt_of
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.provenance.trust import Trust, read_trust
 from explorer.recipes.recipe import build_recipe

@@ -20,7 +20,7 @@ from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, over
 from explorer.data.digits import Digits
 from explorer.document import read_document
 from explorer.provenance.policy import RoutingPolicy, Rule, read_policy
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.recipes.recipe import build_recipe
 from explorer.runlog.documents import Documents, keep, read_documents

@@ -35,23 +35,22 @@ from explorer.ledger.storage import write_blob
 from explorer.merkle import EMPTY_ROOT
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import admit
-from explorer.provenance.attestation import attest, verify_tags
 from explorer.provenance.commitments import commit
 from explorer.provenance.description import Days, Description
+from explorer.provenance.encryption import reading_key, salt_of
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import public_text, write_key
-from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.reading_keys import reading_key, salt_of
-from explorer.provenance.roles import Role
+from explorer.provenance.regions import depths_of
 from explorer.provenance.routing import bind
-from explorer.provenance.signed import sign_document
-from explorer.provenance.tags_parquet import Row, write_table
+from explorer.provenance.signing import sign_document
+from explorer.provenance.spellings import format_time
+from explorer.provenance.tag_attestation import attest, verify_tags
+from explorer.provenance.tags_file import Row, write_table
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
-from explorer.provenance.times import format_time
 from explorer.provenance.trust import FORMAT as TRUST_FORMAT
-from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Trust, write_trust
+from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Role, Trust, write_trust
 from explorer.release.usage_check import verify_usage
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger

@@ -23,18 +23,16 @@ from explorer.governance.journal import Journal
 from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
-from explorer.provenance.attestation import attest, verify_tags
 from explorer.provenance.envelope import write_envelope
-from explorer.provenance.layers import ADAPTER, depths_of
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.roles import Role
+from explorer.provenance.regions import ADAPTER, SealedRegion, depths_of, with_adapters
 from explorer.provenance.routing import bind, confidential
-from explorer.provenance.sealed import SealedRegion, with_adapters
-from explorer.provenance.signed import Kind, sign_document
-from explorer.provenance.tags_parquet import Row, write_table
+from explorer.provenance.signing import Kind, sign_document
+from explorer.provenance.tag_attestation import attest, verify_tags
+from explorer.provenance.tags_file import Row, write_table
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
-from explorer.provenance.trust import Trust, write_trust
+from explorer.provenance.trust import Role, Trust, write_trust
 from tests.audit.governed_run import RECORDED, write_environment
 from tests.builders import run_record
 from tests.provenance import people

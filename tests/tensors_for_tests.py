@@ -10,8 +10,7 @@ from safetensors.numpy import save_file
 from explorer import rundir
 from explorer.canonical import digest
 from explorer.entries.run import TrainingState
-from explorer.provenance.layers import ADAPTER
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import ADAPTER, SealedRegion
 from explorer.runlog.model_file import CARD, MODEL, ModelCard, write_card
 from explorer.runlog.tensors import Tensors, tensor_leaf
 

@@ -26,8 +26,8 @@ from explorer.audit.typed import Typed
 from explorer.audit.unmoved import Unmoved
 from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
-from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.routing import confidential
+from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.records import RunRecord
 from explorer.runlog.documents import Rules, read_basis, read_rules, read_verified_tags

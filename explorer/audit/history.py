@@ -28,7 +28,7 @@ from explorer.entries.run import Decision, End
 from explorer.ledger.proof import Proof, make_proof
 from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.verify import Verification, verify
-from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import Basis, Rules, read_basis, read_rules, read_verified_tags

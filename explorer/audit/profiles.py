@@ -7,7 +7,7 @@ from explorer.entries.profiles import Doubles, counts_of, decode_class, decode_j
 from explorer.entries.run import Profile
 from explorer.entries.told_apart import Told
 from explorer.errors import LedgerError
-from explorer.provenance.layers import ADAPTER
+from explorer.provenance.regions import ADAPTER
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.store.spool import ALL
 

@@ -22,11 +22,10 @@ from explorer.entries.run import Decision, Step
 from explorer.errors import ExplorerError
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.findings import void
-from explorer.provenance.layers import recorded_layers
-from explorer.provenance.phases import phases
-from explorer.provenance.routing import Routing
-from explorer.runlog.documents import Rules
-from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
+from explorer.provenance.regions import recorded_layers
+from explorer.provenance.routing import Routing, phases
+from explorer.runlog.blobs import Missing
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers
 
 NAME = "routable"

@@ -14,7 +14,7 @@ from explorer.audit.checking import Check, check_sums
 from explorer.audit.profiles import DepthProfile, depth_profiles
 from explorer.audit.shares import Shares, sums
 from explorer.errors import LedgerError, unknown
-from explorer.provenance.layers import ADAPTER
+from explorer.provenance.regions import ADAPTER
 from explorer.records import ResultRecord
 from explorer.runlog.admission_tables import first_admitted
 from explorer.runlog.run_ledger import RunLedger

@@ -14,7 +14,7 @@ from explorer.audit.withheld import Withheld
 from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
-from explorer.provenance.attestation import VerifiedTags
+from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.runlog.documents import quarantine_of

@@ -29,8 +29,8 @@ from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
-from explorer.provenance.attestation import VerifiedTags
-from explorer.provenance.tags_parquet import TagFile
+from explorer.provenance.tag_attestation import VerifiedTags
+from explorer.provenance.tags_file import TagFile
 from explorer.provenance.trust import Trust
 from explorer.provenance.usage import By, Gap, Superseded, Untold
 from explorer.runlog.admission_tables import InForce, tables_in_force

@@ -11,25 +11,11 @@ from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
 from explorer.cli.output import print_json
 from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
-from explorer.ledger.cosign import begin_memory, memory_of
-from explorer.provenance import authorities, keys
-from explorer.provenance.authorities import cosigner, find, new_trust
-from explorer.provenance.envelope import key_id
-from explorer.provenance.private import NEW_PASSPHRASE
-from explorer.provenance.roles import Role
-from explorer.provenance.times import format_time, parse_time
-from explorer.provenance.trust import (
-    Authority,
-    AuthorityKey,
-    Quorum,
-    Revocation,
-    Trust,
-    read_trust,
-    trust_content,
-    write_trust,
-)
-from explorer.rundir import write_bytes
-from explorer.schema import to_json
+from explorer.provenance.keys import NEW_PASSPHRASE
+from explorer.provenance.trust import Role
+
+if TYPE_CHECKING:
+    from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Trust
 
 DAYS = 365
 NEXT = {
@@ -77,6 +63,12 @@ def new(
 
     A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
     """
+    from explorer.ledger.cosign import begin_memory, memory_of
+    from explorer.provenance import keys, trust
+    from explorer.provenance.spellings import format_time, parse_time
+    from explorer.provenance.trust import AuthorityKey, trust_content
+    from explorer.rundir import write_bytes
+
     begins = format_time(clock()) if not_before is None else not_before
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     in_agent = (keys.is_in_agent(key_file) or key_file.is_file()) and keys.agent_name(key_file) is not None
@@ -84,8 +76,8 @@ def new(
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
     if os.path.realpath(key_file) == os.path.realpath(trust):
         raise ProvenanceError(f"{key_file}: the key and the trust file are two files")
-    with authorities.alone(trust):
-        changed = authorities.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
+    with trust.alone(trust):
+        changed = trust.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
         content = trust_content(changed, where=str(trust))
         if not in_agent:
             keys.write_key(key_file, private, None if unencrypted else new_passphrase(key_file, passphrase_file))
@@ -104,7 +96,7 @@ def new(
         return
     print(f"{name} ({role}) in {trust}")
     print(f"  key file    {key_file}{' (in an SSH agent)' if in_agent else ' (not encrypted)' if unencrypted else ''}")
-    _print_added(authorities.find(changed, name), public)
+    _print_added(trust.find(changed, name), public)
     print(f"  quorum      {_quorum_words(changed.quorum, role)}")
     print(f"next: {NEXT[role]}")
 
@@ -178,11 +170,15 @@ def revoke(
     Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
     at which it began (`from` in the list).
     """
+    from explorer.provenance import trust
+    from explorer.provenance.spellings import format_time, parse_time
+    from explorer.provenance.trust import Revocation, read_trust, write_trust
+
     moment = format_time(clock() if at is None else parse_time(at))
-    with authorities.alone(trust):
+    with trust.alone(trust):
         before = read_trust(trust)
         revocation = Revocation(at=moment, reason=reason)
-        after = authorities.with_revocation(before, name, key=key, revocation=revocation)
+        after = trust.with_revocation(before, name, key=key, revocation=revocation)
         write_trust(trust, after)
     if json:
         print_json(_listing(after, clock()))
@@ -203,9 +199,12 @@ def quorum(
     json: Json = False,
 ) -> None:
     """Say how many authorities of a role it takes. A role without quorum is never enough."""
-    with authorities.alone(trust):
+    from explorer.provenance import trust
+    from explorer.provenance.trust import read_trust, write_trust
+
+    with trust.alone(trust):
         before = read_trust(trust)
-        after = authorities.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
+        after = trust.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
         write_trust(trust, after)
     if json:
         print_json(_listing(after, clock()))
@@ -213,7 +212,9 @@ def quorum(
     print(f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}")
 
 
-def _read_or_new(path: Path) -> Trust:
+def _read_or_new(path: Path) -> "Trust":
+    from explorer.provenance.trust import new_trust, read_trust
+
     return read_trust(path) if path.exists() else new_trust(path.stem)
 
 
@@ -221,7 +222,9 @@ def _holds(path: Path, content: bytes) -> bool:
     return path.exists() and path.read_bytes() == content
 
 
-def _print_added(authority: Authority, key: AuthorityKey) -> None:
+def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
+    from explorer.provenance.trust import cosigner
+
     cosigns = cosigner(authority, key)
     print(f"  public key  {key.public_key}")
     print(f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}")
@@ -231,6 +234,8 @@ def _print_added(authority: Authority, key: AuthorityKey) -> None:
 
 def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:
     """An authority with the one key that is asked about."""
+    from explorer.provenance.trust import find
+
     authority = find(trust, name)
     made = next(each for each in _keys(authority, clock()) if each["public_key"] == key.public_key)
     return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}
@@ -248,7 +253,11 @@ def _listing(trust: Trust, now: int) -> dict[str, Any]:
     }
 
 
-def _keys(authority: Authority, now: int) -> Iterable[dict[str, Any]]:
+def _keys(authority: "Authority", now: int) -> Iterable[dict[str, Any]]:
+    from explorer.provenance.envelope import key_id
+    from explorer.provenance.trust import cosigner
+    from explorer.schema import to_json
+
     for key in authority.keys:
         cosigns = cosigner(authority, key)
         vkey = None if cosigns is None else cosigns.vkey

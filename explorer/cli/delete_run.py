@@ -116,6 +116,10 @@ def run(
 
 def _waits(new: Path, trust: Trust) -> bool:
     """Whether others have to cosign the new ledger, and none of them has begun to."""
+    from explorer import rundir
+    from explorer.ledger.verify import WITNESS
+    from explorer.provenance.trust import Role
+
     others = any(count for role, count in trust.quorum.checkpoints.items() if role is not Role.TRAINER)
     return others and not any((new / rundir.LEDGER / WITNESS).glob("*"))
 

@@ -29,19 +29,9 @@ from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.cli.verbs import part
 from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
-from explorer.provenance.drafts import Opened
-from explorer.provenance.findings import Finding, of_matrix, of_policy, void
-from explorer.provenance.intervals import exact
-from explorer.provenance.layers import Layer, check_layers, read_layers
-from explorer.provenance.matrix import Matrix, Table, matrix
-from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.routing import Decision, bind, policy_for
-from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
-from explorer.provenance.trust import read_trust
-from explorer.provenance.words import QUARANTINE, confidential_words, region_words, rule_words
-from explorer.runlog.documents import read_basis, read_rules
-from explorer.runlog.run_ledger import RunLedger
-from explorer.schema import to_json
+
+if TYPE_CHECKING:
+    from explorer.provenance.regions import Layer
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A routing policy: a draft (YAML) or a signed file.")]
 TaxonomyFile = Annotated[
@@ -75,7 +65,10 @@ def check(
 
     Fails if a rule or a sealed region fits none of the layers: no run of such a model starts with it.
     """
-    pass
+    from explorer.cli.matrix import matrix_json, print_matrix
+    from explorer.provenance.findings import void
+    from explorer.provenance.routing import bind, matrix, policy_for
+    from explorer.provenance.taxonomy import TAXONOMY
 
     named = _layers(model, set_ or [], layers, layer or [])
     tree = open_believed(taxonomy, TAXONOMY, trust)
@@ -135,6 +128,8 @@ def simulate(
 
 def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> tuple[Layer, ...]:
     """The layers to ask about, evenly spaced in depth; none where none were named."""
+    from explorer.provenance.regions import check_layers, read_layers
+
     if (model is not None) + (file is not None) + bool(names) > 1:
         raise ProvenanceError("layers come from --model NAME, --layers FILE or --layer NAME: from one of them")
     if settings and model is None:

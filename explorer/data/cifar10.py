@@ -24,7 +24,7 @@ from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, Split,
 from explorer.data.images import Images
 from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
-from explorer.provenance.croissant import PARQUET
+from explorer.provenance.description import PARQUET
 
 SIDES = ("train", "test")
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from explorer import rundir
 from explorer.errors import DataError
-from explorer.provenance.branches import MAX_PATH, PATTERN
+from explorer.provenance.spellings import CLASS_PATTERN, MAX_PATH
 
 MAX_BYTES = 2**24
 MAX_ROWS = 10**5
@@ -70,7 +70,7 @@ def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) ->
 
 def check_class(path: object, *, where: str) -> str:
     """The path of a class as a taxonomy has it. Raises `DataError` that begins with `where`."""
-    if not isinstance(path, str) or len(path) > MAX_PATH or not re.fullmatch(PATTERN.strip("^$"), path):
+    if not isinstance(path, str) or len(path) > MAX_PATH or not re.fullmatch(CLASS_PATTERN.strip("^$"), path):
         raise DataError(
             f"{where}: found class {path!r:.80}: expected a path as in a taxonomy, such as 'open/permissive/mit'"
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from explorer.data.cards import Card
 from explorer.data.dataset import DataFile
-from explorer.provenance.croissant import Column, File, Records, croissant
+from explorer.provenance.description import Column, File, Records, croissant
 
 MOST = 1_000  # files that are listed
 COUNTED = Column(name="counted", type="sc:Text", description="What the numbers count.")

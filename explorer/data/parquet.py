@@ -29,7 +29,7 @@ from explorer.data.labelled import MAX_CLASSES, Entry, Side, labelled
 from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown
 from explorer.data.pictures import decoded
 from explorer.errors import DataError, unknown
-from explorer.provenance.croissant import PARQUET
+from explorer.provenance.description import PARQUET
 
 TEST = "share of each class that is the test side, where there are no train and test files; null: there are"
 EXAMPLES = "training images to use, the first of each class; null: all"

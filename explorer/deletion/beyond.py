@@ -16,7 +16,7 @@ from explorer.errors import ExplorerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
-from explorer.provenance.sealed import region_of
+from explorer.provenance.regions import region_of
 from explorer.records import RunRecord, read_plan
 from explorer.runlog.influence import Presence, Reach
 from explorer.runlog.target import Target, left_out

@@ -16,9 +16,9 @@ from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import CHECKPOINT, read_checkpoint
 from explorer.ledger.verify import verify
-from explorer.provenance.deletion_claims import Certificate, Deleted, RunAt
-from explorer.provenance.named import LedgerName
+from explorer.provenance.deletion_certificate import Certificate, Deleted, RunAt
 from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Trust
 from explorer.records import read_plan
 from explorer.runlog.anchor import anchor_of_trust

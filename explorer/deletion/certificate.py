@@ -19,8 +19,7 @@ from explorer.deletion.replayed import replay_of
 from explorer.deletion.structure import structure_of
 from explorer.deletion.verify import unreached, verify
 from explorer.errors import ProvenanceError, RunError
-from explorer.provenance.deletion_certificate import sign_certificate
-from explorer.provenance.deletion_claims import (
+from explorer.provenance.deletion_certificate import (
     FORMAT,
     MEANS,
     UNREACHED,
@@ -30,9 +29,10 @@ from explorer.provenance.deletion_claims import (
     Replay,
     RunAt,
     Structure,
+    sign_certificate,
 )
 from explorer.provenance.envelope import Envelope
-from explorer.provenance.times import format_time
+from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import Trust
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger

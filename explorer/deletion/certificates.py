@@ -17,8 +17,7 @@ from explorer.entries.project import Deletion
 from explorer.errors import ExplorerError, ProvenanceError, RunError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
-from explorer.provenance.deletion_certificate import PREDICATE_TYPE, check
-from explorer.provenance.deletion_claims import Certificate
+from explorer.provenance.deletion_certificate import PREDICATE_TYPE, Certificate, check
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.statement import parse_statement
 from explorer.provenance.trust import Trust

@@ -27,8 +27,8 @@ from explorer.entries.project import Erasure as Entry
 from explorer.errors import ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import Project, runs_of
-from explorer.provenance.salts import destroy_salt, read_salts
-from explorer.runlog.documents import read_tag_rows
+from explorer.provenance.commitments import destroy_salt, read_salts
+from explorer.runlog.blobs import class_of
 from explorer.runlog.forecast import kept
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger, class_of

@@ -15,8 +15,8 @@ from explorer.canonical import canonical
 from explorer.entries.fields import Digest, Whole
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.commitments import commit, new_salt
-from explorer.provenance.deletion_claims import Listed
-from explorer.provenance.private import write_private
+from explorer.provenance.deletion_certificate import Listed
+from explorer.provenance.keys import write_private
 from explorer.rundir import PRIVATE, read_bytes
 from explorer.runlog.target import MAX_RECORDS
 from explorer.schema import from_json, parse_json, record, to_json

@@ -9,7 +9,7 @@ from explorer.deletion.case import Case
 from explorer.deletion.checks import Claim, differ
 from explorer.entries.run import Decision, Profile, State, Step, TrainingState
 from explorer.errors import LedgerError
-from explorer.provenance.deletion_claims import Replay, Start
+from explorer.provenance.deletion_certificate import Replay, Start
 from explorer.runlog.run_ledger import Placed, RunLedger
 
 

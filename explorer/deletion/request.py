@@ -13,7 +13,7 @@ from explorer.canonical import canonical
 from explorer.entries.fields import Digest
 from explorer.errors import ProvenanceError
 from explorer.provenance.commitments import commit, new_salt
-from explorer.provenance.private import write_private
+from explorer.provenance.keys import write_private
 from explorer.rundir import PRIVATE, read_bytes
 from explorer.schema import from_json, parse_json, record, to_json
 

@@ -17,8 +17,7 @@ from explorer.deletion.case import Case, check_named, open_whole, place_of
 from explorer.deletion.checks import Check, Claim, Outcome, looked, unseen
 from explorer.deletion.records_list import read_list
 from explorer.errors import ProvenanceError
-from explorer.provenance.deletion_certificate import open_certificate
-from explorer.provenance.deletion_claims import ALWAYS, UNREACHED, Certificate, RunAt, Unreached
+from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, Certificate, RunAt, Unreached, open_certificate
 from explorer.provenance.trust import Trust
 from explorer.runlog.run_ledger import RunLedger
 

@@ -22,8 +22,8 @@ from explorer.entries.project import Access, GrantUse
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import blob_path, read_blob
 from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_of
+from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant
-from explorer.provenance.reading_keys import KINDS
 from explorer.provenance.trust import Trust
 from explorer.runlog.attested import goes_on_from
 from explorer.runlog.run_keys import JOINT

@@ -11,10 +11,11 @@ from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.entries.run import Decision, Profile, Step
 from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit
-from explorer.provenance.layers import ADAPTER
-from explorer.provenance.reading_keys import salt_of
-from explorer.runlog.run_keys import JOINT
-from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
+from explorer.provenance.encryption import salt_of
+from explorer.provenance.regions import ADAPTER
+from explorer.runlog.blobs import Missing
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, having, open_commitments, read_numbers
 
 MAX_BYTES = 2**24

@@ -5,11 +5,12 @@ from collections.abc import Collection
 
 from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.branches import covers
+from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant
-from explorer.provenance.reading_keys import KINDS
-from explorer.runlog.run_keys import JOINT
-from explorer.runlog.run_ledger import RunLedger, class_of
+from explorer.provenance.spellings import covers
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
 
 
 def covered_classes(genesis: Genesis, grant: Grant) -> frozenset[str]:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from explorer.errors import ProvenanceError
 from explorer.provenance.agent import agent_public_keys
 from explorer.provenance.keys import MAX_FILE, PublicKey, public_text, read_any
-from explorer.provenance.lines import Line
+from explorer.provenance.spellings import Line
 from explorer.provenance.trust import Trust
 from explorer.schema import record
 

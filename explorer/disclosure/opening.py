@@ -10,8 +10,8 @@ from explorer.disclosure.coverage import covered_classes
 from explorer.disclosure.wrapped import Bundle, WrappedKeys, decode_bundle, words
 from explorer.errors import ProvenanceError
 from explorer.provenance.grants import Grant, open_grant
-from explorer.provenance.reader_keys import reader_public_text, unwrap
-from explorer.provenance.signed import Signed
+from explorer.provenance.keys import reader_public_text, unwrap
+from explorer.provenance.signing import Signed
 from explorer.provenance.trust import Trust
 from explorer.runlog.run_ledger import RunLedger
 

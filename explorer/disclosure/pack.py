@@ -59,7 +59,7 @@ from explorer.ledger.verify import verify
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.grants import grant_digest
-from explorer.provenance.times import Time, format_time
+from explorer.provenance.spellings import Time, format_time
 from explorer.provenance.trust import Trust
 from explorer.records import plan_file
 from explorer.runlog.anchor import anchor_of_trust

@@ -12,9 +12,9 @@ from explorer.disclosure.coverage import covered_classes
 from explorer.disclosure.opening import GrantKeys
 from explorer.entries import profiles
 from explorer.errors import ProvenanceError, unknown
+from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant
-from explorer.provenance.reading_keys import KINDS
-from explorer.runlog.run_keys import JOINT
+from explorer.runlog.keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 
 KEYS = ("entry", "step", "layer", "class")

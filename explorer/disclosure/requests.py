@@ -5,7 +5,7 @@ pack, the signed grant and the reader's key:
 
     request   a DSSE envelope of the type application/vnd.explorer.reading-request.v1+json, signed with the reader's
               Ed25519 key: the grant, the run and its ledger as the reader has it, what is asked for, a nonce, and the
-              time for which it holds. Whose key signs follows from the grant (`explorer.provenance.reader_keys`).
+              time for which it holds. Whose key signs follows from the grant (`explorer.provenance.keys`).
 
 The owner's host has the run with its secrets and the trainer's key. It checks the grant, its end, whether it was
 revoked or replaced, and that all that is asked for is covered. Then it appends an entry to the project's ledger, which
@@ -61,13 +61,21 @@ from explorer.ledger.proof import check_proof, make_proof, parse_proof
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.trust_anchor import NONE
 from explorer.project import AUDIT, Project, Recorded, runs_of
-from explorer.provenance.branches import Path as ClassPath
 from explorer.provenance.envelope import Envelope, parse_envelope, sign_envelope
 from explorer.provenance.grants import EntryKind, Grant, Run, claimed_grant, grant_digest, open_grant
-from explorer.provenance.keys import PublicKey, parse_public, public_bytes, public_text
-from explorer.provenance.reader_keys import ReaderKey, reader_of, reader_public_text, unwrap, wrap
-from explorer.provenance.signed import Signed
-from explorer.provenance.times import Time, format_time, parse_time
+from explorer.provenance.keys import (
+    PublicKey,
+    ReaderKey,
+    parse_public,
+    public_bytes,
+    public_text,
+    reader_of,
+    reader_public_text,
+    unwrap,
+    wrap,
+)
+from explorer.provenance.signing import Signed
+from explorer.provenance.spellings import ClassPath, Time, format_time, parse_time
 from explorer.provenance.trust import Trust
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.attested import goes_on_from

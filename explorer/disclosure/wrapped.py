@@ -8,7 +8,7 @@
 For each class and kind of entry that the grant covers there is one bundle: the reading keys of all stretches that the
 run had when it was wrapped, in their order, each as first step, u64 big-endian || key, 32 bytes. The class * is for
 numbers over several classes, and there only where the grant covers all of them. A bundle is wrapped by HPKE to the
-grantee's key (`explorer.provenance.reader_keys`) with
+grantee's key (`explorer.provenance.keys`) with
 
     info = {"class", "format", "grant": SHA-256 of the grant's payload, "kind", "ledger": origin, "run"}    RFC 8785
 
@@ -29,11 +29,11 @@ from pydantic import Field
 from explorer.canonical import canonical
 from explorer.entries.fields import LedgerState, Line
 from explorer.errors import ProvenanceError
-from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.encryption import KEY_BYTES
 from explorer.provenance.envelope import Envelope, parse_envelope
 from explorer.provenance.grants import EntryKind, grant_digest
-from explorer.provenance.reading_keys import KEY_BYTES
-from explorer.runlog.run_keys import JOINT
+from explorer.provenance.spellings import ClassPath
+from explorer.runlog.keys import JOINT
 from explorer.schema import from_json, parse_json, record, to_json
 
 FORMAT = "explorer/wrapped-keys/v1"

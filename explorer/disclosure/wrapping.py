@@ -19,9 +19,9 @@ from explorer.entries.project import GrantUse
 from explorer.errors import ProvenanceError, RunError
 from explorer.project import Project
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest
-from explorer.provenance.reader_keys import wrap
-from explorer.provenance.signed import Signed
-from explorer.runlog.run_keys import OwnKeys, own_keys
+from explorer.provenance.keys import wrap
+from explorer.provenance.signing import Signed
+from explorer.runlog.keys import OwnKeys, own_keys
 from explorer.runlog.run_ledger import RunLedger
 
 

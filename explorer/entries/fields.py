@@ -7,7 +7,7 @@ from pydantic.config import JsonDict
 
 from explorer.entries.envelope import BLOB_NAME, DIGEST, MAX_BLOB_NAME, MAX_BLOBS, MAX_WHOLE
 from explorer.errors import LedgerError
-from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.spellings import ClassPath
 from explorer.schema import record
 
 Value = TypeVar("Value")

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Whole
-from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.spellings import ClassPath
 from explorer.schema import record
 
 

@@ -20,7 +20,7 @@ from explorer.entries.numbers import StepNumbers, diagonal, encode_class, encode
 from explorer.entries.sequence import RUN
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.provenance.commitments import commit
-from explorer.provenance.reading_keys import reading_key, salt_of
+from explorer.provenance.encryption import reading_key, salt_of
 from explorer.provenance.tags import leaf, tag
 from explorer.rundir import write_bytes, write_json
 from explorer.schema import json_schema

@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Name, Whole, read_float
-from explorer.provenance.branches import Path as ClassPath
+from explorer.provenance.spellings import ClassPath
 from explorer.schema import record
 
 Flags = Annotated[str, Field(pattern=r"^[01]*$", max_length=20_000)]

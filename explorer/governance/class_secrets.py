@@ -12,8 +12,7 @@ from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError
 from explorer.governance.spool import ALL
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
-from explorer.provenance.commitments import DESTROYED
-from explorer.provenance.salts import Salts, new_salts, read_salts, write_salts
+from explorer.provenance.commitments import DESTROYED, Salts, new_salts, read_salts, write_salts
 
 
 def open_secrets(run: Path, genesis: Genesis) -> Salts:

@@ -23,7 +23,7 @@ from explorer.errors import RecipeError, unknown
 from explorer.governance.layers import governed_layers
 from explorer.governance.measure import Measure
 from explorer.governance.session import Session
-from explorer.provenance.layers import LayerPattern, matches
+from explorer.provenance.regions import LayerPattern, matches
 
 
 def chosen(patterns: Sequence[str], layers: Sequence[str]) -> tuple[str, ...]:

@@ -16,13 +16,14 @@ import numpy as np
 from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
-from explorer.provenance.absent import Absent
-from explorer.provenance.attestation import VerifiedTags, verify_tags, weigh_tags
-from explorer.provenance.commitments import commit
+from explorer.governance.documents import ATTESTATION, TRUST, Documents
+from explorer.governance.documents import QUARANTINE as QUARANTINE_FILE
+from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
+from explorer.provenance.commitments import Salts, commit, read_salts
 from explorer.provenance.policy import Quarantine
 from explorer.provenance.routing import Routing, bind, policy_for
-from explorer.provenance.salts import Salts, read_salts
-from explorer.provenance.signed import open_document
+from explorer.provenance.signing import open_document
+from explorer.provenance.tag_attestation import Absent, VerifiedTags, verify_tags, weigh_tags
 from explorer.provenance.tags import leaf
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust, parse_trust

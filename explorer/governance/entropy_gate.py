@@ -22,7 +22,7 @@ from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.session import DecisionNote, Session
 from explorer.governance.spectrum import spectrum
-from explorer.provenance.layers import matches
+from explorer.provenance.regions import matches
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,8 +40,8 @@ from explorer.governance.spool import ALL, Spool
 from explorer.governance.writer import Writer
 from explorer.note import Signer
 from explorer.provenance.admission import Admission
-from explorer.provenance.salts import Salts
-from explorer.runlog.run_keys import OwnKeys
+from explorer.provenance.commitments import Salts
+from explorer.runlog.keys import OwnKeys
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import Tensors
 

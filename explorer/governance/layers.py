@@ -10,8 +10,7 @@ from explorer.engine.leaves import Beside, Leaf
 from explorer.entries.run import Shared
 from explorer.errors import RecipeError
 from explorer.governance.sealed import adapter_name
-from explorer.provenance.layers import MAX_NAME, NAME, Layer, depths_of
-from explorer.provenance.sealed import SealedRegion, region_of, with_adapters
+from explorer.provenance.regions import MAX_NAME, NAME, Layer, SealedRegion, depths_of, region_of, with_adapters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

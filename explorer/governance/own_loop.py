@@ -43,9 +43,9 @@ from explorer.errors import RecipeError, TrainingError
 from explorer.governance.journal import Journal
 from explorer.governance.own_optimizer import Regions, check_apart, of_regions
 from explorer.governance.session import Session
-from explorer.provenance.branches import covers
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import admits
+from explorer.provenance.spellings import covers
 from explorer.provenance.taxonomy import QUARANTINE
 
 Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]

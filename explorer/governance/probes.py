@@ -31,7 +31,7 @@ from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
 from explorer.governance.sealed import switch_of, switched_on
 from explorer.governance.session import Session
-from explorer.provenance.branches import covers
+from explorer.provenance.spellings import covers
 
 CHUNK = 256  # examples of one pass
 

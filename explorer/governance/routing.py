@@ -28,11 +28,11 @@ from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.sealed import Switch, seal
 from explorer.governance.session import Session
 from explorer.provenance import routing as policies
-from explorer.provenance.absent import Absent
 from explorer.provenance.admission import Admission, Admissions, Banded
-from explorer.provenance.branches import covers
 from explorer.provenance.findings import void
-from explorer.provenance.layers import Layer
+from explorer.provenance.regions import Layer
+from explorer.provenance.spellings import covers
+from explorer.provenance.tag_attestation import Absent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

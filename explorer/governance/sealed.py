@@ -25,8 +25,7 @@ from explorer.data.streams import torch_stream
 from explorer.engine.leaves import Beside
 from explorer.engine.state import SHARED
 from explorer.errors import RecipeError, unknown
-from explorer.provenance.layers import ADAPTER
-from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.regions import ADAPTER, SealedRegion, region_of
 
 ADAPTED = (nn.Linear, nn.Conv2d)
 

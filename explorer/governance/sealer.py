@@ -7,10 +7,9 @@ done; a replay alone meets that, and leaves out of its comparison what stands th
 import hashlib
 
 from explorer.provenance.commitments import commit
-from explorer.provenance.reading_keys import salt_of
-from explorer.provenance.sealing import OVERHEAD, seal
-from explorer.runlog.run_keys import JOINT, OwnKeys
-from explorer.runlog.run_ledger import class_of
+from explorer.provenance.encryption import OVERHEAD, salt_of, seal
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import JOINT, OwnKeys
 
 NOTHING = hashlib.sha256(b"").hexdigest()  # stands for what cannot be made without a secret
 

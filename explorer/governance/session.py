@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from explorer.entries.numbers import Floats, StepNumbers
 from explorer.entries.profiles import LayerProfiles
 from explorer.provenance.admission import Admission
-from explorer.provenance.attestation import VerifiedTags
-from explorer.provenance.layers import Layer
+from explorer.provenance.regions import Layer
 from explorer.provenance.routing import Routing
+from explorer.provenance.tag_attestation import VerifiedTags
 
 if TYPE_CHECKING:
     from explorer.governance.journal import Journal

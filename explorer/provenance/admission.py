@@ -25,10 +25,8 @@ import numpy as np
 
 from explorer.canonical import canonical
 from explorer.provenance.examples import SCORES, Band
-from explorer.provenance.layers import Layer
-from explorer.provenance.matrix import check_size
-from explorer.provenance.phases import Phase, phase_at
-from explorer.provenance.routing import Routing, weight
+from explorer.provenance.regions import Layer
+from explorer.provenance.routing import Phase, Routing, check_size, phase_at, weight
 
 FORMAT = "explorer/admission/v1"
 BY_EXAMPLE = "explorer/admission/v2"

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.intervals import WHOLE, Interval, check_interval, inside, partition, written
+from explorer.provenance.regions import WHOLE, Interval, check_interval, inside, partition, written
 from explorer.schema import record
 
 SCORES = ("loss", "entropy")

@@ -8,13 +8,10 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from explorer.document import Key, spell
-from explorer.provenance.branches import covers, lineage
-from explorer.provenance.intervals import exact
-from explorer.provenance.layers import ADAPTER, WILDCARD, Layer, matches
-from explorer.provenance.matrix import Matrix
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import Routing
-from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.regions import ADAPTER, WILDCARD, Layer, SealedRegion, exact, matches, region_of
+from explorer.provenance.routing import Matrix, Routing
+from explorer.provenance.spellings import covers, lineage
 
 INSIDE = f".{WILDCARD}"
 NEAREST = 3  # names of layers that a message shows

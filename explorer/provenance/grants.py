@@ -20,17 +20,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer.errors import ProvenanceError
-from explorer.provenance import branches
-from explorer.provenance.authorities import find
-from explorer.provenance.drafts import check_span, sign_file
 from explorer.provenance.envelope import Envelope, signers
-from explorer.provenance.keys import PublicKey, public_bytes
-from explorer.provenance.reader_keys import is_weak_reader
-from explorer.provenance.require import check_signer, require
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import MAX_PAYLOAD, Kind, Signed, open_document
-from explorer.provenance.times import Time
-from explorer.provenance.trust import Name, Trust
+from explorer.provenance.keys import PublicKey, is_weak_reader, public_bytes
+from explorer.provenance.signing import (
+    MAX_PAYLOAD,
+    Kind,
+    Signed,
+    check_signer,
+    check_span,
+    open_document,
+    require,
+    sign_file,
+)
+from explorer.provenance.spellings import ClassPath, Time
+from explorer.provenance.trust import Name, Role, Trust, find
 from explorer.schema import from_json, parse_json, record
 
 _MOST = 10_000  # entries of a list
@@ -56,7 +59,7 @@ class Grant:
     owner: Name  # the authority that grants
     grantee: Grantee
     runs: Annotated[tuple[Run, ...], Field(min_length=1, max_length=_MOST)]  # run ids
-    classes: Annotated[tuple[branches.Path, ...], Field(min_length=1, max_length=_MOST)]  # branches of the taxonomy
+    classes: Annotated[tuple[ClassPath, ...], Field(min_length=1, max_length=_MOST)]  # branches of the taxonomy
     entries: Annotated[tuple[EntryKind, ...], Field(min_length=1, max_length=100)]  # kinds of ledger entries
     issued: Time
     expires: Time

@@ -1,6 +1,6 @@
 """Key files: a private key as PKCS#8 PEM, encrypted with a passphrase unless told otherwise.
 
-Those that sign are Ed25519 keys (RFC 8032); those of readers are in `explorer.provenance.reader_keys`.
+Those that sign are Ed25519 keys (RFC 8032); those of readers open too (below).
 A key file can be read by its owner alone, from the moment it exists. It is written once and never over another.
 
 A passphrase is stretched with PBKDF2-HMAC-SHA256 (PBES2, RFC 8018) and encrypts with AES-256-CBC: 600,000 rounds, as
@@ -10,38 +10,131 @@ read; `encrypt_again` writes them with more.
 
 A key that signs may also stay in an SSH agent: then a name such as `ssh-agent:trainer` stands where a path would, or
 alone in a key file, for verbs that look for `trainer.pem` (`explorer.provenance.agent`).
+
+Readers' keys: one Ed25519 key, which signs what its holder asks for, and the X25519 key that follows from it, to
+which a secret is wrapped so that only its holder can open it.
+
+The X25519 key (RFC 7748) has the scalar that Ed25519 itself takes from the same seed, SHA-512(seed)[:32], so that
+its public key u follows from the Ed25519 public key y: u = (1 + y) / (1 - y) mod 2^255 - 19. A grant names u alone;
+whoever checks a signature computes u from the key that signed. age and libsodium convert keys this way; that
+signing and this kind of wrapping may share a key is shown in Thormarker, "On using the same key pair for Ed25519 and an
+X25519 based KEM", 2021, IACR ePrint 2021/509. Files of earlier versions hold an X25519 key alone: it opens what was
+wrapped to it, and signs nothing.
+
+Wrapping is HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM; what is wrapped
+is 32 bytes of encapsulated key and the ciphertext with its tag. `info` says what the secret is for: opened with any
+other, it is refused. Nobody signs by wrapping: whoever knows a public key can wrap anything to it.
 """
 
 import base64
 import binascii
 import functools
+import hashlib
+import os
 import re
 import secrets
+import stat
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, BinaryIO, TypeVar
 
-from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.padding import PKCS7
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from explorer.errors import ProvenanceError
 from explorer.provenance.agent import PREFIX, agent_key
-from explorer.provenance.private import open_private, replace_private, write_private
+from explorer.rundir import flush_directory
+
+# --------------------------------------------------------------------------------- files that only their owner can read
+
+# The environment variables that hold passphrases. Who audits and who trains are two parties: a process that opens both
+# kinds of key never takes both passphrases from one place.
+PASSPHRASE = "EXPLORER_PASSPHRASE"  # of a key that signs
+READER_PASSPHRASE = "EXPLORER_READER_PASSPHRASE"  # of a reader's key
+NEW_PASSPHRASE = "EXPLORER_NEW_PASSPHRASE"  # that a key file gets in place of its own
+
+
+def write_private(path: Path, *content: bytes) -> None:
+    """Write a new file of mode 0600 from these pieces; it is on the disk when this returns.
+
+    Raises `ProvenanceError` if there is a file already or the disk refuses; then nothing is left behind.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise ProvenanceError(f"{path}: there is a file already; a secret is never written over another") from error
+    except OSError as error:
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        flush_directory(path.parent)
+    except BaseException as error:  # an interruption too
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+        raise
+
+
+def replace_private(path: Path, *content: bytes) -> None:
+    """Write a file of mode 0600 whole or not at all, in the place of one that may be there; it is on the disk when this
+    returns. A link that stands there is replaced, and not followed. Raises `ProvenanceError` if the disk refuses."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+    write_private(beside, *content)
+    try:
+        beside.replace(path)
+        flush_directory(path.parent)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def open_private(path: Path, *, max_bytes: int, write: bool = False) -> BinaryIO:
+    """Open such a file. Raises `ProvenanceError` for links, for what others can open, and for what is too large."""
+    mode = os.O_RDWR if write else os.O_RDONLY
+    try:
+        descriptor = os.open(path, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise ProvenanceError(f"{path}: a link; name the file itself") from error
+        raise ProvenanceError(f"cannot open {path}: {error.strerror or error}") from error
+    try:
+        _check(path, os.fstat(descriptor), max_bytes)  # first: a directory cannot become a file object
+    except ProvenanceError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "r+b" if write else "rb")
+
+
+def _check(path: Path, status: os.stat_result, max_bytes: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ProvenanceError(f"{path}: not a regular file")
+    if status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ProvenanceError(f"{path}: others can read or write it (mode {mode:04o}); first: chmod 600 {path}")
+    if status.st_size > max_bytes:
+        raise ProvenanceError(f"{path}: too large: {status.st_size} bytes, at most {max_bytes} are read")
+
+
+# ------------------------------------------------------------------------------------------------------- keys that sign
 
 PUBLIC_BYTES = 32
 MAX_FILE = 10_000
@@ -251,3 +344,82 @@ PublicKey = Annotated[
     str, AfterValidator(_checked_public), Field(json_schema_extra={"pattern": "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"})
 ]
 """The type of a public key in a record: 32 bytes in base64."""
+
+
+# ------------------------------------------------------------------------------------------------------ keys of readers
+
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_PRIME = 2**255 - 19
+OVERHEAD = 32 + 16  # bytes that wrapping adds: the encapsulated key and the tag
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class ReaderKey:
+    """What a reader's key file holds. It is never printed."""
+
+    opens: X25519PrivateKey
+    signs: Ed25519PrivateKey | None  # None: a file of an earlier version
+
+
+def new_reader_key() -> Ed25519PrivateKey:
+    """A new key from the system's randomness, as it is written to a file."""
+    return Ed25519PrivateKey.generate()
+
+
+def reader_key(key: Ed25519PrivateKey | X25519PrivateKey) -> ReaderKey:
+    """The two keys of a reader, from the one in the file."""
+    if isinstance(key, X25519PrivateKey):
+        return ReaderKey(opens=key, signs=None)
+    scalar = hashlib.sha512(key.private_bytes_raw()).digest()[:32]  # X25519 clamps it, as Ed25519 does
+    return ReaderKey(opens=X25519PrivateKey.from_private_bytes(scalar), signs=key)
+
+
+def read_reader_key(path: Path, passphrase: str | None) -> ReaderKey:
+    """Read the file of a reader's key; see `explorer.provenance.keys.read_private`."""
+    return reader_key(read_any(path, passphrase))
+
+
+def reader_of(signing_key: bytes) -> str:
+    """The X25519 public key, as it stands in a grant, of the reader who signs with this Ed25519 public key."""
+    y = int.from_bytes(signing_key, "little") & (2**255 - 1)
+    if not 1 < y < _PRIME:
+        raise ProvenanceError("not the public key of a reader: a point that has no counterpart for X25519")
+    return base64.b64encode(((1 + y) * pow(1 - y, -1, _PRIME) % _PRIME).to_bytes(32, "little")).decode()
+
+
+def reader_public_text(key: X25519PrivateKey) -> str:
+    """Its public key as base64, as it stands in a grant."""
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def is_weak_reader(public_key: str) -> bool:
+    """Whether everybody could open what is wrapped to this key, a point of small order, or it is not canonical."""
+    raw = parse_public(public_key)
+    if int.from_bytes(raw, "little") >= 2**255 - 19:  # the same point has a smaller name (RFC 7748, 5)
+        return True
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
+    except ValueError:  # the shared secret is zero, for every private key
+        return True
+    return False
+
+
+def wrap(secret: bytes, public_key: str, *, info: bytes) -> bytes:
+    """Wrap a secret to a reader's public key. Two wrappings of one secret differ.
+
+    Raises `ProvenanceError` for a weak key.
+    """
+    if is_weak_reader(public_key):
+        raise ProvenanceError(f"the reader's key {public_key} is weak: everybody could open what is wrapped to it")
+    return _SUITE.encrypt(secret, X25519PublicKey.from_public_bytes(parse_public(public_key)), info)
+
+
+def unwrap(wrapped: bytes, key: X25519PrivateKey, *, info: bytes, where: str) -> bytes:
+    """The secret. Raises `ProvenanceError` for what was changed, cut short, or wrapped to another key or with another
+    `info`; which of these it was cannot be told."""
+    try:
+        return _SUITE.decrypt(wrapped, key, info)
+    except (InvalidTag, ValueError) as error:
+        raise ProvenanceError(
+            f"{where}: cannot be opened: wrapped to another reader's key or for another purpose, or changed"
+        ) from error

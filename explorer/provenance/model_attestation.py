@@ -29,18 +29,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.branches import Path as ClassPath
-from explorer.provenance.claim import check_trainers, read_claim
-from explorer.provenance.drafts import check_span
 from explorer.provenance.envelope import Envelope, sign_envelope
-from explorer.provenance.intervals import Share
 from explorer.provenance.levels import Level
-from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
-from explorer.provenance.require import require
-from explorer.provenance.roles import Role
+from explorer.provenance.regions import Share
+from explorer.provenance.signing import check_span, check_trainers, read_claim, require
+from explorer.provenance.spellings import Ascii, ClassPath, Digest, LedgerName, Time, Whole
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.times import Time
-from explorer.provenance.trust import Authority, Name, Trust
+from explorer.provenance.trust import Authority, Name, Role, Trust
 from explorer.schema import from_json, record, to_json
 
 PREDICATE_TYPE = type_of("model/v1")

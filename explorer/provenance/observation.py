@@ -14,28 +14,33 @@ class of the model through; it is for whoever goes on from the model.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.claim import read_claim
-from explorer.provenance.drafts import check_span
 from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.keys import public_bytes
-from explorer.provenance.lines import Line
 from explorer.provenance.model_attestation import MODEL, ByClass
-from explorer.provenance.named import Ascii, Digest, LedgerName
-from explorer.provenance.require import check_signer, require
-from explorer.provenance.roles import Observer, Role
+from explorer.provenance.signing import check_signer, check_span, read_claim, require
+from explorer.provenance.spellings import Ascii, Digest, LedgerName, Line, Time
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.times import Time
-from explorer.provenance.trust import Authority, Trust
+from explorer.provenance.trust import Authority, Role, Trust
 from explorer.schema import from_json, record, to_json
 
 PREDICATE_TYPE = type_of("observation/v1")
 MAX_METRICS = 1_000
+
+
+class Observer(StrEnum):
+    """As what somebody says something about a model."""
+
+    EVALUATOR = "evaluator"
+    FINE_TUNER = "fine-tuner"
+    DEPLOYER = "deployer"
+
 
 SIGNS_AS: dict[Observer, Role] = {
     Observer.EVALUATOR: Role.EVALUATOR,

@@ -11,7 +11,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     taxonomy: {name: licences, version: 1, digest: 3b1f...}   # `explorer taxonomy show` prints it
     quarantine: refuse            # what the loader does with examples nobody vouches for; weight-zero keeps them in
     conditions: [settled]         # what recorded decisions can switch on later
-    sealed: []                    # see `explorer.provenance.sealed`
+    sealed: []                    # see `explorer.provenance.regions`
     confidential: [personal]      # branches whose numbers a run's ledger keeps encrypted
     rules:
       - {classes: [open/bsd], layers: ["embed*"], weight: 0}
@@ -20,7 +20,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
       - {classes: ["*"], condition: settled, weight: 0.25}
 
     classes     branches of the taxonomy, by whole segments; "*" is every class but the quarantine
-    layers      name patterns; `*` is any run of characters (see `explorer.provenance.layers`)
+    layers      name patterns; `*` is any run of characters (see `explorer.provenance.regions`)
     depth       [from, to) of relative depth: 0 is the input, 1 the output; an interval that ends in 1 holds 1
     progress    [from, to) of training: the share of its steps that is done when a step begins
     condition   one of `conditions`, while it is switched on
@@ -37,10 +37,10 @@ a rule denies nothing. Branches of the taxonomy without examples in the run are 
 
 Where a run has a class of a confidential branch, the class's numbers leave the training process encrypted under keys of
 their own, and so do the numbers that come from several classes at once, whose differences would give the class away
-(`explorer.provenance.sealing`). How many of its examples there were in each step stays readable. "*" is every class.
+(`explorer.provenance.encryption`). How many of its examples there were in each step stays readable. "*" is every class.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -50,16 +50,24 @@ from pydantic import Field
 from explorer.canonical import digest
 from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.branches import MAX_PATH, PATTERN, covers
-from explorer.provenance.drafts import Name, Version, check_span, read_draft
 from explorer.provenance.examples import Band, Examples, bands_of, check_bands, check_examples
-from explorer.provenance.intervals import Interval, check_interval, inside
-from explorer.provenance.layers import WILDCARD, Layer, matches
-from explorer.provenance.roles import Role
-from explorer.provenance.sealed import Patterns, SealedRegion, check_regions
-from explorer.provenance.signed import Kind
+from explorer.provenance.regions import (
+    WILDCARD,
+    Interval,
+    Layer,
+    Patterns,
+    SealedRegion,
+    check_interval,
+    check_regions,
+    exact,
+    inside,
+    matches,
+    written,
+)
+from explorer.provenance.signing import Kind, Name, Version, check_span, read_draft
+from explorer.provenance.spellings import CLASS_PATTERN, MAX_PATH, Time, covers
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.provenance.times import Time
+from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
 
 FORMAT = "explorer/policy/v1"
@@ -68,7 +76,7 @@ MAX_CONDITIONS = 6  # every set of them is a phase of its own
 MAX_REGIONS = 100
 MAX_CONFIDENTIAL = 100
 
-Branch = Annotated[str, Field(pattern=rf"{PATTERN}|^\*$", max_length=MAX_PATH)]
+Branch = Annotated[str, Field(pattern=rf"{CLASS_PATTERN}|^\*$", max_length=MAX_PATH)]
 Condition = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
 
 
@@ -195,3 +203,42 @@ POLICY = Kind(name="policy", record=RoutingPolicy, role=Role.MODEL_RISK, check=c
 def read_policy(document: Document) -> RoutingPolicy:
     """The policy that a draft says. Raises `SpecError` that names file, line, key and fault."""
     return read_draft(POLICY, document)
+
+
+# ---------------------------------------------------------------------------- rules and regions in words, one line each
+
+QUARANTINE_WORDS = {
+    Quarantine.REFUSE: "an example that nobody vouches for stops the loader",
+    Quarantine.WEIGHT_ZERO: "an example that nobody vouches for keeps its slot with weight 0",
+}
+
+
+def rule_words(rule: Rule) -> str:
+    """Whom a rule is about, where and when, and its weight; `~` marks attenuation, which guarantees nothing."""
+    parts = [", ".join(rule.classes)]
+    parts += [f"layers {', '.join(rule.layers)}"] if rule.layers else []
+    parts += [f"depth {written(rule.depth)}"] if rule.depth else []
+    parts += [f"progress {written(rule.progress)}"] if rule.progress else []
+    parts += [f"when {rule.condition}"] if rule.condition else []
+    parts += [f"examples of {_examples(rule.examples)}"] if rule.examples else []
+    return f"{'; '.join(parts)}: weight {exact(rule.weight)}{'~' if 0 < rule.weight < 1 else ''}"
+
+
+def region_words(region: SealedRegion) -> str:
+    """Whose a region is, and what is in it."""
+    held = f"module {region.module}" if region.module else f"adapters of rank {region.rank} on {_list(region.layers)}"
+    return f"sealed for {region.branch}: {held}"
+
+
+def confidential_words(branches: Sequence[str]) -> str:
+    """Whose numbers are encrypted."""
+    whose = "every class" if WILDCARD in branches else ", ".join(branches)
+    return f"the numbers of {whose} are encrypted, and with them those over several classes at once"
+
+
+def _examples(examples: Examples) -> str:
+    return ", ".join(f"{score} {written(each)}" for score, each in examples.named().items() if each is not None)
+
+
+def _list(names: Sequence[str] | None) -> str:
+    return ", ".join(names or ())

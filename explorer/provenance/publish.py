@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from explorer import rundir
-from explorer.provenance.deletion_claims import Certificate
+from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.grants import Grant
 from explorer.provenance.model_attestation import ModelAttestation
 from explorer.provenance.observation import Observation
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.tag_table import TagTable
+from explorer.provenance.tags import TagTable
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.provenance.usage import PartyFile, Usage, WholeFile

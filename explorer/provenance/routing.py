@@ -3,19 +3,39 @@
 Total means that every question has an answer and that not knowing is answered by 0: an unknown class, progress outside
 [0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches. Where rules tell
 examples of a class apart (`explorer.provenance.examples`) the function has the example's band for one argument more.
+
+The phases of a policy: the stretches of training within which no weight changes.
+
+A phase is an interval of training progress and the set of conditions that are switched on in it. The phases of one set
+of conditions cover the training once, and every set of those conditions that a rule asks for has its own.
+
+The matrix: what a policy decides for every class and every layer of a model, phase by phase.
+
+It is made by asking `routing.weight` for every cell; it has no opinion of its own.
 """
 
-from collections.abc import Collection, Iterable
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.branches import covers
 from explorer.provenance.examples import Band
-from explorer.provenance.intervals import WHOLE, inside
-from explorer.provenance.layers import ADAPTER, WILDCARD, Layer
 from explorer.provenance.policy import POLICY, RoutingPolicy, check_policy
-from explorer.provenance.sealed import SealedRegion, region_of
-from explorer.provenance.signed import Kind
+from explorer.provenance.regions import (
+    ADAPTER,
+    WHOLE,
+    WILDCARD,
+    Interval,
+    Layer,
+    SealedRegion,
+    inside,
+    partition,
+    region_of,
+    with_adapters,
+    written,
+)
+from explorer.provenance.signing import Kind
+from explorer.provenance.spellings import covers
 from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
 
 
@@ -173,3 +193,115 @@ def _refused(reason: str) -> Decision:
 def _check_known(branch: str, classes: frozenset[str], where: str) -> None:
     if branch not in classes:
         raise ProvenanceError(f"{where}: {unknown('class', branch, classes)}")
+
+
+# --------------------------------------------------------------------------------------------------------------- phases
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Phase:
+    """A stretch of training: from and to as shares of it, half-open and closed at 1."""
+
+    progress: Interval
+    conditions: frozenset[str]
+
+    def __str__(self) -> str:
+        on = f", {' and '.join(sorted(self.conditions))}" if self.conditions else ""
+        return f"progress {written(self.progress)}{on}"
+
+
+def phases(policy: RoutingPolicy) -> tuple[Phase, ...]:
+    """All phases. One begins only where a rule begins or ends; those without any condition come first."""
+    asked = sorted(_asked(policy))
+    found: list[Phase] = []
+    for count in range(len(asked) + 1):
+        for on in map(frozenset, itertools.combinations(asked, count)):
+            found += [Phase(progress=interval, conditions=on) for interval in _stretches(policy, on)]
+    return tuple(found)
+
+
+def phase_at(policy: RoutingPolicy, *, progress: float, conditions: Collection[str] = ()) -> Phase:
+    """The phase in which training stands; conditions that no rule asks for make no difference.
+
+    Raises `ProvenanceError` for progress outside [0, 1].
+    """
+    if not inside(progress, WHOLE):
+        raise ProvenanceError(f"found progress {progress}: expected a share of training, in [0, 1]")
+    on = frozenset(conditions) & _asked(policy)
+    interval = next(each for each in _stretches(policy, on) if inside(progress, each))
+    return Phase(progress=interval, conditions=on)
+
+
+def _asked(policy: RoutingPolicy) -> frozenset[str]:
+    return frozenset(rule.condition for rule in policy.rules if rule.condition is not None)
+
+
+def _stretches(policy: RoutingPolicy, on: frozenset[str]) -> tuple[Interval, ...]:
+    """The stretches of training under these conditions."""
+    active = [rule for rule in policy.rules if rule.condition is None or rule.condition in on]
+    return partition(rule.progress for rule in active if rule.progress is not None)
+
+
+# ----------------------------------------------------------------------------------------------------------- the matrix
+
+MAX_CELLS = 500_000
+MAX_CHECKS = 50_000_000  # branches and patterns compared
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """What is decided in one phase: a row for each class, a decision in it for each layer."""
+
+    phase: Phase
+    rows: tuple[tuple[Decision, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matrix:
+    """What is decided in all of them. Classes are sorted; layers are the model's, and after them the adapters. A class
+    whose examples the rules tell apart has a row for each band of them."""
+
+    routing: Routing
+    classes: tuple[str, ...]  # of each row
+    bands: tuple[Band, ...]  # likewise
+    layers: tuple[Layer, ...]
+    tables: tuple[Table, ...]
+
+
+def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
+    """Ask the policy for every phase, class and layer; without layers there is nothing to ask.
+
+    Raises `ProvenanceError` when that is too much to write down.
+    """
+    policy, found = routing.policy, []
+    named = [(each, band) for each in sorted(routing.classes) for band in policy.bands(each)]
+    check_size(policy, len(layers) * len(policy.sealed))
+    stretches, all_layers = phases(policy) if layers else (), with_adapters(policy.sealed, layers)
+    check_size(policy, len(stretches) * len(named) * len(all_layers))
+    for phase in stretches:
+        rows = tuple(_row(routing, phase, each, band, all_layers) for each, band in named)
+        found.append(Table(phase=phase, rows=rows))
+    classes, bands = tuple(each for each, _ in named), tuple(band for _, band in named)
+    return Matrix(routing=routing, classes=classes, bands=bands, layers=all_layers, tables=tuple(found))
+
+
+def _row(routing: Routing, phase: Phase, class_: str, band: Band, layers: Sequence[Layer]) -> tuple[Decision, ...]:
+    """Nothing changes inside a phase, so its start speaks for all of it."""
+    start = phase.progress[0]
+    return tuple(
+        weight(routing, class_=class_, progress=start, conditions=phase.conditions, layer=layer, band=band)
+        for layer in layers
+    )
+
+
+def check_size(policy: RoutingPolicy, cells: int) -> None:
+    """Check that the cells can be worked out. One costs at worst a look at every branch and pattern of the policy.
+
+    Raises `ProvenanceError`.
+    """
+    names = sum(len(rule.classes) + len(rule.layers or ()) for rule in policy.rules)
+    names += sum(1 + len(region.layers or ()) for region in policy.sealed)
+    if cells > MAX_CELLS or cells * names > MAX_CHECKS:
+        raise ProvenanceError(
+            f"{cells} cells under {len(policy.rules)} rules are too many for a matrix; name fewer layers"
+        )

@@ -17,11 +17,10 @@ from pydantic import Field
 
 from explorer import schema
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance import branches
-from explorer.provenance.commitments import check_commitment, commit, new_salt
-from explorer.provenance.salts import Salts, write_salts
+from explorer.provenance.commitments import Salts, check_commitment, commit, new_salt, write_salts
+from explorer.provenance.spellings import ClassPath
 from explorer.provenance.tags import Tags
-from explorer.provenance.tags_parquet import Row, write_table
+from explorer.provenance.tags_file import Row, write_table
 from explorer.provenance.trust import Name
 from explorer.schema import from_json, parse_json
 
@@ -119,7 +118,7 @@ def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes:
 
 @schema.record
 class _Names:
-    class_: Annotated[branches.Path, Field(alias="class")]
+    class_: Annotated[ClassPath, Field(alias="class")]
     authority: Name
 
 

@@ -26,12 +26,9 @@ from pydantic import Field
 from explorer.canonical import digest
 from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.branches import Path, covers
-from explorer.provenance.drafts import Name, Version, check_span, read_draft
-from explorer.provenance.lines import Line
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import Kind
-from explorer.provenance.times import Time
+from explorer.provenance.signing import Kind, Name, Version, check_span, read_draft
+from explorer.provenance.spellings import ClassPath, Line, Time, covers
+from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
 
 FORMAT = "explorer/taxonomy/v1"
@@ -56,7 +53,7 @@ class Source(StrEnum):
 class TaxonomyClass:
     """One class: its place in the tree and what it means."""
 
-    path: Path
+    path: ClassPath
     definition: Annotated[Line, Field(max_length=MAX_DEFINITION)]
     personal_data: bool
     source: Source

@@ -38,15 +38,12 @@ from pydantic import Field
 from explorer import merkle
 from explorer.canonical import canonical
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.provenance.claim import check_trainers, read_claim
 from explorer.provenance.commitments import SALT_BYTES, commit
 from explorer.provenance.envelope import Envelope, sign_envelope
-from explorer.provenance.named import Ascii, Digest, LedgerName, Whole
-from explorer.provenance.require import require
-from explorer.provenance.roles import Role
+from explorer.provenance.signing import check_trainers, read_claim, require
+from explorer.provenance.spellings import Ascii, Digest, LedgerName, Time, Whole, parse_time
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.times import Time, parse_time
-from explorer.provenance.trust import Authority, Trust
+from explorer.provenance.trust import Authority, Role, Trust
 from explorer.schema import from_json, parse_json, record, to_json
 
 PREDICATE_TYPE = type_of("usage/v1")

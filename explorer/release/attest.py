@@ -22,7 +22,7 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, write_envelope
 from explorer.provenance.model_attestation import open_model, sign_model
-from explorer.provenance.times import format_time
+from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import Trust
 from explorer.records import LoopRecord
 from explorer.release.claims import CERTIFICATE, claims, deletable_here

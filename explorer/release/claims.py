@@ -20,7 +20,6 @@ from explorer.ledger.verify import Verification, read_witnesses, verify
 from explorer.note import Note, with_signatures
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.layers import recorded_layers
 from explorer.provenance.model_attestation import (
     Ancestor,
     ClassClaim,
@@ -31,8 +30,9 @@ from explorer.provenance.model_attestation import (
     ModelAttestation,
     Trained,
 )
-from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.regions import recorded_layers
+from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Trust
 from explorer.release.contributions import Contributions, contributions
 from explorer.release.past import before, deletion_of, stretches

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from explorer.entries.numbers import share_terms
 from explorer.errors import LedgerError
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.sealed import region_of
+from explorer.provenance.regions import region_of
 from explorer.release.past import Stretch
 from explorer.runlog.influence import Presence
 from explorer.runlog.segments import read_numbers

@@ -47,14 +47,12 @@ from pydantic import Field
 
 from explorer.document import Document, read_document
 from explorer.errors import ProvenanceError, SpecError
-from explorer.provenance.branches import Path as Branch
-from explorer.provenance.drafts import Name as DocumentName
-from explorer.provenance.intervals import Interval, check_interval
-from explorer.provenance.layers import LayerPattern
 from explorer.provenance.levels import EXACT, Level, read_cost
-from explorer.provenance.lines import Line
-from explorer.provenance.named import Digest
 from explorer.provenance.observation import Metric
+from explorer.provenance.regions import Interval, LayerPattern, check_interval
+from explorer.provenance.signing import Name as DocumentName
+from explorer.provenance.spellings import ClassPath as Branch
+from explorer.provenance.spellings import Digest, Line
 from explorer.provenance.trust import Name
 from explorer.schema import from_json, record
 

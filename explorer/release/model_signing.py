@@ -25,7 +25,7 @@ from explorer import rundir
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import Envelope
-from explorer.provenance.private import open_private
+from explorer.provenance.keys import open_private
 from explorer.provenance.statement import PAYLOAD_TYPE
 from explorer.release.attest import OBSERVATIONS
 

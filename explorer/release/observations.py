@@ -10,7 +10,7 @@ from explorer.errors import ExplorerError, ProvenanceError
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested
 from explorer.provenance.observation import Observation, Observed, open_observation
-from explorer.provenance.roles import Observer as ObserverRole
+from explorer.provenance.observation import Observer as ObserverRole
 from explorer.provenance.trust import Trust
 from explorer.release.attest import OBSERVATIONS
 from explorer.release.gate import Evaluated, Observer

@@ -10,11 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.project import Observation as Entry
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.branches import covers
 from explorer.provenance.envelope import Envelope, write_envelope
-from explorer.provenance.observation import Observation, sign_observation
-from explorer.provenance.roles import Observer
-from explorer.provenance.times import format_time
+from explorer.provenance.observation import Observation, Observer, sign_observation
+from explorer.provenance.spellings import covers, format_time
 from explorer.provenance.trust import Trust
 from explorer.release.attest import DAYS, OBSERVATIONS
 from explorer.release.shipped import Shipped

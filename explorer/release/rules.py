@@ -10,11 +10,10 @@ from typing import Literal
 from explorer.audit.conditions import Cause, Outcome, Untold
 from explorer.audit.conform import Conformance
 from explorer.errors import ExplorerError, ProvenanceError, unknown
-from explorer.provenance.branches import covers
-from explorer.provenance.intervals import WHOLE, inside, written
-from explorer.provenance.layers import ADAPTER, matches
 from explorer.provenance.levels import reaches, read_cost, replay_words
 from explorer.provenance.model_attestation import Attested, ClassClaim, LayerDepth
+from explorer.provenance.regions import ADAPTER, WHOLE, inside, matches, written
+from explorer.provenance.spellings import covers
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.release.gate import Absent, ButFor, Deletable, Deleted, Deny, Evaluated, Gate, Rule, kind_of

@@ -10,7 +10,7 @@ from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import policy_for
-from explorer.provenance.signed import Kind, Signed, open_document
+from explorer.provenance.signing import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.rundir import read_bytes

@@ -21,8 +21,7 @@ from explorer.audit.usage import Counted, count_usage
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import Verification, verify
-from explorer.provenance.named import LedgerName
-from explorer.provenance.times import format_time
+from explorer.provenance.spellings import LedgerName, format_time
 from explorer.provenance.trust import Trust
 from explorer.provenance.usage import (
     PARTY,

@@ -18,7 +18,7 @@ from explorer.canonical import canonical
 from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.trust_anchor import NONE, Anchor, judge
 from explorer.note import Note
-from explorer.provenance.times import parse_time
+from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust
 from explorer.provenance.usage import (
     Gap,

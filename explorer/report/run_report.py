@@ -18,10 +18,8 @@ from typing import Any
 import explorer
 from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
-from explorer.errors import RunError, StoreError, unknown
-from explorer.provenance.private import replace_private
-from explorer.provenance.times import format_time
-from explorer.report.page import Page
+from explorer.errors import StoreError, unknown
+from explorer.provenance.keys import replace_private
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
 from explorer.report.render_pdf import render_pdf

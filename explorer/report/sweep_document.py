@@ -15,7 +15,7 @@ from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.hypervolume import Hypervolume
 from explorer.analysis.sentences import busy_recipes, call_words
 from explorer.analysis.verdict import Verdict
-from explorer.provenance.times import Time, format_time
+from explorer.provenance.spellings import Time, format_time
 from explorer.report.content import LedgerHead, RecipeLine, Section, SweepContent, rate_of
 from explorer.report.negative import Negative
 from explorer.schema import record, to_json

@@ -12,7 +12,7 @@ import explorer
 from explorer.analysis.composition import Composition
 from explorer.analysis.composition_sentences import composition_sentences
 from explorer.analysis.control_sentences import control_sentences
-from explorer.provenance.times import format_time
+from explorer.provenance.spellings import format_time
 from explorer.records import tuning_words
 from explorer.report import sweep_tables
 from explorer.report.content import Section, SweepContent

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.trust_anchor import NONE, Anchor, TrustedKey
 from explorer.note import Algorithm, Verifier
-from explorer.provenance.authorities import cosigner
-from explorer.provenance.roles import Role
-from explorer.provenance.trust import Authority, AuthorityKey, Trust
+from explorer.provenance.trust import Authority, AuthorityKey, Role, Trust, cosigner
 
 CHECKPOINTS = "the quorum for checkpoints"
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal
 
 from explorer import rundir
 from explorer.errors import RunError
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.runlog.tensors import Leaves, tensor_leaf
 from explorer.schema import from_json, record, to_json
 

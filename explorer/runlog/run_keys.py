@@ -12,8 +12,8 @@ from typing import Protocol
 from explorer import rundir
 from explorer.entries.run import Genesis
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.provenance.reading_keys import reading_key
-from explorer.provenance.salts import Salts, read_salts
+from explorer.provenance.commitments import Salts, read_salts
+from explorer.provenance.encryption import reading_key
 
 JOINT = "*"  # stands where a class path would: numbers over several classes
 
@@ -23,7 +23,7 @@ class Keys(Protocol):
 
     def of(self, class_path: str, kind: str, first: int) -> bytes | None:
         """The reading key of a class's numbers in entries of this kind, from this step on; None: the reader does not
-        have it, or nobody does any more. See `explorer.provenance.reading_keys`."""
+        have it, or nobody does any more. See `explorer.provenance.encryption`."""
         ...
 
 

@@ -19,8 +19,7 @@ from explorer.entries.fields import Digest
 from explorer.entries.run import End, Genesis, TrainingState
 from explorer.errors import LedgerError
 from explorer.merkle import root_of
-from explorer.provenance.layers import ADAPTER
-from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.regions import ADAPTER, SealedRegion, region_of
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
 

@@ -19,19 +19,17 @@ from explorer.canonical import digest
 from explorer.data.dataset import DataSource
 from explorer.document import read_document
 from explorer.ledger.cosign import begin_memory, memory_of
-from explorer.provenance.attestation import attest
-from explorer.provenance.authorities import new_trust, with_key
 from explorer.provenance.description import Days, Description
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import new_key, public_text, write_key
 from explorer.provenance.policy import RoutingPolicy, read_policy
-from explorer.provenance.roles import Role
 from explorer.provenance.routing import policy_for
-from explorer.provenance.signed import sign_document
+from explorer.provenance.signing import sign_document
+from explorer.provenance.spellings import format_time, parse_time
+from explorer.provenance.tag_attestation import attest
 from explorer.provenance.tag_records import write_tagged
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, read_taxonomy
-from explorer.provenance.times import format_time, parse_time
-from explorer.provenance.trust import AuthorityKey, Trust, write_trust
+from explorer.provenance.trust import AuthorityKey, Role, Trust, new_trust, with_key, write_trust
 from explorer.recipes.choice import written
 from explorer.runlog.documents import (
     ATTESTATION_FILE,

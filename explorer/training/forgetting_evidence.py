@@ -31,9 +31,9 @@ from explorer.errors import LedgerError, RunError
 from explorer.governance.layers import governed_layers
 from explorer.governance.sealed import switched_on
 from explorer.governance.session import Session
-from explorer.provenance.branches import covers
-from explorer.provenance.sealed import SealedRegion
-from explorer.runlog.admission_tables import first_admitted, tables_in_force
+from explorer.provenance.regions import SealedRegion
+from explorer.provenance.spellings import covers
+from explorer.runlog.counterfactual import counterfactual
 from explorer.runlog.model_file import MODEL, ModelFile, differences
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, counterfactual

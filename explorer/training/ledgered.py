@@ -34,16 +34,14 @@ from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
-from explorer.provenance.absent import Absent
-from explorer.provenance.keys import is_encrypted, new_key, public_bytes, read_key
+from explorer.provenance.keys import PASSPHRASE, is_encrypted, new_key, public_bytes, read_key
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.private import PASSPHRASE
-from explorer.provenance.require import check_signer
-from explorer.provenance.roles import Role
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.routing import confidential
-from explorer.provenance.sealed import SealedRegion
-from explorer.provenance.times import format_time
-from explorer.provenance.trust import Trust
+from explorer.provenance.signing import check_signer
+from explorer.provenance.spellings import format_time
+from explorer.provenance.tag_attestation import Absent
+from explorer.provenance.trust import Role, Trust
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import GOVERNED

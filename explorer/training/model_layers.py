@@ -20,7 +20,7 @@ from explorer.engine.leaves import leaves, leaves_met
 from explorer.errors import RecipeError
 from explorer.governance.layers import governed_layers
 from explorer.models.table import MODELS
-from explorer.provenance.layers import Layer, write_layers
+from explorer.provenance.regions import Layer, write_layers
 from explorer.recipes.choice import choose
 
 SHAPES = {"image": (3, 64, 64), "text": (64,), "volume": (1, 32, 32, 32)}  # what a layer is called depends on no size

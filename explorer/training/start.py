@@ -32,12 +32,11 @@ from explorer.data.dataset import Dataset
 from explorer.entries.fields import Digest, LedgerState, write_float
 from explorer.entries.run import Parent
 from explorer.errors import RecipeError, RunError, unknown
-from explorer.provenance.branches import Path as ClassPath
-from explorer.provenance.branches import covers
+from explorer.governance.documents import Documents
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.intervals import Share
 from explorer.provenance.model_attestation import Attested, ClassClaim
-from explorer.provenance.sealed import SealedRegion, region_of
+from explorer.provenance.regions import SealedRegion, Share, region_of
+from explorer.provenance.spellings import ClassPath, covers
 from explorer.provenance.trust import Trust, parse_trust
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe

@@ -15,7 +15,8 @@ from explorer.data.dataset import DataSource, Split
 from explorer.data.sources import DATASETS, load
 from explorer.document import read_document
 from explorer.errors import DataError, ProvenanceError, RecipeError
-from explorer.provenance.branches import PATTERN
+from explorer.governance.documents import SALTS, TABLE
+from explorer.provenance.spellings import CLASS_PATTERN
 from explorer.provenance.tag_records import Record, write_tagged
 from explorer.recipes.choice import choose
 from explorer.runlog.documents import SALTS_FILE, TABLE_FILE
@@ -79,7 +80,7 @@ def tag(
             if not isinstance(each, str):
                 raise ProvenanceError(f"{what}: example {slot}: found {each!r:.100}, expected text")
     for slot, path in enumerate(classes):
-        if not re.fullmatch(PATTERN, path):
+        if not re.fullmatch(CLASS_PATTERN, path):
             raise ProvenanceError(f"classes: example {slot}: found {path!r:.100}, expected a path such as open/mit")
     directory = Path(documents)
     directory.mkdir(parents=True, exist_ok=True)

@@ -28,13 +28,12 @@ from explorer.ledger.storage import LedgerDirectory, write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.envelope import write_envelope
-from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.roles import Role
+from explorer.provenance.regions import depths_of
 from explorer.provenance.routing import Routing, bind, confidential
-from explorer.provenance.signed import sign_document
+from explorer.provenance.signing import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
-from explorer.provenance.trust import Trust, write_trust
+from explorer.provenance.trust import Role, Trust, write_trust
 from explorer.records import RunRecord
 from explorer.runlog.tensors import Tensors
 from tests import tensors_for_tests as models

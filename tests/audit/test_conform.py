@@ -20,16 +20,15 @@ from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State,
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.ledger.storage import read_blob
 from explorer.provenance.admission import admit
-from explorer.provenance.commitments import commit
+from explorer.provenance.commitments import commit, destroy_salt, read_salts
+from explorer.provenance.encryption import reading_key, salt_of
 from explorer.provenance.envelope import write_envelope
-from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import POLICY, Rule
-from explorer.provenance.reading_keys import reading_key, salt_of
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import destroy_salt, read_salts
-from explorer.provenance.signed import sign_document
+from explorer.provenance.regions import depths_of
+from explorer.provenance.signing import sign_document
 from explorer.provenance.tags import read_tags
-from explorer.provenance.tags_parquet import TagFile
+from explorer.provenance.tags_file import TagFile
+from explorer.provenance.trust import Role
 from explorer.runlog.run_ledger import RunLedger
 from explorer.training.run import execute
 from tests.audit import governed_run as runs

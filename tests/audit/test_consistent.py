@@ -22,9 +22,8 @@ from explorer.entries.kinds import Entry, decode, encode
 from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
 from explorer.errors import RunError
 from explorer.ledger.storage import LedgerDirectory, read_blob
-from explorer.provenance.commitments import commit
-from explorer.provenance.reading_keys import reading_key, salt_of
-from explorer.provenance.salts import read_salts
+from explorer.provenance.commitments import commit, read_salts
+from explorer.provenance.encryption import reading_key, salt_of
 from explorer.records import RunRecord
 from explorer.runlog.influence import read_record
 from explorer.runlog.model_file import MODEL, ModelFile

@@ -9,8 +9,8 @@ from explorer.audit.simulate import simulate
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
 from explorer.provenance.examples import Examples
-from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import Rule
+from explorer.provenance.regions import depths_of
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, counts_of, routing, rows_of, write_governed_run
 

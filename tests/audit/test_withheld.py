@@ -19,10 +19,11 @@ from explorer.entries.project import Deletion
 from explorer.entries.run import End, Genesis, Profile, State
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
-from explorer.provenance.salts import destroy_salt
-from explorer.provenance.sealing import seal
-from explorer.runlog.run_keys import JOINT
-from explorer.runlog.run_ledger import RunLedger, class_of
+from explorer.provenance.commitments import destroy_salt
+from explorer.provenance.encryption import seal
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, MIT, NEWS, TRAINER, sign_again, trust, with_blob, write_governed_run
 from tests.audit.test_conform import change_numbers
 from tests.provenance.people import NOW, private

@@ -15,9 +15,8 @@ from explorer.cli import signing
 from explorer.errors import ProvenanceError, RunError
 from explorer.note import Verifier
 from explorer.provenance.keys import is_encrypted, new_key, public_text, read_key
-from explorer.provenance.roles import Role
-from explorer.provenance.times import format_time, parse_time
-from explorer.provenance.trust import read_trust
+from explorer.provenance.spellings import format_time, parse_time
+from explorer.provenance.trust import Role, read_trust
 from tests.cli.command import Done, explorer, refused
 from tests.provenance.agents import Agent, needs_agent
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import StoreError
-from explorer.provenance.authorities import new_trust
+from explorer.provenance.trust import new_trust
 from explorer.schema import to_json
 from explorer.training.run import execute
 from tests.builders import run_record, write_failure

@@ -16,8 +16,8 @@ from explorer.entries.project import Deletion
 from explorer.project import read_project
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
-from explorer.provenance.sealed import SealedRegion
-from explorer.runlog.target import read_origin
+from explorer.provenance.regions import SealedRegion
+from explorer.runlog.origin import read_origin
 from explorer.training.demonstration import demonstrate
 from tests.cli.command import Done, explorer, refused
 from tests.training.governed_for_tests import DIGITS, TAXONOMY, recipe

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from explorer import rundir
+from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.keys import read_key, write_key
-from explorer.provenance.salts import destroy_salt
 from tests.cli.command import explorer, refused
 from tests.provenance.agents import Agent, needs_agent
 from tests.training.governed_for_tests import documents, recipe

@@ -17,8 +17,7 @@ from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.ledger.log import Log
 from explorer.ledger.storage import blob_path
 from explorer.provenance.keys import public_text, write_key
-from explorer.provenance.roles import Role
-from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Trust, write_trust
+from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Role, Trust, write_trust
 from tests.cli.command import explorer, refused
 from tests.entries.examples import EXAMPLES
 from tests.ledger.ledgers import DG, LOG, MR, grow, make

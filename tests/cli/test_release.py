@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from explorer.entries.project import Observation
 from explorer.project import read_project
-from explorer.provenance.keys import write_key
-from explorer.provenance.private import write_private
+from explorer.provenance.keys import write_key, write_private
 from explorer.provenance.trust import write_trust
 from tests import tensors_for_tests
 from tests.audit.governed_run import LAYERS, NEWS, STEPS, TRAINER, write_governed_run

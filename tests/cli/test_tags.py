@@ -9,14 +9,12 @@ import pytest
 from explorer.canonical import canonical
 from explorer.data.digits import Digits
 from explorer.data.sources import load
-from explorer.provenance.commitments import commit
+from explorer.provenance.commitments import commit, read_salts
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.keys import write_key
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import read_salts
-from explorer.provenance.tags_parquet import TagFile
+from explorer.provenance.tags_file import TagFile
 from explorer.provenance.taxonomy import TAXONOMY as KIND
-from explorer.provenance.trust import write_trust
+from explorer.provenance.trust import Role, write_trust
 from explorer.schema import to_json
 from tests.cli.command import Done, explorer, refused
 from tests.provenance import people

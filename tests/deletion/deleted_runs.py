@@ -14,10 +14,9 @@ from explorer.entries.run import Genesis, Parent, TrainingState
 from explorer.governance.journal import Journal
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.admission import Admissions
-from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import RoutingPolicy, Rule
+from explorer.provenance.regions import SealedRegion, depths_of, with_adapters
 from explorer.provenance.routing import bind
-from explorer.provenance.sealed import SealedRegion, with_adapters
 from explorer.records import RunRecord
 from explorer.runlog.documents import read_basis, read_verified_tags
 from explorer.runlog.model_file import MODEL, ModelFile

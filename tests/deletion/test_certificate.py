@@ -12,9 +12,9 @@ from explorer.deletion.certificate import certify
 from explorer.entries.fields import LedgerState
 from explorer.entries.run import Parent
 from explorer.errors import ProvenanceError, RunError
-from explorer.provenance.deletion_claims import ALWAYS, MEANS, Certificate, NotReached
+from explorer.provenance.deletion_certificate import ALWAYS, MEANS, Certificate, NotReached
 from explorer.provenance.envelope import parse_envelope
-from explorer.provenance.times import parse_time
+from explorer.provenance.spellings import parse_time
 from explorer.runlog.model_file import MODEL
 from explorer.schema import to_json
 from tests.audit.governed_run import NEWS, TRAINER, USUAL

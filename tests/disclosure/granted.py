@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from explorer.disclosure.wrapped import WrappedKeys
 from explorer.disclosure.wrapping import read_wrapped, wrap_keys
 from explorer.project import Project, runs_of
+from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant
-from explorer.provenance.reader_keys import reader_public_text
-from explorer.provenance.reading_keys import KINDS
-from explorer.provenance.signed import sign_document
+from explorer.provenance.keys import reader_public_text
+from explorer.provenance.signing import sign_document
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER

@@ -17,9 +17,9 @@ from explorer.disclosure.wrapping import read_wrapped
 from explorer.entries.fields import LedgerState
 from explorer.errors import ProvenanceError
 from explorer.provenance.grants import Grant
-from explorer.provenance.reader_keys import reader_public_text, wrap
-from explorer.provenance.times import parse_time
-from explorer.runlog.run_keys import NoKeys
+from explorer.provenance.keys import reader_public_text, wrap
+from explorer.provenance.spellings import parse_time
+from explorer.runlog.keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import write_governed_run
 from tests.disclosure.grantees import (

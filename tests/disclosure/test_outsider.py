@@ -24,7 +24,7 @@ from explorer.ledger.verify import verify
 from explorer.project import runs_of
 from explorer.provenance.commitments import commit
 from explorer.provenance.grants import Grant
-from explorer.provenance.reader_keys import unwrap
+from explorer.provenance.keys import unwrap
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_keys import Keys, NoKeys
 from explorer.runlog.run_ledger import Missing, RunLedger

@@ -18,7 +18,7 @@ from explorer.note import Algorithm, Signer, parse, sign
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.grants import open_grant
 from explorer.provenance.keys import public_text, write_key
-from explorer.provenance.times import parse_time
+from explorer.provenance.spellings import parse_time
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER

@@ -16,7 +16,7 @@ from explorer.errors import LedgerError
 from explorer.ledger.proof import make_proof
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
-from explorer.provenance.roles import Role
+from explorer.provenance.trust import Role
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.disclosure.pack import Pack, make_pack
-from explorer.provenance import attestation, deletion_certificate, model_attestation
+from explorer.provenance import deletion_certificate, model_attestation, tag_attestation
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import TRAINER
 from tests.deletion import certified
@@ -98,7 +98,7 @@ def test_packs_with_statements_of_earlier_versions_are_read(tmp_path: Path, monk
     """Tags, a model's attestation and a certificate of a deletion, each with the name that its type had."""
     with monkeypatch.context() as earlier:
         for module, claim in (
-            (attestation, "tag-table"),
+            (tag_attestation, "tag-table"),
             (model_attestation, "model"),
             (deletion_certificate, "deletion"),
         ):

@@ -22,8 +22,7 @@ from explorer.ledger.proof import make_proof
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, read_project, runs_of
 from explorer.provenance.envelope import EnvelopeSignature, parse_envelope, sign_envelope
-from explorer.provenance.keys import public_text
-from explorer.provenance.reader_keys import ReaderKey
+from explorer.provenance.keys import ReaderKey, public_text
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import sign_again
 from tests.disclosure.grantees import (

@@ -18,10 +18,9 @@ from explorer.ledger.tiles import Tile, tiles
 from explorer.ledger.trust_anchor import judge
 from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import parse_envelope, sign_envelope
-from explorer.provenance.require import require
-from explorer.provenance.roles import Role
-from explorer.provenance.times import format_time
-from explorer.provenance.trust import Quorum, Trust
+from explorer.provenance.signing import require
+from explorer.provenance.spellings import format_time
+from explorer.provenance.trust import Quorum, Role, Trust
 from explorer.runlog.anchor import anchor_of_trust
 from tests.disclosure.packs import trusted
 from tests.provenance import people

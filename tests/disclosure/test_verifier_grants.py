@@ -16,13 +16,12 @@ from explorer.disclosure.wrapped import parse_wrapped
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Profile
 from explorer.errors import ExplorerError
-from explorer.provenance import sealing
+from explorer.provenance import encryption
+from explorer.provenance.encryption import KINDS
 from explorer.provenance.envelope import sign_envelope
-from explorer.provenance.keys import write_key
-from explorer.provenance.reader_keys import reader_key, reader_public_text
-from explorer.provenance.reading_keys import KINDS
-from explorer.provenance.times import parse_time
-from explorer.runlog.run_keys import own_keys
+from explorer.provenance.keys import reader_key, reader_public_text, write_key
+from explorer.provenance.spellings import parse_time
+from explorer.runlog.keys import own_keys
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN
@@ -110,7 +109,7 @@ def test_numbers_that_the_policy_has_sealed_and_that_are_not(tmp_path: Path) -> 
         key = keys.of(NEWS, "profile", entry.step)
         assert key is not None
         place: Any = {"kind": "profile", "name": f"numbers/{NEWS}", "first": entry.step}
-        plain = sealing.open_sealed(key, ledger.ledger.blob(blob.sha256), **place)
+        plain = encryption.open_sealed(key, ledger.ledger.blob(blob.sha256), **place)
         return governed_run.with_blob(run, entry, place["name"], plain)
 
     governed_run.sign_again(run, bared)
@@ -245,7 +244,7 @@ def test_a_flipped_ciphertext_is_noticed_with_the_key_and_without(files: Files) 
 @pytest.mark.parametrize("at", [0, 5, 20, 40, 51, 70, -1])
 def test_every_part_of_a_seal_counts(at: int) -> None:
     key, place = bytes(range(32)), ("step", "numbers/open", 3)
-    content = sealing.seal(key, b"numbers", kind="step", name="numbers/open", first=3)
+    content = encryption.seal(key, b"numbers", kind="step", name="numbers/open", first=3)
     assert verifier._unseal(key, content, *place, "entry 4") == b"numbers"
     changed = bytearray(content)
     changed[at] ^= 1

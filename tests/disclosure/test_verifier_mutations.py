@@ -17,7 +17,7 @@ from explorer.disclosure.pack import MANIFEST, README, REPORT, SIGNATURE, VERIFI
 from explorer.errors import ExplorerError
 from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import verify as verify_ledger
-from explorer.provenance.roles import Role
+from explorer.provenance.trust import Role
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run

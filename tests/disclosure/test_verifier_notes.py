@@ -12,8 +12,7 @@ from explorer.errors import ExplorerError
 from explorer.ledger.storage import note_name
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.note import Algorithm, Signature, Signer
-from explorer.provenance.roles import Role
-from explorer.provenance.trust import Trust
+from explorer.provenance.trust import Role, Trust
 from explorer.runlog.anchor import anchor_of_trust
 from tests.audit import governed_run
 from tests.disclosure.packs import Files, findings, governed, opened, packed, signed_again

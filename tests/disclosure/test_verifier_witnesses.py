@@ -9,8 +9,7 @@ from explorer.disclosure.pack import make_pack
 from explorer.errors import LedgerError
 from explorer.ledger.cosign import cosign
 from explorer.note import Algorithm, Signer
-from explorer.provenance.roles import Role
-from explorer.provenance.trust import Trust
+from explorer.provenance.trust import Role, Trust
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run

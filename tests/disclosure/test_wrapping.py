@@ -19,8 +19,8 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.log import Log
 from explorer.note import Algorithm, Signer
 from explorer.project import AUDIT, Project, read_project, runs_of
+from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.grants import Grant, grant_digest
-from explorer.provenance.salts import destroy_salt
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, TRAINER
 from tests.disclosure.grantees import (

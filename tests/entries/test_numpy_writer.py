@@ -22,15 +22,14 @@ from explorer.entries.publish import DIRECTORY, PAGE, page
 from explorer.errors import LedgerError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify
-from explorer.provenance.attestation import attest
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import sign_document
-from explorer.provenance.tags_parquet import Row, write_table
+from explorer.provenance.signing import sign_document
+from explorer.provenance.tag_attestation import attest
+from explorer.provenance.tags_file import Row, write_table
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
-from explorer.provenance.trust import Trust, write_trust
+from explorer.provenance.trust import Role, Trust, write_trust
 from explorer.provenance.usage import By
 from explorer.release.usage import survey
 from explorer.runlog.anchor import anchor_of_trust

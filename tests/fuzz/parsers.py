@@ -27,31 +27,30 @@ from explorer.ledger import witness as witness_http
 from explorer.ledger.proof import Proof
 from explorer.note import Algorithm
 from explorer.provenance import (
-    attestation,
+    commitments,
     deletion_certificate,
     description,
+    encryption,
     envelope,
     grants,
     keys,
-    layers,
     levels,
     model_attestation,
     observation,
     policy,
-    reader_keys,
-    salts,
-    sealing,
-    signed,
+    regions,
+    signing,
+    spellings,
     statement,
+    tag_attestation,
     tag_records,
     tags,
-    tags_parquet,
+    tags_file,
     taxonomy,
-    times,
     trust,
     usage,
 )
-from explorer.provenance.roles import Role
+from explorer.provenance.trust import Role
 from explorer.schema import to_json
 from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
@@ -151,7 +150,7 @@ def _plain() -> dict[str, Parser]:
             read=lambda raw: fields.read_float(text(raw)), seeds=floats, reads=("entries.fields.read_float",)
         ),
         "time": Parser(
-            read=lambda raw: times.parse_time(text(raw)),
+            read=lambda raw: spellings.parse_time(text(raw)),
             seeds=(b"2026-01-31T00:00:00Z",),
             reads=("provenance.times.parse_time",),
         ),
@@ -189,7 +188,7 @@ def _plain() -> dict[str, Parser]:
             reads=("provenance.description.read_description",),
         ),
         "layers": Parser(
-            read=lambda raw: layers.parse_layers(raw, where="l"),
+            read=lambda raw: regions.parse_layers(raw, where="l"),
             seeds=(b"embed head\nblock.0\nnorm\n", b'["embed", "block.0"]'),
             reads=("provenance.layers.parse_layers",),
         ),
@@ -229,8 +228,8 @@ def _bulk() -> dict[str, Parser]:
             reads=("entries.numbers.decode_joint",),
         ),
         "sealed numbers": Parser(
-            read=lambda raw: sealing.open_sealed(bytes(32), raw, kind="step", name="joint", first=0),
-            seeds=(sealing.seal(bytes(32), words[:40], kind="step", name="joint", first=0),),
+            read=lambda raw: encryption.open_sealed(bytes(32), raw, kind="step", name="joint", first=0),
+            seeds=(encryption.seal(bytes(32), words[:40], kind="step", name="joint", first=0),),
             reads=("provenance.sealing.open_sealed",),
         ),
         "sketches": Parser(
@@ -266,7 +265,7 @@ def _signed() -> dict[str, Parser]:
     lab = people.trust(people.governance(), people.risk())
     claim = statement.make_statement(
         [statement.Subject(name="table", sha256="a" * 64)] * 2,
-        predicate_type=attestation.PREDICATE_TYPE,
+        predicate_type=tag_attestation.PREDICATE_TYPE,
         predicate={"records": 3},
     )
     policies = tuple(
@@ -275,10 +274,10 @@ def _signed() -> dict[str, Parser]:
     tree = taxonomy.read_taxonomy(document.read_document(POLICIES / "licences.taxonomy.yaml"))
     enveloped = envelope.sign_envelope(claim.payload, statement.PAYLOAD_TYPE, [people.private(people.GOVERNANCE)])
 
-    def opened(kind: signed.Kind[Any], seed: str) -> Callable[[bytes], object]:
+    def opened(kind: signing.Kind[Any], seed: str) -> Callable[[bytes], object]:
         def read(payload: bytes) -> object:
             made = envelope.sign_envelope(payload, kind.payload_type, [people.private(seed)])
-            return signed.open_document(made.content, kind, trust=lab, now=people.NOW, where="d")
+            return signing.open_document(made.content, kind, trust=lab, now=people.NOW, where="d")
 
         return read
 
@@ -304,7 +303,7 @@ def _signed() -> dict[str, Parser]:
             reads=("provenance.grants.open_grant",),
         ),
         "statement": Parser(
-            read=lambda raw: statement.parse_statement(raw, predicate_type=attestation.PREDICATE_TYPE, where="s"),
+            read=lambda raw: statement.parse_statement(raw, predicate_type=tag_attestation.PREDICATE_TYPE, where="s"),
             seeds=(claim.payload,),
             reads=("provenance.statement.parse_statement",),
         ),
@@ -400,7 +399,7 @@ def _files(place: Path) -> dict[str, Parser]:
     records = b'{"text": "a", "class": "open/mit", "source": "s", "authority": "example.com/dg"}\n' * 3
 
     def table(path: Path) -> object:
-        with tags_parquet.TagFile(path) as file:
+        with tags_file.TagFile(path) as file:
             return tags.read_tags(file, codes=codes, authorities=tags.read_authorities(file))
 
     return {
@@ -410,8 +409,8 @@ def _files(place: Path) -> dict[str, Parser]:
             reads=("provenance.keys.read_key", "provenance.keys.read_private"),
         ),
         "reader's key file": Parser(
-            read=in_a_file(lambda path: reader_keys.read_reader_key(path, None), place),
-            seeds=(reader_keys.new_reader_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),),
+            read=in_a_file(lambda path: keys.read_reader_key(path, None), place),
+            seeds=(keys.new_reader_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),),
             reads=("provenance.reader_keys.read_reader_key", "provenance.keys.read_any"),
         ),
         "records": Parser(
@@ -420,7 +419,7 @@ def _files(place: Path) -> dict[str, Parser]:
             reads=("provenance.tag_records.read_records",),
         ),
         "salts": Parser(
-            read=in_a_file(salts.read_salts, place),
+            read=in_a_file(commitments.read_salts, place),
             seeds=(b"explorer/salts/v1".ljust(24, b"\0") + (2).to_bytes(8, "big") + bytes(range(64)),),
             reads=("provenance.salts.read_salts", "provenance.private.open_private"),
         ),
@@ -483,7 +482,7 @@ def tag_tables() -> tuple[bytes, ...]:
             pa.array([bytes([n]) * 32 for n in range(5)], pa.binary(32)),
             *(pa.array([value] * 5, pa.string()) for value in ("open/mit", "source", "example.com/dg")),
         ],
-        schema=tags_parquet.SCHEMA,
+        schema=tags_file.SCHEMA,
     )
     found = []
     for compression in ("none", "snappy"):

@@ -8,17 +8,16 @@ from typing import Any
 import torch
 
 from explorer.data.dataset import Split
+from explorer.governance.documents import Documents, read_documents
+from explorer.provenance.commitments import Salts, write_salts
 from explorer.provenance.envelope import Envelope, write_envelope
 from explorer.provenance.keys import write_key
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import Salts, write_salts
-from explorer.provenance.signed import Kind, sign_document
+from explorer.provenance.signing import Kind, sign_document
 from explorer.provenance.tag_records import Record, tag_records
-from explorer.provenance.tags_parquet import write_table
+from explorer.provenance.tags_file import write_table
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
-from explorer.provenance.trust import Trust, write_trust
-from explorer.runlog.documents import Documents, read_documents
+from explorer.provenance.trust import Role, Trust, write_trust
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, private
 from tests.provenance.tables import TAXONOMY, signed

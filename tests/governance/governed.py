@@ -15,8 +15,8 @@ from explorer.engine.method import Method
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.provenance.policy import Rule
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.routing import Routing as Policy
-from explorer.provenance.sealed import SealedRegion
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop, small_net
 from tests.provenance.drafts_for_tests import CLASSES, routing

@@ -10,7 +10,7 @@ from explorer.entries.profiles import LayerProfiles
 from explorer.entries.run import Genesis, TrainingState
 from explorer.governance.journal import Journal
 from explorer.provenance.admission import Admission
-from explorer.provenance.phases import Phase
+from explorer.provenance.routing import Phase
 from explorer.runlog.tensors import Tensors
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import signer

@@ -22,9 +22,9 @@ from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.ledger.storage import LedgerDirectory
-from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind
+from explorer.provenance.tag_attestation import VerifiedTags
 from tests.entries.examples import EXAMPLES
 from tests.governance.desk import policy
 from tests.governance.tagged import CLASSES, tagged_loop

@@ -12,9 +12,9 @@ from explorer.data.batches import Typing
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.governance.session import Session
-from explorer.provenance.attestation import VerifiedTags
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import Routing, bind
+from explorer.provenance.tag_attestation import VerifiedTags
 from tests.data_for_tests import noise
 from tests.governance.desk import policy
 from tests.loop_for_tests import noise_loop, small_net

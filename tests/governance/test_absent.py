@@ -19,13 +19,12 @@ from explorer.governance.governed_selective_backprop import GovernedSelectiveBac
 from explorer.governance.probes import choose_probes
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
-from explorer.provenance.absent import Absent
+from explorer.provenance.commitments import Salts, destroy_salt, write_salts
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import Rule
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import Salts, destroy_salt, write_salts
-from explorer.provenance.tags_parquet import write_table
-from explorer.provenance.trust import write_trust
+from explorer.provenance.tag_attestation import Absent
+from explorer.provenance.tags_file import write_table
+from explorer.provenance.trust import Role, write_trust
 from tests.data_for_tests import noise
 from tests.governance import desk, tagged
 from tests.governance.desk import SPLIT

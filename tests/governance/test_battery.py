@@ -22,7 +22,7 @@ from explorer.governance.session import Session
 from explorer.methods import METHODS
 from explorer.models.resnet import ResNet
 from explorer.models.table import MODELS
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.recipes.choice import choose
 from tests.data_for_tests import noise
 from tests.governance.governed import (

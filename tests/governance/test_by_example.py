@@ -18,8 +18,8 @@ from explorer.governance.scores import scores
 from explorer.governance.session import Session
 from explorer.provenance.examples import ALL, Band, Examples, bands_of, placed
 from explorer.provenance.policy import Rule
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.routing import Routing as Policy
-from explorer.provenance.sealed import SealedRegion
 from tests.data_for_tests import noise
 from tests.governance.governed import ADMIT_ALL, EXAMPLES, everything, governed_loop
 from tests.loop_for_tests import small_net

@@ -10,15 +10,13 @@ import torch
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
 from explorer.governance.credentials import Credentials, check
-from explorer.provenance.absent import Absent
+from explorer.provenance.commitments import destroy_salt, new_salts, write_salts
 from explorer.provenance.envelope import parse_envelope, sign_envelope, write_envelope
 from explorer.provenance.policy import POLICY
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import destroy_salt, new_salts, write_salts
-from explorer.provenance.tags_parquet import write_table
-from explorer.provenance.times import parse_time
-from explorer.provenance.trust import write_trust
-from explorer.provenance.vouching import Reason
+from explorer.provenance.spellings import parse_time
+from explorer.provenance.tag_attestation import Absent, Reason
+from explorer.provenance.tags_file import write_table
+from explorer.provenance.trust import Role, write_trust
 from explorer.schema import to_json
 from tests.governance import desk
 from tests.governance.desk import LENIENT, SPLIT, TRUST

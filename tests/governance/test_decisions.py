@@ -16,10 +16,9 @@ from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.ledger.storage import LedgerDirectory
-from explorer.provenance.commitments import commit
+from explorer.provenance.commitments import commit, read_salts
+from explorer.provenance.encryption import reading_key, salt_of
 from explorer.provenance.policy import Rule
-from explorer.provenance.reading_keys import reading_key, salt_of
-from explorer.provenance.salts import read_salts
 from tests.governance.recorded import STEPS, Interrupted, governed, leaves_of, train
 from tests.governance.tagged import CLASSES, routing
 from tests.ledger.ledgers import check

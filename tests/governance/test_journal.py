@@ -22,9 +22,8 @@ from explorer.governance.history import History
 from explorer.governance.segments import RecordedStep, Segment
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
-from explorer.provenance.commitments import commit
-from explorer.provenance.reading_keys import reading_key, salt_of
-from explorer.provenance.salts import destroy_salt, read_salts
+from explorer.provenance.commitments import commit, destroy_salt, read_salts
+from explorer.provenance.encryption import reading_key, salt_of
 from tests.governance.journals import (
     CLASSES,
     EVERY,

@@ -16,7 +16,7 @@ from explorer.governance.own_optimizer import check_apart
 from explorer.governance.routing import Routing
 from explorer.methods.muon import MuonOptimizer
 from explorer.provenance.policy import Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from tests.governance.governed import ADMIT_ALL, CODES, SEALED, other_content, sealing, session, typing
 from tests.governance.test_own_loop import DATA, losses
 from tests.loop_for_tests import small_net

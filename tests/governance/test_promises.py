@@ -40,11 +40,10 @@ from explorer.methods.mixup import MixUp
 from explorer.methods.sam import SAM
 from explorer.models.gpt import GPT, Size
 from explorer.provenance.findings import void
-from explorer.provenance.layers import depths_of
 from explorer.provenance.policy import Rule
+from explorer.provenance.regions import SealedRegion, depths_of
 from explorer.provenance.routing import Routing as Policy
 from explorer.provenance.routing import weight
-from explorer.provenance.sealed import SealedRegion
 from tests.data_for_tests import noise
 from tests.governance import tagged
 from tests.governance.governed import (

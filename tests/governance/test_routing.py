@@ -16,8 +16,8 @@ from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
 from explorer.governance.session import Session
 from explorer.provenance.policy import Rule
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.routing import Routing as Policy
-from explorer.provenance.sealed import SealedRegion
 from tests.governance.governed import (
     ADAPTERS,
     ADMIT_ALL,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from explorer.errors import RecipeError
 from explorer.governance.sealed import Adapter, Sealed, adapter_name, seal, switch_of, switched_on
 from explorer.models.resnet import ResNet
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from tests.loop_for_tests import small_net
 
 CUSTOMER = SealedRegion(name="customer", branch="personal/customer", layers=("*",), rank=2)

@@ -12,9 +12,10 @@ from explorer import rundir
 from explorer.entries.kinds import Entry, Unknown, decode
 from explorer.entries.run import Decision, Profile, State, Step
 from explorer.ledger.storage import LedgerDirectory
-from explorer.provenance import sealing
-from explorer.runlog.run_keys import JOINT
-from explorer.runlog.run_ledger import RunLedger, class_of
+from explorer.provenance import encryption
+from explorer.runlog.blobs import class_of
+from explorer.runlog.keys import JOINT
+from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
 from tests.governance import journals
 from tests.governance.journals import CLASSES, finish, open_journal, record, recorded, state
@@ -59,9 +60,9 @@ def contents(run: Path, *, opened: bool) -> Iterator[tuple[int, str, bytes | Non
 
 def test_what_is_confidential_is_sealed_and_opens_to_the_same_numbers(plain: Path, run: Path) -> None:
     raw = list(contents(run, opened=False))
-    sealed = {name for _, name, content in raw if content and sealing.is_sealed(content)}
+    sealed = {name for _, name, content in raw if content and encryption.is_sealed(content)}
     assert sealed == {f"numbers/{BSD}", f"sketches/{BSD}", f"evidence/{BSD}", "joint"}
-    assert all(sealing.is_sealed(content or b"") == (class_of(name) in (BSD, JOINT)) for _, name, content in raw)
+    assert all(encryption.is_sealed(content or b"") == (class_of(name) in (BSD, JOINT)) for _, name, content in raw)
     assert list(contents(run, opened=True)) == list(contents(plain, opened=False))
 
 
@@ -104,7 +105,7 @@ def keys_of_two_executions(run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[b
 
     usual = journals.numbers
     with monkeypatch.context() as watched:
-        watched.setattr(sealing, "AESGCM", Cipher)
+        watched.setattr(encryption, "AESGCM", Cipher)
         with open_journal(run, confidential=SEALED) as journal:
             journal.begin(0, state(0))
             record(journal, 0, 7)
@@ -131,7 +132,7 @@ def test_with_an_iv_that_ignores_the_plaintext_one_is(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: one key, one nonce, two plaintexts, whose difference anybody has who has both."""
-    monkeypatch.setattr(sealing, "_iv", lambda key, name, plaintext: name.encode().ljust(32, b"."))
+    monkeypatch.setattr(encryption, "_iv", lambda key, name, plaintext: name.encode().ljust(32, b"."))
     seen = keys_of_two_executions(with_secrets_of(run, tmp_path / "run"), monkeypatch)
     assert max(len(plaintexts) for plaintexts in seen.values()) == 2
 

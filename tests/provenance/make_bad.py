@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from explorer.canonical import canonical
-from explorer.provenance.attestation import attest
 from explorer.provenance.envelope import Envelope, EnvelopeSignature, key_id, sign_envelope
 from explorer.provenance.keys import public_bytes
 from explorer.provenance.policy import POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import Kind
-from explorer.provenance.tags_parquet import write_table
+from explorer.provenance.signing import Kind
+from explorer.provenance.tag_attestation import attest
+from explorer.provenance.tags_file import write_table
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Source, Taxonomy, TaxonomyClass
-from explorer.provenance.trust import Trust, trust_content
+from explorer.provenance.trust import Role, Trust, trust_content
 from explorer.schema import to_json
 from tests.provenance.people import (
     EXPIRES,

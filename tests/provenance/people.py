@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.provenance.keys import public_text
-from explorer.provenance.roles import Role
-from explorer.provenance.times import parse_time
-from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Revocation, Trust
+from explorer.provenance.spellings import parse_time
+from explorer.provenance.trust import FORMAT, Authority, AuthorityKey, Quorum, Revocation, Role, Trust
 
 YEAR_BEGINS = "2026-01-01T00:00:00Z"
 ISSUED = "2026-05-01T00:00:00Z"

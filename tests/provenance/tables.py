@@ -7,10 +7,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.provenance.attestation import VerifiedTags, attest, verify_tags
 from explorer.provenance.description import Days, Description
 from explorer.provenance.envelope import Envelope
-from explorer.provenance.tags_parquet import Row, write_table
+from explorer.provenance.tag_attestation import VerifiedTags, attest, verify_tags
+from explorer.provenance.tags_file import Row, write_table
 from explorer.provenance.taxonomy import FORMAT, Source, Taxonomy, TaxonomyClass
 from explorer.provenance.trust import Trust
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, YEAR_BEGINS, YEAR_ENDS, governance, private, trust

@@ -12,9 +12,14 @@ import pytest
 
 from explorer.document import parse_document, read_document
 from explorer.errors import ProvenanceError, SpecError
-from explorer.provenance import tags_parquet
-from explorer.provenance.attestation import (
+from explorer.provenance import tags_file
+from explorer.provenance.description import read_description
+from explorer.provenance.envelope import Envelope, sign_envelope
+from explorer.provenance.spellings import parse_time
+from explorer.provenance.statement import PAYLOAD_TYPE
+from explorer.provenance.tag_attestation import (
     PREDICATE_TYPE,
+    Reason,
     VerifiedTags,
     add_signature,
     read_attestation,
@@ -22,15 +27,9 @@ from explorer.provenance.attestation import (
     verify_tags,
     weigh_tags,
 )
-from explorer.provenance.description import read_description
-from explorer.provenance.envelope import Envelope, sign_envelope
-from explorer.provenance.roles import Role
-from explorer.provenance.statement import PAYLOAD_TYPE
-from explorer.provenance.tag_table import TagTable
+from explorer.provenance.tags import TagTable
 from explorer.provenance.taxonomy import Taxonomy
-from explorer.provenance.times import parse_time
-from explorer.provenance.trust import Trust
-from explorer.provenance.vouching import Reason
+from explorer.provenance.trust import Role, Trust
 from explorer.schema import from_json, to_json
 from tests.provenance.drafts_for_tests import EXAMPLES
 from tests.provenance.people import (
@@ -153,7 +152,7 @@ def test_any_changed_byte_of_the_file_is_noticed_before_it_is_parsed(
 ) -> None:
     path = table(tmp_path)
     envelope, whole = signed(path), path.read_bytes()
-    monkeypatch.setattr(tags_parquet.TagFile, "_parquet", None)  # to parse is to fail
+    monkeypatch.setattr(tags_file.TagFile, "_parquet", None)  # to parse is to fail
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(ProvenanceError, match="not the file that was signed: its SHA-256 is"):
@@ -400,7 +399,7 @@ def test_what_is_no_attestation(tmp_path: Path) -> None:
 def test_the_predicate_is_published(tmp_path: Path) -> None:
     good = json.loads(signed(table(tmp_path)).payload)["predicate"]
     assert from_json(TagTable, good, where="p", error=ProvenanceError).histogram["open/mit"] == 2
-    content = (Path(tags_parquet.__file__).parent / "schemas" / "tag-table.v1.json").read_bytes()
+    content = (Path(tags_file.__file__).parent / "schemas" / "tag-table.v1.json").read_bytes()
     jsonschema.Draft202012Validator(json.loads(content)).validate(good)
 
 

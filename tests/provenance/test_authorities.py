@@ -9,18 +9,21 @@ import pytest
 
 from explorer.errors import ProvenanceError
 from explorer.note import Algorithm
-from explorer.provenance.authorities import (
+from explorer.provenance.envelope import key_id
+from explorer.provenance.trust import (
+    Revocation,
+    Role,
+    Trust,
     alone,
     cosigner,
     find,
     new_trust,
+    parse_trust,
+    trust_content,
     with_key,
     with_quorum,
     with_revocation,
 )
-from explorer.provenance.envelope import key_id
-from explorer.provenance.roles import Role
-from explorer.provenance.trust import Revocation, Trust, parse_trust, trust_content
 from tests.provenance.people import GOVERNANCE, ISSUED, RISK, TODAY, governance, public, risk, trust
 
 LAB = trust(governance(), risk())

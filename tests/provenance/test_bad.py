@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.attestation import verify_tags
-from explorer.provenance.layers import Layer
 from explorer.provenance.policy import POLICY, RoutingPolicy
+from explorer.provenance.regions import Layer
 from explorer.provenance.routing import bind, weight
-from explorer.provenance.signed import Signed, open_document
+from explorer.provenance.signing import Signed, open_document
+from explorer.provenance.tag_attestation import verify_tags
 from explorer.provenance.taxonomy import TAXONOMY
 from explorer.provenance.trust import read_trust
 from tests.provenance.make_bad import HERE, TABLES, TREE, files

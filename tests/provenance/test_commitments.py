@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.commitments import check_commitment, commit, new_salt, sound_salt
-from explorer.provenance.salts import Salts, destroy_salt, new_salts, read_salts, write_salts
+from explorer.provenance.commitments import (
+    Salts,
+    check_commitment,
+    commit,
+    destroy_salt,
+    new_salt,
+    new_salts,
+    read_salts,
+    sound_salt,
+    write_salts,
+)
 
 SALT, SECRET = bytes([1]) * 32, bytes([2]) * 32
 RECORDS = [f"record {number}".encode() for number in range(2_000)]

@@ -6,11 +6,19 @@ from typing import Any
 import pytest
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.deletion_certificate import PREDICATE_TYPE, open_certificate, sign_certificate
-from explorer.provenance.deletion_claims import ALWAYS, FORMAT, MEANS, UNREACHED, Certificate
+from explorer.provenance.deletion_certificate import (
+    ALWAYS,
+    FORMAT,
+    MEANS,
+    PREDICATE_TYPE,
+    UNREACHED,
+    Certificate,
+    open_certificate,
+    sign_certificate,
+)
 from explorer.provenance.envelope import parse_envelope
-from explorer.provenance.roles import Role
 from explorer.provenance.statement import parse_statement
+from explorer.provenance.trust import Role
 from explorer.schema import from_json, to_json
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, private

@@ -13,9 +13,8 @@ from explorer.canonical import canonical
 from explorer.errors import ExplorerError, ProvenanceError, SpecError
 from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.grants import GRANT, Grant, grant_digest, open_grant, sign_grant
-from explorer.provenance.roles import Role
-from explorer.provenance.times import parse_time
-from explorer.provenance.trust import Trust
+from explorer.provenance.spellings import parse_time
+from explorer.provenance.trust import Role, Trust
 from explorer.schema import to_json
 from tests.provenance import people
 from tests.provenance.people import GOVERNANCE, NOW, RISK, private, public

@@ -11,17 +11,13 @@ from hypothesis import strategies as st
 
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
-from explorer.provenance import matrix as matrices
-from explorer.provenance.drafts import read_draft
+from explorer.provenance import routing as matrices
 from explorer.provenance.findings import of_matrix, of_policy
-from explorer.provenance.intervals import inside
-from explorer.provenance.layers import Layer, depths_of, read_layers
-from explorer.provenance.matrix import matrix
-from explorer.provenance.phases import Phase, phases
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import Decision, Routing, policy_for, weight
+from explorer.provenance.regions import Layer, SealedRegion, depths_of, inside, read_layers
+from explorer.provenance.routing import Decision, Phase, Routing, matrix, phases, policy_for, weight
 from explorer.provenance.routing import bind as bind_policy
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.signing import read_draft
 from tests.provenance.drafts_for_tests import (
     CLASSES,
     CONDITIONS,

@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from explorer.document import parse_document
 from explorer.errors import ExplorerError, ProvenanceError, SpecError
-from explorer.provenance.drafts import read_draft
-from explorer.provenance.intervals import inside, partition, written
-from explorer.provenance.layers import (
+from explorer.provenance.policy import POLICY, Quarantine, RoutingPolicy, check_policy, read_policy
+from explorer.provenance.regions import (
     check_layers,
     depths_of,
+    inside,
     matches,
     parse_layers,
+    partition,
     read_layers,
     recorded_layers,
     write_layers,
+    written,
 )
-from explorer.provenance.phases import phases
-from explorer.provenance.policy import POLICY, Quarantine, RoutingPolicy, check_policy, read_policy
-from explorer.provenance.routing import bind, policy_for
-from explorer.provenance.signed import open_document, sign_document
+from explorer.provenance.routing import bind, phases, policy_for
+from explorer.provenance.signing import open_document, read_draft, sign_document
 from explorer.schema import from_json, to_json
 from tests.provenance import people
 from tests.provenance.drafts_for_tests import CLASSES, TREE, policy, taxonomy

@@ -8,17 +8,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.keys import public_bytes, read_key, write_key
-from explorer.provenance.reader_keys import (
+from explorer.provenance.keys import (
     OVERHEAD,
     is_weak_reader,
     new_reader_key,
+    public_bytes,
+    read_key,
     read_reader_key,
     reader_key,
     reader_of,
     reader_public_text,
     unwrap,
     wrap,
+    write_key,
 )
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))

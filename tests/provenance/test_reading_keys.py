@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.reading_keys import KINDS, reading_key, salt_of
+from explorer.provenance.encryption import KINDS, reading_key, salt_of
 
 SECRET, OTHER = bytes([2]) * 32, bytes([3]) * 32
 

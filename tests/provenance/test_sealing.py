@@ -7,8 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.reading_keys import reading_key
-from explorer.provenance.sealing import MAGIC, OVERHEAD, is_sealed, open_sealed, seal
+from explorer.provenance.encryption import MAGIC, OVERHEAD, is_sealed, open_sealed, reading_key, seal
 
 SECRET = bytes([2]) * 32
 NAME, FIRST = "numbers/personal", 40
@@ -90,7 +89,7 @@ def test_no_key_meets_a_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         used.append(key)
         return AESGCM(key)
 
-    monkeypatch.setattr("explorer.provenance.sealing.AESGCM", recorded)
+    monkeypatch.setattr("explorer.provenance.encryption.AESGCM", recorded)
     for plaintext, name in itertools.product((PLAIN, PLAIN + b"x", b""), (NAME, "sketches/personal")):
         seal(KEY, plaintext, kind="step", name=name, first=FIRST)
     assert len(set(used)) == len(used) == 6

@@ -9,10 +9,9 @@ import pytest
 from explorer.canonical import canonical
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import Envelope, sign_envelope
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import MAX_PAYLOAD, Kind, Signed, cosign_document, open_document, sign_document
-from explorer.provenance.times import Time, parse_time
-from explorer.provenance.trust import Trust
+from explorer.provenance.signing import MAX_PAYLOAD, Kind, Signed, cosign_document, open_document, sign_document
+from explorer.provenance.spellings import Time, parse_time
+from explorer.provenance.trust import Role, Trust
 from explorer.schema import record, to_json
 from tests.provenance.people import (
     EXPIRES,

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from explorer import merkle
 from explorer.errors import ProvenanceError
 from explorer.provenance import tags as tags_module
-from explorer.provenance.tag_table import ClassCount, Voucher
-from explorer.provenance.tags import Tags, count, leaf, read_authorities, read_tags, tag
-from explorer.provenance.tags_parquet import SCHEMA, Row, TagFile, write_table
+from explorer.provenance.tags import ClassCount, Tags, Voucher, count, leaf, read_authorities, read_tags, tag
+from explorer.provenance.tags_file import SCHEMA, Row, TagFile, write_table
 from tests.provenance.people import GOVERNANCE
 from tests.provenance.tables import ROWS, TAXONOMY, commitment, row, table
 

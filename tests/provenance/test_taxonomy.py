@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from explorer.canonical import canonical
 from explorer.document import MAX_BYTES, parse_document
 from explorer.errors import ExplorerError, ProvenanceError, SpecError
-from explorer.provenance.drafts import open_file, sign_file
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import open_document, sign_document
+from explorer.provenance.signing import open_document, open_file, sign_document, sign_file
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, check_taxonomy, read_taxonomy
+from explorer.provenance.trust import Role
 from explorer.schema import to_json
 from tests.provenance import people
 from tests.provenance.drafts_for_tests import EXAMPLES, example_taxonomy, taxonomy

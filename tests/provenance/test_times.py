@@ -3,7 +3,7 @@
 import pytest
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.times import format_time, parse_time
+from explorer.provenance.spellings import format_time, parse_time
 
 
 @pytest.mark.parametrize(

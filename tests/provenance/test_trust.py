@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import Envelope, EnvelopeSignature, key_id, sign_envelope
 from explorer.provenance.keys import public_bytes
-from explorer.provenance.require import check_signed, check_signer, require
-from explorer.provenance.roles import Role
-from explorer.provenance.times import parse_time
-from explorer.provenance.trust import MAX_BYTES, Trust, parse_trust, read_trust, trust_content, write_trust
+from explorer.provenance.signing import check_signed, check_signer, require
+from explorer.provenance.spellings import parse_time
+from explorer.provenance.trust import MAX_BYTES, Role, Trust, parse_trust, read_trust, trust_content, write_trust
 from explorer.schema import to_json
 from tests.provenance.people import (
     EXPIRES,

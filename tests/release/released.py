@@ -7,9 +7,9 @@ from typing import Any
 from explorer.document import document_of
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, open_model
-from explorer.provenance.roles import Observer, Role
+from explorer.provenance.observation import Observer
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, parse_statement
-from explorer.provenance.trust import AuthorityKey, Trust
+from explorer.provenance.trust import AuthorityKey, Role, Trust
 from explorer.release.attest import attest, ship
 from explorer.release.gate import FORMAT, Gate, gate_of
 from explorer.release.observe import keep, observe

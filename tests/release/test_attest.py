@@ -18,7 +18,7 @@ from explorer.note import Algorithm, Signer
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
-from explorer.provenance.roles import Role
+from explorer.provenance.trust import Role
 from explorer.release.attest import attest, check_card
 from explorer.release.claims import claims, deletable_at_best, deletable_here
 from explorer.runlog.anchor import anchor_of_trust

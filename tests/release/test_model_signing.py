@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.private import write_private
+from explorer.provenance.keys import write_private
 from explorer.release.model_signing import PASSPHRASE, public_pem, read_signing_key, sign_directory
 from tests.audit.governed_run import write_governed_run
 from tests.release.released import release

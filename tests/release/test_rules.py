@@ -14,8 +14,8 @@ from explorer.entries.run import Genesis, Parent, Step
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.note import Algorithm, Signer
 from explorer.provenance.model_attestation import Ancestor, Attested, Deletable, Deleted, open_model
-from explorer.provenance.named import LedgerName
 from explorer.provenance.policy import Rule
+from explorer.provenance.spellings import LedgerName
 from explorer.release.rules import Evidence, Ruling, judge_rule
 from explorer.release.shipped import Shipped, open_shipped
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run

@@ -24,10 +24,9 @@ from explorer.note import Algorithm, Signer
 from explorer.project import Project
 from explorer.provenance.admission import Admissions
 from explorer.provenance.envelope import sign_envelope
-from explorer.provenance.layers import depths_of
-from explorer.provenance.roles import Role
+from explorer.provenance.regions import depths_of
 from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement
-from explorer.provenance.trust import Trust
+from explorer.provenance.trust import Role, Trust
 from explorer.provenance.usage import (
     PARTY,
     PREDICATE_TYPE,

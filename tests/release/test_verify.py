@@ -21,9 +21,9 @@ from explorer.note import Algorithm, Signer
 from explorer.provenance.envelope import sign_envelope, write_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, ModelAttestation, open_model
 from explorer.provenance.policy import POLICY, Rule
-from explorer.provenance.roles import Role
-from explorer.provenance.signed import sign_document
+from explorer.provenance.signing import sign_document
 from explorer.provenance.statement import PAYLOAD_TYPE, make_statement
+from explorer.provenance.trust import Role
 from explorer.release.claims import claims, deletable_at_best
 from explorer.release.differences import differences
 from explorer.runlog.anchor import anchor_of_trust

@@ -10,7 +10,7 @@ from explorer.canonical import digest
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Decision, Genesis, Parent
 from explorer.provenance.policy import Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.records import RunRecord
 from explorer.report.run.class_lines import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
 from explorer.runlog.forecast import forecast

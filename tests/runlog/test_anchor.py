@@ -12,9 +12,8 @@ from explorer.ledger.trust_anchor import Judgement, judge
 from explorer.ledger.verify import verify
 from explorer.merkle import root_of
 from explorer.note import Algorithm, Note, Signer, sign, with_signatures
-from explorer.provenance.roles import Role
-from explorer.provenance.times import parse_time
-from explorer.provenance.trust import FORMAT, Authority, Quorum, Trust
+from explorer.provenance.spellings import parse_time
+from explorer.provenance.trust import FORMAT, Authority, Quorum, Role, Trust
 from explorer.runlog.anchor import anchor_of_trust
 from tests.provenance.people import GOVERNANCE, NOW, RISK, TODAY, YEAR_BEGINS, YEAR_ENDS, authority, private, public
 

@@ -12,9 +12,9 @@ from explorer.costing import Duration
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.run import Genesis, Parent
 from explorer.errors import RunError
+from explorer.provenance.commitments import destroy_salt, new_salts, write_salts
 from explorer.provenance.policy import Rule
-from explorer.provenance.salts import destroy_salt, new_salts, write_salts
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.records import PhaseProfile, RunRecord, Timings
 from explorer.runlog.forecast import DRIFT, MEAN, START, UNMEASURED, Forecast, forecast, kept, replay_time, replayed
 from explorer.runlog.run_ledger import RunLedger

@@ -14,7 +14,7 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, End, Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.provenance.policy import Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.recipes.settings import METHODS
 from explorer.records import RunRecord
 from explorer.runlog import influence

@@ -8,7 +8,7 @@ import pytest
 from explorer.entries.run import End, Traits
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import Tensors, check_roots, owner_of, parse_tensors, read_ended, without_bookkeeping

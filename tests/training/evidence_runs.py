@@ -7,7 +7,7 @@ from pathlib import Path
 
 from explorer import records, rundir
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.recipes.recipe import build_recipe
 from explorer.runlog.documents import keep, read_documents
 from explorer.training.demonstration import demonstrate

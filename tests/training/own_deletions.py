@@ -14,7 +14,7 @@ import explorer
 from explorer.data.dataset import Split
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, RoutingPolicy, Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from tests.foreign_models import EXAMPLES, STRUCTURES, Foreign
 from tests.governance import desk
 from tests.provenance.people import RISK

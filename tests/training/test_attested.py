@@ -18,9 +18,8 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.policy import Rule
-from explorer.provenance.roles import Role
-from explorer.provenance.sealed import SealedRegion
-from explorer.provenance.trust import write_trust
+from explorer.provenance.regions import SealedRegion
+from explorer.provenance.trust import Role, write_trust
 from explorer.release.attest import attest, ship
 from explorer.release.gate import FORMAT, gate_of
 from explorer.release.verify import Verdict, verify_model

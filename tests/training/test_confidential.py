@@ -15,9 +15,9 @@ from explorer import rundir
 from explorer.entries.envelope import read_head
 from explorer.entries.run import Decision, Profile, State
 from explorer.ledger.storage import LedgerDirectory
+from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY
-from explorer.provenance.salts import destroy_salt
 from explorer.report.run_report import write_run_report
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger, class_of

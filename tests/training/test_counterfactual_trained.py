@@ -16,10 +16,10 @@ from explorer.engine.state import State
 from explorer.errors import LedgerError
 from explorer.governance.routing import Routing
 from explorer.ledger.storage import blob_path
-from explorer.provenance.deletion_claims import Certificate
+from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.policy import Rule
-from explorer.provenance.roles import Role
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
+from explorer.provenance.trust import Role
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.runlog.tensors import read_ended

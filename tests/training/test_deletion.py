@@ -29,14 +29,13 @@ from explorer.governance.session import Session
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
+from explorer.provenance.commitments import Salts, write_salts
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import read_key
 from explorer.provenance.policy import Quarantine, Rule
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import Salts, write_salts
-from explorer.provenance.tags_parquet import write_table
-from explorer.provenance.trust import write_trust
-from explorer.runlog.documents import QUARANTINE_FILE, quarantine_of
+from explorer.provenance.tags_file import write_table
+from explorer.provenance.trust import Role, write_trust
+from explorer.runlog.counterfactual import counterfactual, left_out
 from explorer.runlog.model_file import MODEL as WEIGHTS
 from explorer.runlog.model_file import ModelFile
 from explorer.runlog.run_ledger import RunLedger

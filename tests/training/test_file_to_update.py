@@ -14,8 +14,9 @@ from explorer.cli.notebooks import notebook_directory
 from explorer.data.source import Source
 from explorer.document import document_of, read_document
 from explorer.engine.loop import Loop
-from explorer.provenance.drafts import read_draft
+from explorer.governance.documents import Documents, keep, read_documents
 from explorer.provenance.routing import policy_for
+from explorer.provenance.signing import read_draft
 from explorer.provenance.taxonomy import TAXONOMY
 from explorer.recipes.recipe import build_recipe
 from explorer.records import RunRecord

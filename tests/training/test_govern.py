@@ -18,9 +18,9 @@ from explorer.entries.kinds import decode
 from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError, RecipeError, TrainingError
 from explorer.ledger.storage import LedgerDirectory, read_blob
+from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
-from explorer.provenance.salts import destroy_salt
 from explorer.runlog.run_ledger import RunLedger
 from tests.data_for_tests import noise
 from tests.governance import desk, writers

@@ -17,10 +17,9 @@ from explorer.entries.run import End, Genesis, Step
 from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.ledger.verify import verify
+from explorer.provenance.commitments import destroy_salt, read_salts
 from explorer.provenance.keys import new_key, read_key, write_key
-from explorer.provenance.roles import Role
-from explorer.provenance.salts import destroy_salt, read_salts
-from explorer.provenance.trust import Quorum, Trust, read_trust
+from explorer.provenance.trust import Quorum, Role, Trust, read_trust
 from explorer.recipes import machine
 from explorer.records import RunRecord
 from explorer.runlog.anchor import anchor_of_trust

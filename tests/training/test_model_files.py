@@ -15,7 +15,7 @@ from explorer.errors import ExplorerError, ProvenanceError, RunError
 from explorer.governance.sealed import switched_on
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.provenance.trust import write_trust
 from explorer.runlog.model_file import ModelFile
 from explorer.training.model_files import load_model

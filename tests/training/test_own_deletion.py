@@ -14,7 +14,7 @@ from explorer.deletion.certificate import certify
 from explorer.deletion.verify import Verified, verify
 from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.provenance.policy import RoutingPolicy, Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.target import Target
 from explorer.training.deletion import delete

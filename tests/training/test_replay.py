@@ -15,7 +15,7 @@ from explorer.entries.envelope import read_head
 from explorer.entries.kinds import Entry, Unknown, decode, encode
 from explorer.entries.run import End, Genesis, State, Step, Traits
 from explorer.errors import LedgerError, ProvenanceError, RunError
-from explorer.provenance.salts import destroy_salt
+from explorer.provenance.commitments import destroy_salt
 from explorer.records import RunRecord
 from explorer.training.replay import INITIAL, replay
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run

@@ -24,7 +24,7 @@ from explorer.errors import RunError
 from explorer.governance.routing import Routing
 from explorer.governance.sealed import Switch
 from explorer.provenance.policy import Rule
-from explorer.provenance.sealed import SealedRegion
+from explorer.provenance.regions import SealedRegion
 from explorer.runlog.model_file import CARD, ModelFile, read_card
 from explorer.runlog.model_file import MODEL as WEIGHTS
 from explorer.runlog.run_ledger import RunLedger

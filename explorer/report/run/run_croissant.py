@@ -9,13 +9,10 @@ import json
 
 from explorer import rundir
 from explorer.errors import StoreError
-from explorer.provenance.attestation import read_attestation
-from explorer.provenance.croissant import DSSE, PARQUET, Column, File, Records, croissant
-from explorer.provenance.description import Description
-from explorer.report.run.head_section import SIMULATED
-from explorer.report.run.reported_run import ReportedRun
-from explorer.report.run.taxonomy_section import TaxonomySection
-from explorer.runlog.documents import ATTESTATION_FILE, TABLE_FILE
+from explorer.provenance.description import DSSE, PARQUET, Column, Description, File, Records, croissant
+from explorer.provenance.tag_attestation import read_attestation
+from explorer.report.run_content import RunContent
+from explorer.report.run_page import SIMULATED
 
 TAGS = Records(
     name="tags",

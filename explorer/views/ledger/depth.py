@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.audit.history import DepthProfile
-from explorer.provenance.layers import depths_of
+from explorer.provenance.regions import depths_of
 from explorer.store.spool import ALL
 from explorer.views import text, theme
 

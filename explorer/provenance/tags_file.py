@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from explorer.errors import ProvenanceError, RunError
-from explorer.provenance.parquet_footer import MAX_FOOTER, UNCOMPRESSED, codecs
-from explorer.provenance.tag_table import MAX_ROWS
 from explorer.rundir import write_bytes
 
 MAX_BYTES = 2**31
+MAX_ROWS = 2**24  # a larger dataset has several tables
 MAX_TEXT = 500  # bytes of a class, a source or an authority
 BATCH = 2**16  # rows that are held at a time
 _BUFFER = 2**20  # bytes of a column that are read at a time
@@ -237,3 +236,104 @@ def _column(column: pa.DictionaryArray, name: str) -> Column:
 def _check_text(name: str, value: str) -> None:
     if len(value.encode()) > MAX_TEXT or not value.isprintable():
         raise ValueError(f"{name}: expected at most {MAX_TEXT} bytes of printable text, found {value!r:.80}")
+
+
+# ----------------------------------- the codecs that a Parquet file names, read without the library that reads the file
+
+MAX_FOOTER = 2**24
+MAX_DEPTH = 16
+UNCOMPRESSED = 0
+
+_MAGIC = b"PAR1"
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_CODEC = (4, 1, 3, 4)  # FileMetaData.row_groups[].columns[].meta_data.codec, by the numbers of the fields
+
+
+def codecs(file: BinaryIO) -> set[int]:
+    """The numbers of all codecs in the footer; 0 is none. Raises `ProvenanceError` for what is no Parquet footer.
+
+    A Parquet file ends in its metadata, their length as u32, little-endian, and "PAR1"; the metadata are a struct in
+    the compact protocol of Thrift (github.com/apache/thrift, thrift-compact-protocol.md; github.com/apache/
+    parquet-format). pyarrow ends the whole process when it is asked for a codec that it does not know, so codecs are
+    looked at here first.
+    """
+    end = file.seek(0, 2)
+    file.seek(max(0, end - 8))
+    tail = file.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if len(tail) < 8 or tail[4:] != _MAGIC or not 0 < length <= min(MAX_FOOTER, end - 12):
+        raise ProvenanceError("not a Parquet file, or one with a footer that is too large")
+    file.seek(end - 8 - length)
+    try:
+        return set(_Footer(file.read(length)).numbers())
+    except IndexError as error:
+        raise ProvenanceError("its footer is cut off") from error
+
+
+class _Footer:
+    """Walks over a struct and gives the numbers that stand where codecs stand."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    def numbers(self) -> Iterator[int]:
+        yield from self._struct(())
+
+    def _struct(self, path: tuple[int, ...]) -> Iterator[int]:
+        if len(path) > MAX_DEPTH:
+            raise ProvenanceError("its footer is nested too deep")
+        field = 0
+        while header := self._byte():
+            field = field + (header >> 4) if header >> 4 else _zigzag(self._varint())
+            yield from self._value(header & 0x0F, (*path, field))
+
+    def _value(self, kind: int, path: tuple[int, ...]) -> Iterator[int]:
+        if kind in (_TRUE, _FALSE):  # the value of a field of truth stands in its header
+            return
+        if kind in (_I16, _I32, _I64):
+            number = _zigzag(self._varint())
+            if path == _CODEC:
+                yield number
+        elif kind in (_LIST, _SET):
+            header = self._byte()
+            size = header >> 4 if header >> 4 < 15 else self._varint()
+            for _ in range(size):
+                yield from self._element(header & 0x0F, path)
+        elif kind == _STRUCT:
+            yield from self._struct(path)
+        else:
+            self._skip({_BYTE: 1, _DOUBLE: 8}.get(kind) or self._length(kind))
+
+    def _element(self, kind: int, path: tuple[int, ...]) -> Iterator[int]:
+        if kind in (_TRUE, _FALSE):
+            self._skip(1)
+        else:
+            yield from self._value(kind, path)
+
+    def _length(self, kind: int) -> int:
+        if kind != _BINARY:
+            raise ProvenanceError(f"its footer holds a value of type {kind}, which Parquet does not use")
+        return self._varint()
+
+    def _skip(self, count: int) -> None:
+        self._at += count
+        if self._at > len(self._content):
+            raise IndexError
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._content[self._at - 1]
+
+    def _varint(self) -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise ProvenanceError("its footer holds a number of more than 64 bits")
+
+
+def _zigzag(number: int) -> int:
+    return number >> 1 ^ -(number & 1)

@@ -1,0 +1,278 @@
+"""The parts of a model, of a training and of a ranking that policies name: intervals, layers, sealed regions.
+
+Intervals of [0, 1], for training progress and for depth: half-open, and closed at 1 so that nothing is left out.
+
+`[0, 0.5]` holds 0 and not 0.5, `[0.5, 1]` holds both its ends: written side by side they cover everything once.
+
+Layers as a policy sees them: a dotted name, a relative depth, and the patterns that pick them.
+
+A layer has parameters and buffers; both follow the same weight. Names are those that the model gives its modules
+(`layer3.0.conv2`). A layer whose tensors have several names, as a head that is tied to the embedding, is one layer, at
+the depth of its first use, and every rule for one of its names is about it: the strictest name decides. The adapter
+that a sealed region adds to a layer is a layer of its own, at the same depth, named `layer3.0.conv2@region`; no pattern
+reaches it, because only its owner does.
+
+Sealed regions: parameters that belong to one branch of the taxonomy and are absent for everybody else.
+
+A region is either low-rank adapters on shared linear and convolution layers, picked by name pattern, or a module that
+the model has with a path around it:
+
+    sealed:
+      - {name: customer, branch: personal/customer, layers: ["layer4.*"], rank: 8}
+      - {name: news, branch: licensed/news, module: side.news}
+
+In its own region the owner's weight is 1 and everybody else's is 0, in every phase and before any rule is looked at. A
+class lives in one region at most, so branches of two regions do not overlap, and neither do their modules.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, NamedTuple
+
+from annotated_types import Ge, Le
+from pydantic import Field
+
+from explorer.errors import ProvenanceError
+from explorer.provenance.spellings import ClassPath, covers
+from explorer.rundir import read_bytes
+from explorer.schema import parse_json, record
+
+# -------------------------------------------------------------------------------------------------- intervals of [0, 1]
+
+Share = Annotated[float, Ge(0), Le(1)]
+Interval = tuple[Share, Share]
+
+WHOLE: Interval = (0.0, 1.0)
+
+
+def inside(value: float, interval: Interval) -> bool:
+    """Whether the interval holds the value; NaN and what lies outside [0, 1] are in none.
+
+    >>> inside(0.5, (0, 0.5)), inside(0.5, (0.5, 1)), inside(1, (0.5, 1))
+    (False, True, True)
+    """
+    start, end = interval
+    return start <= value < end or value == 1 == end
+
+
+def partition(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The coarsest intervals that cover [0, 1] and cross no end of the given ones.
+
+    >>> partition([(0.25, 1.0)])
+    ((0.0, 0.25), (0.25, 1.0))
+    """
+    ends = sorted({0.0, 1.0, *itertools.chain.from_iterable(intervals)})
+    return tuple(itertools.pairwise(ends))
+
+
+def written(interval: Interval) -> str:
+    """The interval as mathematicians write it.
+
+    >>> written((0, 0.5)), written((0.5, 1))
+    ('[0, 0.5)', '[0.5, 1]')
+    """
+    start, end = interval
+    return f"[{exact(start)}, {exact(end)}{']' if end == 1 else ')'}"
+
+
+def exact(value: float) -> str:
+    """The shortest text that is this number and no other: 0.9999999 is not 1, which would be a guarantee.
+
+    >>> exact(1.0), exact(0.9999999), exact(0.25)
+    ('1', '0.9999999', '0.25')
+    """
+    return repr(abs(float(value))).removesuffix(".0")  # abs: -0.0 is 0
+
+
+def check_interval(interval: Interval | None, where: str) -> None:
+    """Check that an interval holds something. Raises `ProvenanceError` that begins with `where`."""
+    if interval is not None and not interval[0] < interval[1]:
+        raise ProvenanceError(f"{where}: {list(interval)} holds nothing; expected [from, to] with from below to")
+
+
+# ------------------------------------------------------------------------------- layers and the patterns that pick them
+
+WILDCARD = "*"
+ADAPTER = "@"
+NAME = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*"
+MAX_NAME = 300
+MAX_LAYERS = 100_000
+MAX_BYTES = 2**20
+
+LayerName = Annotated[str, Field(pattern=f"^{NAME}$", max_length=MAX_NAME)]
+LayerPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*-]+$", max_length=MAX_NAME)]
+
+
+class Layer(NamedTuple):
+    """A layer and its relative depth: 0 is the input, 1 the output."""
+
+    name: str
+    depth: float
+    also: tuple[str, ...] = ()  # other names of its tensors
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of its names, the first one first."""
+        return self.name, *self.also
+
+
+def depths_of(names: Sequence[str], shared: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> tuple[Layer, ...]:
+    """Layers at evenly spaced depths, for names in the order from input to output. A lone layer is at the input.
+    `shared`: the other names of a layer, by its name.
+
+    >>> [(layer.name, layer.depth) for layer in depths_of(["embed", "body", "head"])]
+    [('embed', 0.0), ('body', 0.5), ('head', 1.0)]
+    """
+    last = max(1, len(names) - 1)
+    return tuple(Layer(name, index / last, shared.get(name, ())) for index, name in enumerate(names))
+
+
+def recorded_layers(names: Sequence[str], shared: Mapping[str, tuple[str, ...]]) -> tuple[Layer, ...]:
+    """The layers of a run as its ledger names them: adapters are at the depth of their layers.
+
+    Raises `ProvenanceError` for the adapter of a layer that is not there.
+    """
+    own = {layer.name: layer for layer in depths_of([name for name in names if ADAPTER not in name], shared)}
+    lost = [name for name in names if name.partition(ADAPTER)[0] not in own]
+    if lost:
+        raise ProvenanceError(f"layers: an adapter of a layer that is not there: {lost[0]}")
+    return tuple(own.get(name) or Layer(name, own[name.partition(ADAPTER)[0]].depth) for name in names)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether the pattern fits the whole name. `*` is any run of characters, dots and nothing included; else literal.
+
+    The time is linear in the name for each star, so that no pattern is dear.
+
+    >>> matches("layer3.*", "layer3.0.conv2"), matches("layer3.*", "layer3"), matches("*embed*", "embed")
+    (True, False, True)
+    """
+    first, *rest = pattern.split(WILDCARD)
+    if not rest:
+        return name == pattern
+    *middle, last = rest
+    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+        return False
+    start, end = len(first), len(name) - len(last)
+    for piece in middle:  # the leftmost place leaves the most room for those that follow
+        found = name.find(piece, start, end)
+        if found < 0:
+            return False
+        start = found + len(piece)
+    return True
+
+
+def write_layers(layers: Sequence[Layer]) -> str:
+    """The content of a file of layers: a line for each, its names with spaces between them.
+
+    >>> write_layers(depths_of(["embed", "body"], {"embed": ("head",)}))
+    'embed head\\nbody\\n'
+    """
+    return "".join(f"{' '.join(layer.names)}\n" for layer in layers)
+
+
+def read_layers(path: Path) -> tuple[Layer, ...]:
+    """The layers in a file, from input to output: one on each line, or a JSON list. The first word is the layer's name,
+    others are further names of its tensors.
+
+    Raises `ProvenanceError` that names the file and the fault.
+    """
+    return parse_layers(read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), where=str(path))
+
+
+def parse_layers(content: bytes, *, where: str) -> tuple[Layer, ...]:
+    """Read the content of a file of layers; see `read_layers`."""
+    if content.lstrip()[:1] == b"[":
+        lines = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
+    elif len(content) > MAX_BYTES:
+        raise ProvenanceError(f"{where}: too large: at most {MAX_BYTES} bytes are read")
+    else:
+        lines = [line.strip() for line in content.decode(errors="replace").splitlines() if line.strip()]
+    return check_layers(lines, where=where)
+
+
+def check_layers(lines: Sequence[object], *, where: str) -> tuple[Layer, ...]:
+    """Check lines of layers: dotted names, each once. Raises `ProvenanceError` that begins with `where`."""
+    if not 0 < len(lines) <= MAX_LAYERS:
+        raise ProvenanceError(f"{where}: {len(lines)} layer names; expected 1 to {MAX_LAYERS}")
+    shared: dict[str, tuple[str, ...]] = {}
+    for index, line in enumerate(lines):
+        names = line.split() if isinstance(line, str) else [line]
+        for name in names or [""]:
+            if not isinstance(name, str) or len(name) > MAX_NAME or not re.fullmatch(NAME, name):
+                raise ProvenanceError(
+                    f"{where}: [{index}]: not a layer name: {name!r:.80}; expected such as layer3.0.conv2"
+                )
+        first, *others = map(str, names)
+        if first in shared:
+            raise ProvenanceError(f"{where}: [{index}]: {first!r} is listed twice")
+        shared[first] = tuple(others)
+    return depths_of(tuple(shared), shared)
+
+
+# ------------------------------------------------------------------------------------------------------- sealed regions
+
+MAX_RANK = 65_536
+
+RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
+Patterns = Annotated[tuple[LayerPattern, ...], Field(min_length=1, max_length=100)]
+
+
+@record
+class SealedRegion:
+    """What belongs to one branch: adapters of this rank on the layers that match, or one module."""
+
+    name: RegionName
+    branch: ClassPath
+    layers: Patterns | None = None
+    rank: Annotated[int, Field(ge=1, le=MAX_RANK)] | None = None
+    module: LayerName | None = None
+
+
+def region_of(regions: Sequence[SealedRegion], name: str) -> SealedRegion | None:
+    """The region that this layer is part of; None for a shared layer, and for an adapter that no region asks for."""
+    shared, _, adapter = name.partition(ADAPTER)
+    if not adapter:
+        return next((each for each in regions if each.module and _lies_in(name, each.module)), None)
+    if region_of(regions, shared) is not None:  # a module that its adapter's owner never enters
+        return None
+    return next((each for each in regions if each.name == adapter and _adapts(each, shared)), None)
+
+
+def with_adapters(regions: Sequence[SealedRegion], layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The model's layers, followed by the adapters that each region puts on them."""
+    adapters = (Layer(f"{each.name}{ADAPTER}{region.name}", each.depth) for region in regions for each in layers)
+    return (*layers, *(adapter for adapter in adapters if region_of(regions, adapter.name)))
+
+
+def check_regions(regions: Sequence[SealedRegion], where: str) -> None:
+    """Check each region and that no two overlap. Raises `ProvenanceError` that begins with `where`."""
+    for index, each in enumerate(regions):
+        adapters = each.layers is not None and each.rank is not None and each.module is None
+        module = each.layers is None and each.rank is None and each.module is not None
+        if not adapters and not module:
+            raise ProvenanceError(
+                f"{where}: sealed[{index}]: expected layers and rank for adapters, or module, and not both"
+            )
+    for (_, one), (index, other) in itertools.combinations(enumerate(regions), 2):
+        here = f"{where}: sealed[{index}]"
+        if one.name == other.name:
+            raise ProvenanceError(f"{here}.name: {other.name!r} stands twice")
+        if covers(one.branch, other.branch) or covers(other.branch, one.branch):
+            raise ProvenanceError(
+                f"{here}.branch: {other.branch!r} overlaps {one.branch!r} of region {one.name!r}; "
+                "a class lives in one region at most"
+            )
+        if one.module and other.module and (_lies_in(one.module, other.module) or _lies_in(other.module, one.module)):
+            raise ProvenanceError(f"{here}.module: {other.module!r} overlaps {one.module!r} of region {one.name!r}")
+
+
+def _adapts(region: SealedRegion, name: str) -> bool:
+    return region.layers is not None and any(matches(pattern, name) for pattern in region.layers)
+
+
+def _lies_in(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
