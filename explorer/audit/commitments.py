@@ -9,9 +9,8 @@ from typing import Any
 from explorer.entries.run import Decision, Profile
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import salt_of
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import JOINT, Keys
-from explorer.runlog.run_ledger import Placed, RunLedger
+from explorer.runlog.run_keys import JOINT, Keys
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger
 
 MAX_BYTES = 2**24
 

@@ -18,10 +18,10 @@ from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.tag_attestation import Absent, VerifiedTags
 from explorer.provenance.tags_file import TagFile
-from explorer.runlog.blobs import Missing
-from explorer.runlog.counterfactual import ROUTING, left_out
-from explorer.runlog.presence import recorded_plan
-from explorer.runlog.run_ledger import RunLedger, Segment
+from explorer.runlog.admission_tables import InForce, tables_in_force
+from explorer.runlog.documents import TABLE_FILE, read_basis, read_verified_tags
+from explorer.runlog.influence import recorded_plan
+from explorer.runlog.run_ledger import Missing, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_numbers, read_rows
 from explorer.runlog.target import ROUTING, left_out
 

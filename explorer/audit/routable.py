@@ -24,8 +24,8 @@ from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.findings import void
 from explorer.provenance.regions import recorded_layers
 from explorer.provenance.routing import Routing, phases
-from explorer.runlog.blobs import Missing
-from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.documents import Rules
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers
 
 NAME = "routable"

@@ -11,11 +11,27 @@ from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
 from explorer.cli.output import print_json
 from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
+from explorer.ledger.cosign import begin_memory, memory_of
+from explorer.provenance import keys
+from explorer.provenance.envelope import key_id
 from explorer.provenance.keys import NEW_PASSPHRASE
-from explorer.provenance.trust import Role
-
-if TYPE_CHECKING:
-    from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Trust
+from explorer.provenance.spellings import format_time, parse_time
+from explorer.provenance.trust import (
+    Authority,
+    AuthorityKey,
+    Quorum,
+    Revocation,
+    Role,
+    Trust,
+    cosigner,
+    find,
+    new_trust,
+    read_trust,
+    trust_content,
+    write_trust,
+)
+from explorer.rundir import write_bytes
+from explorer.schema import to_json
 
 DAYS = 365
 NEXT = {
@@ -63,12 +79,6 @@ def new(
 
     A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
     """
-    from explorer.ledger.cosign import begin_memory, memory_of
-    from explorer.provenance import keys, trust
-    from explorer.provenance.spellings import format_time, parse_time
-    from explorer.provenance.trust import AuthorityKey, trust_content
-    from explorer.rundir import write_bytes
-
     begins = format_time(clock()) if not_before is None else not_before
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     in_agent = (keys.is_in_agent(key_file) or key_file.is_file()) and keys.agent_name(key_file) is not None
@@ -170,10 +180,6 @@ def revoke(
     Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
     at which it began (`from` in the list).
     """
-    from explorer.provenance import trust
-    from explorer.provenance.spellings import format_time, parse_time
-    from explorer.provenance.trust import Revocation, read_trust, write_trust
-
     moment = format_time(clock() if at is None else parse_time(at))
     with trust.alone(trust):
         before = read_trust(trust)
@@ -199,9 +205,6 @@ def quorum(
     json: Json = False,
 ) -> None:
     """Say how many authorities of a role it takes. A role without quorum is never enough."""
-    from explorer.provenance import trust
-    from explorer.provenance.trust import read_trust, write_trust
-
     with trust.alone(trust):
         before = read_trust(trust)
         after = trust.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
@@ -212,9 +215,7 @@ def quorum(
     print(f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}")
 
 
-def _read_or_new(path: Path) -> "Trust":
-    from explorer.provenance.trust import new_trust, read_trust
-
+def _read_or_new(path: Path) -> Trust:
     return read_trust(path) if path.exists() else new_trust(path.stem)
 
 
@@ -222,9 +223,7 @@ def _holds(path: Path, content: bytes) -> bool:
     return path.exists() and path.read_bytes() == content
 
 
-def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
-    from explorer.provenance.trust import cosigner
-
+def _print_added(authority: Authority, key: AuthorityKey) -> None:
     cosigns = cosigner(authority, key)
     print(f"  public key  {key.public_key}")
     print(f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}")
@@ -234,8 +233,6 @@ def _print_added(authority: "Authority", key: "AuthorityKey") -> None:
 
 def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:
     """An authority with the one key that is asked about."""
-    from explorer.provenance.trust import find
-
     authority = find(trust, name)
     made = next(each for each in _keys(authority, clock()) if each["public_key"] == key.public_key)
     return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}
@@ -253,11 +250,7 @@ def _listing(trust: Trust, now: int) -> dict[str, Any]:
     }
 
 
-def _keys(authority: "Authority", now: int) -> Iterable[dict[str, Any]]:
-    from explorer.provenance.envelope import key_id
-    from explorer.provenance.trust import cosigner
-    from explorer.schema import to_json
-
+def _keys(authority: Authority, now: int) -> Iterable[dict[str, Any]]:
     for key in authority.keys:
         cosigns = cosigner(authority, key)
         vkey = None if cosigns is None else cosigns.vkey

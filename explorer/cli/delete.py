@@ -38,7 +38,7 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.project import Project, runs_of
 from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD, UNREACHED, NotReached
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.times import format_time
+from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import read_trust
 from explorer.rundir import read_bytes
 from explorer.runlog.documents import SALTS_FILE, TRAINER_FILE, source_of, trainer_key

@@ -33,8 +33,7 @@ from explorer.deletion.verify import Verified
 from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
 from explorer.ledger.verify import WITNESS
 from explorer.project import runs_of
-from explorer.provenance.roles import Role
-from explorer.provenance.trust import Trust, read_trust
+from explorer.provenance.trust import Role, Trust, read_trust
 from explorer.records import RunRecord
 from explorer.rundir import read_bytes
 from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
@@ -116,10 +115,6 @@ def run(
 
 def _waits(new: Path, trust: Trust) -> bool:
     """Whether others have to cosign the new ledger, and none of them has begun to."""
-    from explorer import rundir
-    from explorer.ledger.verify import WITNESS
-    from explorer.provenance.trust import Role
-
     others = any(count for role, count in trust.quorum.checkpoints.items() if role is not Role.TRAINER)
     return others and not any((new / rundir.LEDGER / WITNESS).glob("*"))
 

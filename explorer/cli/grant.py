@@ -26,11 +26,24 @@ from explorer.disclosure.wrapped import words
 from explorer.disclosure.wrapping import naming, wrap_keys
 from explorer.disclosure.wrapping import revoke as take_back
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.disclosure.listing import Listed
-    from explorer.provenance.grants import Grant
-    from explorer.provenance.signing import Signed
+from explorer.project import Project, read_project, runs_of
+from explorer.provenance.envelope import MAX_BYTES, key_id, parse_envelope, write_envelope
+from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant, sign_grant
+from explorer.provenance.keys import (
+    READER_PASSPHRASE,
+    new_reader_key,
+    public_bytes,
+    reader_key,
+    reader_public_text,
+    replace_private,
+    write_key,
+)
+from explorer.provenance.signing import Signed
+from explorer.provenance.trust import read_trust
+from explorer.rundir import read_bytes
+from explorer.runlog.documents import trainer_key
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
 
 File = Annotated[Path, typer.Argument(metavar="GRANT", help="A signed grant.")]
 
@@ -45,8 +58,6 @@ def key(
 
     The same key signs what its holder asks for.
     """
-    from explorer.provenance.keys import READER_PASSPHRASE, new_reader_key, reader_key, reader_public_text, write_key
-
     made = new_reader_key()
     passphrase = None if unencrypted else new_passphrase(out, passphrase_file, variable=READER_PASSPHRASE)
     write_key(out, made, passphrase)
@@ -111,16 +122,6 @@ def answer(
     Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
     where it is. A request is answered once, and the answer opens for this reader alone.
     """
-    from explorer.disclosure.requests import MAX_REQUEST, parse_request
-    from explorer.disclosure.requests import answer as answer_request
-    from explorer.disclosure.wrapped import words
-    from explorer.project import Project, runs_of
-    from explorer.provenance.keys import replace_private
-    from explorer.provenance.trust import read_trust
-    from explorer.rundir import read_bytes
-    from explorer.runlog.documents import trainer_key
-    from explorer.runlog.run_ledger import RunLedger
-
     where, believed, found = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
     name, signing = trainer_key(run, trust=believed, now=clock())

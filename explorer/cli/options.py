@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from explorer.errors import LedgerError
-from explorer.provenance.private import PASSPHRASE, READER_PASSPHRASE
+from explorer.provenance.keys import PASSPHRASE, READER_PASSPHRASE
 
 Runs = Annotated[
     Path, typer.Option("--runs", envvar="EXPLORER_RUNS", metavar="DIR", help="Directory of all runs and results.")

@@ -27,8 +27,7 @@ from explorer.disclosure.pack import (
     write_pack,
 )
 from explorer.project import Project, runs_of
-from explorer.provenance.keys import parse_public
-from explorer.provenance.private import PASSPHRASE
+from explorer.provenance.keys import PASSPHRASE, parse_public
 from explorer.provenance.trust import Trust, read_trust
 from explorer.report.run_report import FORMATS, read_run
 from explorer.rundir import GOVERNANCE
@@ -60,15 +59,6 @@ def pack(
     The trainer's key signs it. What a grant opens goes on the project's record before the file is there. Without a
     grant the integrity of everything can be verified and no sealed number read.
     """
-    from explorer.cli.credentials import clock, provide_passphrase
-    from explorer.disclosure.pack import accesses, check_place, make_pack, read_grants, write_pack
-    from explorer.project import Project, runs_of
-    from explorer.provenance.keys import PASSPHRASE
-    from explorer.provenance.trust import read_trust
-    from explorer.rundir import GOVERNANCE
-    from explorer.runlog.documents import TRAINER_FILE, TRUST_FILE, source_of, trainer_key
-    from explorer.runlog.run_ledger import RunLedger
-
     check_place(out)
     found, now = RunLedger(run), clock()
     place = run / GOVERNANCE / TRUST_FILE if trust is None else trust

@@ -29,9 +29,16 @@ from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.cli.verbs import part
 from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.provenance.regions import Layer
+from explorer.provenance.findings import Finding, of_matrix, of_policy, void
+from explorer.provenance.policy import QUARANTINE_WORDS, RoutingPolicy, confidential_words, region_words, rule_words
+from explorer.provenance.regions import Layer, check_layers, exact, read_layers
+from explorer.provenance.routing import Decision, Matrix, Table, bind, matrix, policy_for
+from explorer.provenance.signing import Opened
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.provenance.trust import read_trust
+from explorer.runlog.documents import read_basis, read_rules
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A routing policy: a draft (YAML) or a signed file.")]
 TaxonomyFile = Annotated[
@@ -65,10 +72,7 @@ def check(
 
     Fails if a rule or a sealed region fits none of the layers: no run of such a model starts with it.
     """
-    from explorer.cli.matrix import matrix_json, print_matrix
-    from explorer.provenance.findings import void
-    from explorer.provenance.routing import bind, matrix, policy_for
-    from explorer.provenance.taxonomy import TAXONOMY
+    pass
 
     named = _layers(model, set_ or [], layers, layer or [])
     tree = open_believed(taxonomy, TAXONOMY, trust)
@@ -128,8 +132,6 @@ def simulate(
 
 def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> tuple[Layer, ...]:
     """The layers to ask about, evenly spaced in depth; none where none were named."""
-    from explorer.provenance.regions import check_layers, read_layers
-
     if (model is not None) + (file is not None) + bool(names) > 1:
         raise ProvenanceError("layers come from --model NAME, --layers FILE or --layer NAME: from one of them")
     if settings and model is None:
@@ -146,7 +148,7 @@ def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matr
     for what, opened in (("policy", policy), ("taxonomy", taxonomy)):
         value = opened.value
         print(f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}")
-    print(f"quarantine: {QUARANTINE[policy.value.quarantine]}; it never trains")
+    print(f"quarantine: {QUARANTINE_WORDS[policy.value.quarantine]}; it never trains")
     if policy.value.confidential:
         print(f"confidential: {confidential_words(policy.value.confidential)}")
     print("a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n")

@@ -25,12 +25,15 @@ from explorer.disclosure.standing import check_standing
 from explorer.disclosure.wrapped import parse_wrapped
 from explorer.disclosure.wrapping import naming
 from explorer.errors import ProvenanceError, unknown
-
-if TYPE_CHECKING:
-    from explorer.disclosure.reading import Answer, Query
-    from explorer.provenance.keys import ReaderKey
-    from explorer.provenance.trust import Trust
-    from explorer.runlog.run_ledger import RunLedger
+from explorer.project import read_project, runs_of
+from explorer.provenance.envelope import MAX_BYTES
+from explorer.provenance.grants import open_grant
+from explorer.provenance.keys import ReaderKey, replace_private
+from explorer.provenance.trust import Trust, read_trust
+from explorer.runlog.run_keys import NoKeys
+from explorer.runlog.run_ledger import RunLedger
+from explorer.store.queries import Table
+from explorer.store.text import csv_text
 
 SHOWN = 40  # rows in a terminal
 FORMATS = ("csv", "parquet")
@@ -178,10 +181,6 @@ def _columns(answer: Answer) -> tuple[str, ...]:
 
 def _write(answer: Answer, out: Path) -> None:
     """Whole or not at all, and for whoever reads alone: these numbers are sealed where they came from."""
-    import io
-
-    from explorer.provenance.keys import replace_private
-
     columns = _columns(answer)
     if out.suffix == ".csv":
         replace_private(out, csv_text(Table(columns=columns, rows=answer.rows)).encode())

@@ -17,7 +17,7 @@ from explorer.cli.signing import load_key, provide_passphrase
 from explorer.errors import ProvenanceError, RunError
 from explorer.project import Project
 from explorer.provenance.model_attestation import ClassClaim, ModelAttestation
-from explorer.provenance.roles import Observer
+from explorer.provenance.observation import Observer
 from explorer.provenance.trust import Trust, read_trust
 from explorer.release.attest import attest as sign_model
 from explorer.release.attest import ship

@@ -17,12 +17,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer.cli.options import clock
 from explorer.cli.output import print_json
 from explorer.errors import ProvenanceError
-from explorer.provenance.keys import PASSPHRASE, READER_PASSPHRASE
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from explorer.provenance.keys import ReaderKey
+from explorer.provenance.envelope import key_id, write_envelope
+from explorer.provenance.keys import (
+    PASSPHRASE,
+    READER_PASSPHRASE,
+    ReaderKey,
+    agent_name,
+    is_encrypted,
+    public_bytes,
+    read_key,
+    read_reader_key,
+)
+from explorer.provenance.signing import Kept, Kind, Opened, open_file, sign_file
+from explorer.provenance.trust import read_trust
 
 MAX_FILE = 10_000
 
@@ -34,8 +41,6 @@ def load_key(path: Path, passphrase_file: Path | None) -> Ed25519PrivateKey:
 
 def load_reader_key(path: Path, passphrase_file: Path | None) -> ReaderKey:
     """Read the key file of a reader; ask for a passphrase only if it needs one."""
-    from explorer.provenance.keys import read_reader_key
-
     return read_reader_key(path, known_passphrase(path, passphrase_file, variable=READER_PASSPHRASE))
 
 

@@ -13,11 +13,22 @@ from explorer.cli.output import print_json, print_table
 from explorer.cli.signing import load_key, open_believed
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.provenance.tag_attestation import VerifiedTags
-    from explorer.provenance.tag_records import Checked, Record
-    from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.commitments import destroy_salt, read_salts
+from explorer.provenance.description import read_description
+from explorer.provenance.envelope import write_envelope
+from explorer.provenance.spellings import format_time
+from explorer.provenance.tag_attestation import (
+    VerifiedTags,
+    add_signature,
+    attest,
+    read_attestation,
+    still_to_sign,
+    verify_tags,
+)
+from explorer.provenance.tag_records import Checked, Record, check_records, read_records, write_tagged
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.provenance.trust import read_trust
+from explorer.schema import to_json
 
 DAYS = 365
 
@@ -69,13 +80,6 @@ def sign(
     json: Json = False,
 ) -> None:
     """Vouch for a tag table, with a key of data governance; with --attestation, join others who do."""
-    from explorer.document import read_document
-    from explorer.provenance.description import read_description
-    from explorer.provenance.envelope import write_envelope
-    from explorer.provenance.spellings import format_time
-    from explorer.provenance.tag_attestation import add_signature, attest, read_attestation, still_to_sign
-    from explorer.provenance.trust import read_trust
-
     if (description is None) == (attestation is None):
         raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
     now, believed = clock(), read_trust(trust)
@@ -128,9 +132,6 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check a tag table: exit status 0 only if every tag in it is believed now."""
-    from explorer.provenance.tag_attestation import read_attestation, verify_tags
-    from explorer.provenance.trust import read_trust
-
     if (records is None) != (salts is None):
         raise ProvenanceError("records are checked with their salts: give both --records and --salts, or neither")
     verified = verify_tags(
@@ -154,8 +155,6 @@ def erase(
     json: Json = False,
 ) -> None:
     """Destroy the salt of one record: nobody can link it to its tag any more. The table and every proof still hold."""
-    from explorer.provenance.commitments import destroy_salt
-
     destroy_salt(salts, slot)
     if json:
         print_json({"salts": str(salts), "destroyed": slot})
@@ -170,10 +169,7 @@ def _signed_taxonomy(path: Path, trust: Path) -> Taxonomy:
     return opened.value
 
 
-def _check_records(verified: "VerifiedTags", records: Path, salts: Path) -> "Checked":
-    from explorer.provenance.commitments import read_salts
-    from explorer.provenance.tag_records import check_records, read_records
-
+def _check_records(verified: VerifiedTags, records: Path, salts: Path) -> Checked:
     given = read_records(records, authority="")
     return check_records(given, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
 

@@ -10,10 +10,9 @@ from explorer.cli.options import Believe, Json, KeyFile, PassphraseFile, SignedO
 from explorer.cli.output import print_json, print_table
 from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.errors import ProvenanceError
-
-if TYPE_CHECKING:
-    from explorer.provenance.signing import Opened
-    from explorer.provenance.taxonomy import Taxonomy
+from explorer.provenance.signing import Opened
+from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
+from explorer.schema import to_json
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A taxonomy: a draft (YAML) or a signed file.")]
 

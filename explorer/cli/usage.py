@@ -14,8 +14,8 @@ from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
 from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.signing import load_key, provide_passphrase
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.private import write_private
-from explorer.provenance.times import parse_time
+from explorer.provenance.keys import write_private
+from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust, read_trust
 from explorer.provenance.usage import MAX_BYTES, By, Line, Period, UsageRun, check_period, run_digest
 from explorer.release.usage import Survey, file_name, find_runs, parties, recount, sign, survey
@@ -131,9 +131,6 @@ def _by(words: str) -> By:
 
 def _period(words: str | None) -> Period | None:
     """`2026-01-01..2026-04-01`, or moments; a day is its first moment. Raises `ProvenanceError` for anything else."""
-    from explorer.provenance.spellings import parse_time
-    from explorer.provenance.usage import Period, check_period
-
     if words is None:
         return None
     begins, dots, ends = words.partition("..")
@@ -164,13 +161,6 @@ def _keys(
 
 def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Trust, now: int) -> dict[str, str]:
     """Sign and write all files or none; what was written is what verifies. Paths by party, the whole under *."""
-    import json
-
-    from explorer.provenance.keys import write_private
-    from explorer.release.usage import file_name, parties, sign
-    from explorer.release.usage_check import verify_usage
-    from explorer.rundir import write_bytes
-
     whole = sign(found, keys=keys, trust=trust, now=now)
     content = (json.dumps(_plain(whole), indent=1) + "\n").encode()
     verify_usage(content, trust=trust, now=now, where="the statement")  # its trainer's, and no other's

@@ -12,7 +12,7 @@ from explorer import rundir
 from explorer.errors import RunError
 from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_certificate import Artefact, What
-from explorer.runlog.reach import Reach
+from explorer.runlog.influence import Reach
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import JOINT
 

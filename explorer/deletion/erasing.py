@@ -28,7 +28,7 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import Project, runs_of
 from explorer.provenance.commitments import destroy_salt, read_salts
-from explorer.runlog.blobs import class_of
+from explorer.runlog.documents import read_tag_rows
 from explorer.runlog.forecast import kept
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger, class_of

@@ -8,6 +8,7 @@ from explorer.deletion.case import Case
 from explorer.deletion.checks import Claim, differ
 from explorer.errors import LedgerError
 from explorer.provenance.deletion_certificate import Roots, Structure
+from explorer.runlog.influence import Reach
 from explorer.runlog.model_file import differences
 from explorer.runlog.tensors import Tensors, owner_of, without_bookkeeping
 

@@ -13,9 +13,8 @@ from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import salt_of
 from explorer.provenance.regions import ADAPTER
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import JOINT
-from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, having, open_commitments, read_numbers
 
 MAX_BYTES = 2**24

@@ -8,9 +8,8 @@ from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant
 from explorer.provenance.spellings import covers
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import JOINT
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import RunLedger, class_of
 
 
 def covered_classes(genesis: Genesis, grant: Grant) -> frozenset[str]:

@@ -14,7 +14,7 @@ from explorer.entries import profiles
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant
-from explorer.runlog.keys import JOINT
+from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 
 KEYS = ("entry", "step", "layer", "class")

@@ -33,7 +33,7 @@ from explorer.provenance.encryption import KEY_BYTES
 from explorer.provenance.envelope import Envelope, parse_envelope
 from explorer.provenance.grants import EntryKind, grant_digest
 from explorer.provenance.spellings import ClassPath
-from explorer.runlog.keys import JOINT
+from explorer.runlog.run_keys import JOINT
 from explorer.schema import from_json, parse_json, record, to_json
 
 FORMAT = "explorer/wrapped-keys/v1"

@@ -21,7 +21,7 @@ from explorer.project import Project
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest
 from explorer.provenance.keys import wrap
 from explorer.provenance.signing import Signed
-from explorer.runlog.keys import OwnKeys, own_keys
+from explorer.runlog.run_keys import OwnKeys, own_keys
 from explorer.runlog.run_ledger import RunLedger
 
 

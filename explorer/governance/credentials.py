@@ -16,9 +16,6 @@ import numpy as np
 from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
-from explorer.governance.documents import ATTESTATION, TRUST, Documents
-from explorer.governance.documents import QUARANTINE as QUARANTINE_FILE
-from explorer.governance.documents import TAXONOMY as TAXONOMY_FILE
 from explorer.provenance.commitments import Salts, commit, read_salts
 from explorer.provenance.policy import Quarantine
 from explorer.provenance.routing import Routing, bind, policy_for

@@ -41,7 +41,7 @@ from explorer.governance.writer import Writer
 from explorer.note import Signer
 from explorer.provenance.admission import Admission
 from explorer.provenance.commitments import Salts
-from explorer.runlog.keys import OwnKeys
+from explorer.runlog.run_keys import OwnKeys
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import Tensors
 

@@ -8,8 +8,8 @@ import hashlib
 
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import OVERHEAD, salt_of, seal
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import JOINT, OwnKeys
+from explorer.runlog.run_keys import JOINT, OwnKeys
+from explorer.runlog.run_ledger import class_of
 
 NOTHING = hashlib.sha256(b"").hexdigest()  # stands for what cannot be made without a secret
 

@@ -18,8 +18,10 @@ from typing import Any
 import explorer
 from explorer import rundir
 from explorer.audit.ledger_sums import is_confidential
-from explorer.errors import StoreError, unknown
+from explorer.errors import RunError, StoreError, unknown
 from explorer.provenance.keys import replace_private
+from explorer.provenance.spellings import format_time
+from explorer.report.page import Page
 from explorer.report.render_html import render_html
 from explorer.report.render_markdown import render_markdown
 from explorer.report.render_pdf import render_pdf

@@ -20,7 +20,7 @@ from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.trust_anchor import Judgement, judge
 from explorer.provenance.envelope import MAX_BYTES
-from explorer.provenance.model_attestation import CARD, MODEL, Attested, open_model
+from explorer.provenance.model_attestation import CARD, MODEL, Attested, ModelAttestation, open_model
 from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Authority, Trust
 from explorer.rundir import read_bytes

@@ -38,22 +38,18 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.entries.run import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError, unknown
-from explorer.provenance.attestation import VerifiedTags, read_attestation, weigh_tags
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
-from explorer.provenance.keys import is_encrypted, public_bytes, read_key
+from explorer.provenance.keys import PASSPHRASE, is_encrypted, public_bytes, read_key
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.private import PASSPHRASE
-from explorer.provenance.require import check_signer
-from explorer.provenance.roles import Role
 from explorer.provenance.routing import Routing, bind, policy_for
-from explorer.provenance.signed import open_document
-from explorer.provenance.tag_table import MAX_ROWS
+from explorer.provenance.signing import check_signer, open_document
+from explorer.provenance.spellings import format_time
+from explorer.provenance.tag_attestation import VerifiedTags, read_attestation, weigh_tags
 from explorer.provenance.tags import Tags, read_authorities, read_tags
-from explorer.provenance.tags_parquet import TagFile
+from explorer.provenance.tags_file import MAX_ROWS, TagFile
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
-from explorer.provenance.times import format_time
 from explorer.provenance.trust import MAX_BYTES as MAX_TRUST
-from explorer.provenance.trust import Authority, Trust, read_trust
+from explorer.provenance.trust import Authority, Role, Trust, read_trust
 from explorer.rundir import read_bytes
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json

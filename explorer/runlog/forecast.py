@@ -27,10 +27,9 @@ from explorer.costing import Duration, StepTime
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
 from explorer.errors import ExplorerError
-from explorer.provenance.branches import covers
-from explorer.provenance.commitments import SALT_BYTES
+from explorer.provenance.commitments import SALT_BYTES, Salts, read_salts
 from explorer.provenance.levels import Level
-from explorer.provenance.salts import Salts, read_salts
+from explorer.provenance.spellings import covers
 from explorer.records import LoopRecord, ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import SALTS_FILE, TRAINER_FILE, source_of
 from explorer.runlog.influence import Presence, Reach, reach_of, read_record

@@ -21,7 +21,7 @@ from explorer.entries.kinds import Unknown, decode
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
 from explorer.errors import LedgerError, ProvenanceError, RunError, unknown
 from explorer.ledger.storage import LedgerDirectory, blob_path, read_blob
-from explorer.provenance.sealing import MAGIC, OVERHEAD, is_sealed, open_sealed
+from explorer.provenance.encryption import MAGIC, OVERHEAD, is_sealed, open_sealed
 from explorer.runlog.run_keys import JOINT, Keys, own_keys
 
 # --- where everything is, by the number of its entry ---

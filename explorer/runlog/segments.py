@@ -27,9 +27,8 @@ from explorer.entries.slots import decode_slots
 from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import salt_of
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import JOINT, Keys
-from explorer.runlog.run_ledger import Placed, RunLedger, Segment
+from explorer.runlog.run_keys import JOINT, Keys
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -14,8 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from explorer.entries.fields import Whole
-from explorer.errors import LedgerError, unknown
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.entries.fields import LedgerState, Line, Whole
+from explorer.entries.run import TrainingState
+from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.spellings import ClassPath, covers
 from explorer.provenance.trust import Name
 from explorer.records import LoopRecord, Plan, RunRecord, listed_methods

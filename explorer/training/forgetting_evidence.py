@@ -33,7 +33,7 @@ from explorer.governance.sealed import switched_on
 from explorer.governance.session import Session
 from explorer.provenance.regions import SealedRegion
 from explorer.provenance.spellings import covers
-from explorer.runlog.counterfactual import counterfactual
+from explorer.runlog.admission_tables import first_admitted, tables_in_force
 from explorer.runlog.model_file import MODEL, ModelFile, differences
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, counterfactual

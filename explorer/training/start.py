@@ -32,7 +32,6 @@ from explorer.data.dataset import Dataset
 from explorer.entries.fields import Digest, LedgerState, write_float
 from explorer.entries.run import Parent
 from explorer.errors import RecipeError, RunError, unknown
-from explorer.governance.documents import Documents
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested, ClassClaim
 from explorer.provenance.regions import SealedRegion, Share, region_of

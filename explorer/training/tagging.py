@@ -15,7 +15,6 @@ from explorer.data.dataset import DataSource, Split
 from explorer.data.sources import DATASETS, load
 from explorer.document import read_document
 from explorer.errors import DataError, ProvenanceError, RecipeError
-from explorer.governance.documents import SALTS, TABLE
 from explorer.provenance.spellings import CLASS_PATTERN
 from explorer.provenance.tag_records import Record, write_tagged
 from explorer.recipes.choice import choose

@@ -21,7 +21,7 @@ from explorer.entries.kinds import Entry
 from explorer.errors import LedgerError
 from explorer.provenance.commitments import new_salts, write_salts
 from explorer.provenance.routing import bind
-from explorer.runlog.keys import JOINT
+from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, MIT, NEWS, STEPS, USUAL, counts_of, rows_of, sign_again, trust, with_blob
 from tests.audit.governed_run import write_governed_run as write

@@ -21,9 +21,8 @@ from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.encryption import seal
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import JOINT
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import RunLedger, class_of
 from tests.audit.governed_run import CLASSES, MIT, NEWS, TRAINER, sign_again, trust, with_blob, write_governed_run
 from tests.audit.test_conform import change_numbers
 from tests.provenance.people import NOW, private

@@ -12,7 +12,7 @@ from explorer.data.digits import Digits
 from explorer.errors import ProvenanceError
 from explorer.provenance.commitments import check_commitment, read_salts
 from explorer.provenance.policy import Quarantine, Rule
-from explorer.runlog.papers import read_tag_rows
+from explorer.runlog.documents import read_tag_rows
 from explorer.runlog.run_ledger import RunLedger
 from tests.cli.command import explorer, refused
 from tests.governance import desk

@@ -10,7 +10,7 @@ import torch
 from explorer import rundir
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.runlog.replay_time import START
+from explorer.runlog.forecast import START
 from explorer.training import replay
 from tests.cli.command import explorer, refused
 from tests.governance import desk

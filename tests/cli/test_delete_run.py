@@ -17,7 +17,7 @@ from explorer.project import read_project
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.runlog.origin import read_origin
+from explorer.runlog.target import read_origin
 from explorer.training.demonstration import demonstrate
 from tests.cli.command import Done, explorer, refused
 from tests.training.governed_for_tests import DIGITS, TAXONOMY, recipe

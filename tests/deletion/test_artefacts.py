@@ -11,7 +11,7 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import State
 from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_certificate import Artefact
-from explorer.runlog.reach import reach
+from explorer.runlog.influence import reach
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from tests.audit.governed_run import NEWS, USUAL, executed_again, rewrite, with_blob

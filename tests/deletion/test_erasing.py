@@ -21,7 +21,7 @@ from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.commitments import new_salts, read_salts, write_salts
-from explorer.runlog.keys import JOINT, own_keys
+from explorer.runlog.run_keys import JOINT, own_keys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
 from explorer.store.spool import segment_sums

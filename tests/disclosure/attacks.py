@@ -14,9 +14,8 @@ from explorer.entries.envelope import read_head
 from explorer.entries.numbers import decode_joint, split_joint
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.encryption import is_sealed, open_sealed
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import Keys
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import Keys
+from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.runlog.segments import having, read_numbers
 from explorer.store import queries
 from explorer.store.ingest import ingest

@@ -18,7 +18,7 @@ from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant
 from explorer.provenance.keys import ReaderKey, reader_key, reader_public_text, write_key
 from explorer.provenance.signing import Signed
-from explorer.runlog.keys import NoKeys
+from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json
 from tests.audit.governed_run import MIT, NEWS, OPEN, TRAINER, USUAL, trust, write_governed_run

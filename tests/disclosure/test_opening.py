@@ -19,7 +19,7 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.grants import Grant
 from explorer.provenance.keys import reader_public_text, wrap
 from explorer.provenance.spellings import parse_time
-from explorer.runlog.keys import NoKeys
+from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import write_governed_run
 from tests.disclosure.grantees import (

@@ -22,7 +22,7 @@ from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Project, read_project, runs_of
 from explorer.provenance.encryption import seal
-from explorer.runlog.keys import NoKeys
+from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
 from tests.audit.governed_run import CLASSES, LAYERS, STEPS, sign_again, with_blob

@@ -21,7 +21,7 @@ from explorer.provenance.encryption import KINDS
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.keys import reader_key, reader_public_text, write_key
 from explorer.provenance.spellings import parse_time
-from explorer.runlog.keys import own_keys
+from explorer.runlog.run_keys import own_keys
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import MIT, NEWS, OPEN

@@ -123,7 +123,7 @@ def _plain() -> dict[str, Parser]:
         "tlog-policy": Parser(
             read=lambda raw: trust_anchor.parse_policy(raw, where="p"),
             seeds=(policy_file.encode(),),
-            reads=("ledger.tlog_policy.parse_policy",),
+            reads=("ledger.trust_anchor.parse_policy",),
         ),
         "tlog-proof": Parser(
             read=lambda raw: proof.parse_proof(raw, where="p"),
@@ -152,7 +152,7 @@ def _plain() -> dict[str, Parser]:
         "time": Parser(
             read=lambda raw: spellings.parse_time(text(raw)),
             seeds=(b"2026-01-31T00:00:00Z",),
-            reads=("provenance.times.parse_time",),
+            reads=("provenance.spellings.parse_time",),
         ),
         "cost of a deletion": Parser(
             read=lambda raw: levels.read_cost(text(raw), where="at_most"),
@@ -175,7 +175,7 @@ def _plain() -> dict[str, Parser]:
         "taxonomy draft": Parser(
             read=lambda raw: taxonomy.read_taxonomy(document.parse_document(text(raw), where="t")),
             seeds=((POLICIES / "licences.taxonomy.yaml").read_bytes(),),
-            reads=("provenance.taxonomy.read_taxonomy", "provenance.drafts.read_draft"),
+            reads=("provenance.taxonomy.read_taxonomy", "provenance.signing.read_draft"),
         ),
         "policy draft": Parser(
             read=lambda raw: policy.read_policy(document.parse_document(text(raw), where="p")),
@@ -190,7 +190,7 @@ def _plain() -> dict[str, Parser]:
         "layers": Parser(
             read=lambda raw: regions.parse_layers(raw, where="l"),
             seeds=(b"embed head\nblock.0\nnorm\n", b'["embed", "block.0"]'),
-            reads=("provenance.layers.parse_layers",),
+            reads=("provenance.regions.parse_layers",),
         ),
     }
 
@@ -230,7 +230,7 @@ def _bulk() -> dict[str, Parser]:
         "sealed numbers": Parser(
             read=lambda raw: encryption.open_sealed(bytes(32), raw, kind="step", name="joint", first=0),
             seeds=(encryption.seal(bytes(32), words[:40], kind="step", name="joint", first=0),),
-            reads=("provenance.sealing.open_sealed",),
+            reads=("provenance.encryption.open_sealed",),
         ),
         "sketches": Parser(
             read=lambda raw: numbers.decode_sketches(raw, layers=1),
@@ -310,7 +310,7 @@ def _signed() -> dict[str, Parser]:
         "signed taxonomy": Parser(
             read=opened(taxonomy.TAXONOMY, people.GOVERNANCE),
             seeds=(canonical(schema.to_json(tree)),),
-            reads=("provenance.signed.open_document",),
+            reads=("provenance.signing.open_document",),
         ),
         "signed policy": Parser(
             read=opened(policy.POLICY, people.RISK), seeds=tuple(canonical(schema.to_json(p)) for p in policies)
@@ -411,7 +411,7 @@ def _files(place: Path) -> dict[str, Parser]:
         "reader's key file": Parser(
             read=in_a_file(lambda path: keys.read_reader_key(path, None), place),
             seeds=(keys.new_reader_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),),
-            reads=("provenance.reader_keys.read_reader_key", "provenance.keys.read_any"),
+            reads=("provenance.keys.read_reader_key", "provenance.keys.read_any"),
         ),
         "records": Parser(
             read=in_a_file(lambda path: list(tag_records.read_records(path)), place),
@@ -421,7 +421,7 @@ def _files(place: Path) -> dict[str, Parser]:
         "salts": Parser(
             read=in_a_file(commitments.read_salts, place),
             seeds=(b"explorer/salts/v1".ljust(24, b"\0") + (2).to_bytes(8, "big") + bytes(range(64)),),
-            reads=("provenance.salts.read_salts", "provenance.private.open_private"),
+            reads=("provenance.commitments.read_salts", "provenance.keys.open_private"),
         ),
         "file of use": Parser(
             read=lambda raw: usage.read_file(raw, where="u"),
@@ -511,16 +511,16 @@ def grant_json() -> bytes:
 NOT_PARSERS = frozenset(
     {
         "document.read_document",  # parse_document, after a bounded reading
-        "provenance.claim.read_claim",  # what open_certificate, open_model and open_observation read by; they are fed
-        "ledger.files.read_file",  # gives bytes as they are
-        "ledger.blobs.read_blob",  # gives bytes that have the digest asked for
-        "ledger.recovery.load_edge",  # tiles and a bundle, checked against a signed root
-        "ledger.verify.read_checkpoint",  # note and checkpoint
-        "ledger.witnesses.read_witnesses",  # notes and checkpoints
-        "provenance.layers.read_layers",  # parse_layers
+        "provenance.signing.read_claim",  # what open_certificate, open_model and open_observation read by; they are fed
+        "ledger.storage.read_file",  # gives bytes as they are
+        "ledger.storage.read_blob",  # gives bytes that have the digest asked for
+        "ledger.log.load_edge",  # tiles and a bundle, checked against a signed root
+        "ledger.storage.read_checkpoint",  # note and checkpoint
+        "ledger.verify.read_witnesses",  # notes and checkpoints
+        "provenance.regions.read_layers",  # parse_layers
         "provenance.trust.read_trust",  # parse_trust
-        "provenance.drafts.open_file",  # drafts and signed documents
-        "provenance.attestation.read_attestation",  # gives bytes as they are
+        "provenance.signing.open_file",  # drafts and signed documents
+        "provenance.tag_attestation.read_attestation",  # gives bytes as they are
         "entries.envelope.read_head",
     }
 )

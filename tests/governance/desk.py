@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from explorer.data.dataset import Split
-from explorer.governance.documents import Documents, read_documents
 from explorer.provenance.commitments import Salts, write_salts
 from explorer.provenance.envelope import Envelope, write_envelope
 from explorer.provenance.keys import write_key
@@ -18,6 +17,7 @@ from explorer.provenance.tag_records import Record, tag_records
 from explorer.provenance.tags_file import write_table
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Role, Trust, write_trust
+from explorer.runlog.documents import Documents, read_documents
 from tests.provenance import people
 from tests.provenance.people import EXPIRES, GOVERNANCE, ISSUED, NOW, RISK, private
 from tests.provenance.tables import TAXONOMY, signed

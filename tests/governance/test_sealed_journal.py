@@ -13,9 +13,8 @@ from explorer.entries.kinds import Entry, Unknown, decode
 from explorer.entries.run import Decision, Profile, State, Step
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance import encryption
-from explorer.runlog.blobs import class_of
-from explorer.runlog.keys import JOINT
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.runlog.segments import read_numbers
 from tests.governance import journals
 from tests.governance.journals import CLASSES, finish, open_journal, record, recorded, state

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from explorer.provenance.trust import Role
-from explorer.report.run_keys import key_lines, keys_since, quorum_words
+from explorer.report.run.vouchers_section import key_lines, keys_since, quorum_words
 from tests.provenance.people import RISK, governance, public, risk, trust
 
 OLD = public("old", not_after="2026-04-01T00:00:00Z")

@@ -15,9 +15,8 @@ from explorer.entries.run import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError
 from explorer.governance.credentials import check
 from explorer.provenance.envelope import parse_envelope
-from explorer.provenance.keys import public_bytes, write_key
-from explorer.provenance.private import PASSPHRASE
-from explorer.provenance.roles import Role
+from explorer.provenance.keys import PASSPHRASE, public_bytes, write_key
+from explorer.provenance.trust import Role
 from explorer.runlog.documents import (
     SOURCE_FILE,
     Source,

@@ -14,9 +14,8 @@ from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.storage import read_blob
 from explorer.provenance.commitments import destroy_salt, new_salts, write_salts
 from explorer.provenance.encryption import KINDS
-from explorer.runlog.blobs import Missing
-from explorer.runlog.keys import JOINT, NoKeys, OwnKeys, own_keys
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_keys import JOINT, NoKeys, OwnKeys, own_keys
+from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
 from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, USUAL, sign_again, with_blob, write_governed_run
 

@@ -14,6 +14,7 @@ from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.regions import SealedRegion
+from explorer.runlog.documents import Documents
 from explorer.training import ledgered, plan, run
 from explorer.training.plan import plan_run
 from explorer.training.run import build_loop

@@ -35,7 +35,7 @@ from explorer.provenance.keys import read_key
 from explorer.provenance.policy import Quarantine, Rule
 from explorer.provenance.tags_file import write_table
 from explorer.provenance.trust import Role, write_trust
-from explorer.runlog.counterfactual import counterfactual, left_out
+from explorer.runlog.documents import QUARANTINE_FILE, quarantine_of
 from explorer.runlog.model_file import MODEL as WEIGHTS
 from explorer.runlog.model_file import ModelFile
 from explorer.runlog.run_ledger import RunLedger

@@ -14,7 +14,6 @@ from explorer.cli.notebooks import notebook_directory
 from explorer.data.source import Source
 from explorer.document import document_of, read_document
 from explorer.engine.loop import Loop
-from explorer.governance.documents import Documents, keep, read_documents
 from explorer.provenance.routing import policy_for
 from explorer.provenance.signing import read_draft
 from explorer.provenance.taxonomy import TAXONOMY

@@ -10,8 +10,9 @@ from explorer.audit.conditions import Outcome
 from explorer.audit.shares import sums
 from explorer.provenance.regions import ADAPTER, depths_of, region_of
 from explorer.provenance.routing import Routing
-from explorer.report.run_deletion import Deletability
-from explorer.report.run_references import Reference, refer
+from explorer.report.run.references import Reference, refer
+from explorer.runlog.forecast import learned_before, route_of
+from explorer.runlog.influence import Presence, Reach, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.views.ledger.open_run import Steps

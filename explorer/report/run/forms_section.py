@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from explorer.errors import ExplorerError, unknown
-from explorer.provenance.deletion_claims import What
+from explorer.provenance.deletion_certificate import What
 from explorer.provenance.description import Description
 from explorer.provenance.taxonomy import Source
 from explorer.report.page import Block, Column, Heading, Paragraph, Row, Span, Table, Text, with_note

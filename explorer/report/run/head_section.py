@@ -4,7 +4,7 @@ of this kind does not show, and the entries that the figures rest on."""
 from typing import Literal
 
 import explorer
-from explorer.provenance.times import Time, format_time
+from explorer.provenance.spellings import Time, format_time
 from explorer.report.page import Block, Bullets, Column, Heading, Paragraph, Row, Span, Table, Tone, sentence
 from explorer.report.run.class_lines import ClassLine
 from explorer.report.run.integrity_section import integrity_words

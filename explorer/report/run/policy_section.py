@@ -13,8 +13,8 @@ import numpy as np
 
 from explorer.audit.history import Decided, Rules
 from explorer.entries.run import Genesis
-from explorer.provenance.intervals import exact
-from explorer.provenance.words import QUARANTINE, confidential_words, region_words, rule_words
+from explorer.provenance.policy import QUARANTINE_WORDS, confidential_words, region_words, rule_words
+from explorer.provenance.regions import exact
 from explorer.report import page
 from explorer.report.page import Block, Bullets, Heading, Paragraph, Picture, Row, Span, Table, sentence
 from explorer.report.run.references import GENESIS, Reference, refer
@@ -150,7 +150,7 @@ def policy_words(run: RunLedger, rules: Rules) -> PolicyWords:
     policy = rules.routing.policy
     return PolicyWords(
         name=f"{policy.name} version {policy.version}",
-        quarantine=QUARANTINE[policy.quarantine],
+        quarantine=QUARANTINE_WORDS[policy.quarantine],
         rules=tuple(map(rule_words, policy.rules)),
         regions=tuple(f"{region.name}: {region_words(region)}" for region in policy.sealed),
         confidential=confidential_words(policy.confidential) if policy.confidential else None,

@@ -11,8 +11,10 @@ from explorer import rundir
 from explorer.errors import StoreError
 from explorer.provenance.description import DSSE, PARQUET, Column, Description, File, Records, croissant
 from explorer.provenance.tag_attestation import read_attestation
-from explorer.report.run_content import RunContent
-from explorer.report.run_page import SIMULATED
+from explorer.report.run.head_section import SIMULATED
+from explorer.report.run.reported_run import ReportedRun
+from explorer.report.run.taxonomy_section import TaxonomySection
+from explorer.runlog.documents import ATTESTATION_FILE, TABLE_FILE
 
 TAGS = Records(
     name="tags",

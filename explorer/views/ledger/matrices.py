@@ -15,7 +15,7 @@ import pandas as pd
 
 from explorer.audit.history import Directions
 from explorer.audit.shares import Shares
-from explorer.provenance.intervals import exact
+from explorer.provenance.regions import exact
 from explorer.views import text, theme
 from explorer.views.ledger.open_run import Steps
 
