@@ -32,7 +32,7 @@ from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
 from explorer.training.demonstration import demonstrate
 from explorer.training.tagging import dataset_of
-from explorer.views.exports import VEGA_LITE
+from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.theme import CONFIG, PALETTE
 
 HERE = Path(__file__).resolve().parent

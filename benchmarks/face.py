@@ -36,10 +36,10 @@ from explorer.store.connect import connect_in_memory
 from explorer.store.place import database
 from explorer.store.publish import publish
 from explorer.store.queries import Question as Sql
-from explorer.views.answer import answer
 from explorer.views.explore import Explorer
-from explorer.views.question import Question
-from explorer.views.snapshot import read_snapshot
+from explorer.views.explorer.answer import answer
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
 
 Found = TypeVar("Found")
 

@@ -9,8 +9,8 @@ from options import options
 
 from explorer.report.content import gather
 from explorer.report.sweep_report import write_sweep_report
-from explorer.views.exports import encode
-from explorer.views.tradeoff import tradeoff
+from explorer.views.explorer.exports import encode
+from explorer.views.explorer.tradeoff import tradeoff
 
 HERE = Path(__file__).parent
 

@@ -19,6 +19,8 @@ else:
 
 MOVED: dict[str, str] = {
     "views.ledger_panel": "views.ledger.ledger_panel",
+    "views.run_notebook": "views.sweep.run_notebook",
+    "views.sweep_panel": "views.sweep.sweep_panel",
 }
 PACKAGE = "explorer."
 

@@ -21,8 +21,7 @@ import pytest
 import explorer as package
 from explorer.disclosure import verifier
 from explorer.errors import AnalysisError
-from explorer.views.question import Question
-from explorer.views.token import from_token, to_token
+from explorer.views.explorer.question import Question, from_token, to_token
 from tests.cli.command import Done, explorer
 from tests.frozen.make import (
     ARCHIVE,

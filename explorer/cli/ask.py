@@ -19,7 +19,8 @@ from explorer.errors import StoreError, unknown
 from explorer.store import frames, queries
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
-from explorer.views import ask_evidence, ask_words, units
+from explorer.views import units
+from explorer.views.explorer import ask_words
 
 Sweep = Annotated[
     str | None, typer.Argument(metavar="[SWEEP]", help="Whose recipes. Default: the only sweep there is.")
@@ -140,10 +141,10 @@ def _print(asked: Asked, runs: Path) -> None:
         print(visible(second))
     print()
     several = len({each.setting.machine for each in asked.candidates}) > 1
-    shown = [at for at, name in enumerate(ask_evidence.COLUMNS) if several or name != "hardware"]
-    rows = [[visible(row[at]) for at in shown] for row in ask_evidence.evidence(asked)]
-    print_table([ask_evidence.COLUMNS[at] for at in shown], rows, right=ask_evidence.NUMBERS)
-    for words in ask_evidence.notes(asked, datetime.date.today()):
+    shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
+    rows = [[visible(row[at]) for at in shown] for row in ask_words.evidence(asked)]
+    print_table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
+    for words in ask_words.notes(asked, datetime.date.today()):
         print(visible(words))
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
@@ -164,7 +165,7 @@ def _as_json(asked: Asked, runs: Path) -> dict[str, Any]:
         "nearest": asked.nearest and asked.nearest.label,
         "candidates": [_candidate(asked, each) for each in asked.candidates],
         "extrapolated": [],
-        "notes": ask_evidence.notes(asked, datetime.date.today()),
+        "notes": ask_words.notes(asked, datetime.date.today()),
         "call": verdict and verdict.call,
         "claims": verdict and verdict.claims,
         "confirmation": verdict and verdict.confirmation and verdict.confirmation.sentence,

@@ -6,11 +6,10 @@ from typing import Any
 from explorer.analysis.composition_sentences import composition_sentences
 from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
 from explorer.errors import ExplorerError, unknown
-from explorer.views.composed import composed
-from explorer.views.composition_rows import composition_json, pair_rows, recipe_rows
-from explorer.views.question import Question
-from explorer.views.settle import hardware_labels
-from explorer.views.snapshot import read_snapshot
+from explorer.views.explorer.choices import hardware_labels
+from explorer.views.explorer.composition_rows import composed, composition_json, pair_rows, recipe_rows
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
 
 
 def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None, json: bool) -> None:

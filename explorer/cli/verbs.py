@@ -256,7 +256,7 @@ PARTS = {  # options and arguments that need more than their verb
     "results SWEEP": "explorer.cli.answer:print_answer",
     "results SWEEP, controls": "explorer.cli.answer:print_controls",
     "results --composition": "explorer.cli.composition:show_composition",
-    "open --view": "explorer.views.token:from_token",
+    "open --view": "explorer.views.explorer.question:from_token",
     "prices list": "explorer.recipes.machine:hardware",
     "policy check --model": "explorer.training.model_layers:catalogue_layers",
     "delete plan, by replay": "explorer.cli.delete_run:elsewhere_words",

@@ -20,11 +20,11 @@ from explorer.report import negative
 from explorer.report.negative import Negative
 from explorer.store import frames
 from explorer.views import text
-from explorer.views.answer import Answer, answer
-from explorer.views.composed import composed
-from explorer.views.question import Question
-from explorer.views.settle import hardware_labels
-from explorer.views.snapshot import read_snapshot
+from explorer.views.explorer.answer import Answer, answer
+from explorer.views.explorer.choices import hardware_labels
+from explorer.views.explorer.composition_rows import composed
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
 
 NOT_QUALITIES = ("lr", "train_loss")  # measured on the way, not what a recipe is judged by
 

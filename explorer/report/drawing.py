@@ -6,7 +6,7 @@ import vl_convert
 
 from explorer.report.page import Picture
 from explorer.views.drawable import drawable
-from explorer.views.exports import VEGA_LITE
+from explorer.views.explorer.exports import VEGA_LITE
 
 
 def svg(picture: Picture, width: int) -> str:

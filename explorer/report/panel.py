@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from explorer.report.run_report import CROISSANT
 from explorer.store.examine import sweeps
+from explorer.views.explorer.run_cards import link
 from explorer.views.ledger.open_run import governed_runs
-from explorer.views.place import runs_directory
-from explorer.views.run_files import link
+from explorer.views.notebook import runs_directory
 from explorer.views.sweep_process import run_command
 from explorer.views.tables import CSS
 

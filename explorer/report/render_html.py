@@ -17,7 +17,7 @@ from markupsafe import Markup
 from explorer.report.drawing import specification, svg
 from explorer.report.page import Mark, Page, Picture, Span, Text, Tone, clean, spans, words
 from explorer.views import theme
-from explorer.views.exports import VEGA_LITE
+from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.tables import CSS
 
 WIDTH = 880  # pixels of a picture

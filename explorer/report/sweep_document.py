@@ -19,7 +19,7 @@ from explorer.provenance.spellings import Time, format_time
 from explorer.report.content import LedgerHead, RecipeLine, Section, SweepContent, rate_of
 from explorer.report.negative import Negative
 from explorer.schema import record, to_json
-from explorer.views.composition_rows import composition_json
+from explorer.views.explorer.composition_rows import composition_json
 
 FORMAT = 3
 

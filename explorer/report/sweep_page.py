@@ -29,12 +29,11 @@ from explorer.report.page import (
     Text,
     sentence,
 )
-from explorer.views import composition_rows, text
-from explorer.views.interactions import CAPTION, interactions
-from explorer.views.notes import facts, warnings
-from explorer.views.phases import step_times
-from explorer.views.tradeoff import describe, tradeoff
-from explorer.views.waterfall import waterfall
+from explorer.views import text
+from explorer.views.explorer import composition_rows
+from explorer.views.explorer.answer import facts, warnings
+from explorer.views.explorer.composition_charts import CAPTION, interactions, step_times, waterfall
+from explorer.views.explorer.tradeoff import describe, tradeoff
 
 HEIGHT = 400
 MOST_BARS = 30  # more are too small to be read on a page

@@ -14,9 +14,10 @@ from explorer.records import Metric
 from explorer.report.content import LedgerHead, RecipeLine, Section, rate_of
 from explorer.report.negative import Negative
 from explorer.report.page import Column, Mark, Row, Span, Table, Text, with_note
-from explorer.views import control_rows, text
-from explorer.views.axes import amount
-from explorer.views.equal_quality import SAID_TUNED, said
+from explorer.views import text
+from explorer.views.explorer import control_rows
+from explorer.views.explorer.comparison_table import SAID_TUNED, said
+from explorer.views.explorer.payments import amount
 from explorer.views.tables import OUTLINES
 
 NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond both", "Time beyond both")

@@ -2,8 +2,8 @@
 
 A control character in a name ends the whole process in vl-convert, which measures words as XML, and half a character
 (a lone surrogate) is refused by it; measuring a name of 10,000 characters takes it seconds. So names are cleaned, and
-long ones cut. A name that was changed ends in the beginning of its digest, because two names that a chart takes for one
-would be one curve: tables beside the chart have them whole.
+long ones cut. A name that was changed ends in the beginning of its digest, because two names that a chart takes for
+one would be one curve: tables beside the chart have them whole.
 """
 
 import hashlib

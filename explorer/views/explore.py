@@ -17,22 +17,20 @@ from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.upkeep import bring_up
 from explorer.views import text
-from explorer.views.answer import Answer, answer, headline, where_words
-from explorer.views.controls import Controls
-from explorer.views.equal_quality import comparison_table
-from explorer.views.exports import Format, export
-from explorer.views.figure import PAPER, Figure, chart_of
-from explorer.views.notes import notes
-from explorer.views.place import runs_directory
-from explorer.views.question import ALL, Question
-from explorer.views.run_list import chosen_rows
-from explorer.views.sections import Sections
-from explorer.views.sharing import Sharing, button
-from explorer.views.snapshot import Snapshot, read_snapshot
-from explorer.views.survey import frontier_table
+from explorer.views.explorer.answer import Answer, answer, headline, notes, where_words
+from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.exports import Format, export
+from explorer.views.explorer.figure import PAPER, Figure, chart_of
+from explorer.views.explorer.question import ALL, Question, from_token
+from explorer.views.explorer.runs import chosen_rows
+from explorer.views.explorer.sections import Sections
+from explorer.views.explorer.sharing import Sharing, button
+from explorer.views.explorer.snapshot import Snapshot, read_snapshot
+from explorer.views.explorer.survey import frontier_table
+from explorer.views.explorer.tradeoff import Brush
+from explorer.views.explorer.widgets import Controls
+from explorer.views.notebook import runs_directory
 from explorer.views.tables import CSS
-from explorer.views.token import from_token
-from explorer.views.tradeoff import Brush
 
 OF_THE_SECTIONS = {"brush": (), "chosen": (), "versus": (), "section": ""}
 """Fields of a question that change nothing above the sections, with their defaults."""

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from explorer.costing.words import BUSY
 from explorer.errors import SweepError
+from explorer.views import text
 
+TICK = 1.0  # seconds between two looks at the process
 LOGS = "_panel"  # in the directory of runs; names that start with "_" are no sweeps
 FORCES_COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE")  # set by notebook kernels
 MAX_MESSAGE = 4000  # characters of what a failed command said
@@ -92,3 +95,28 @@ class SweepProcess:
     def complaint(self) -> str:
         """What it wrote to its error output."""
         return self._errors.read_text(errors="replace")[-MAX_MESSAGE:].strip()
+
+
+def progress_words(event: dict[str, Any]) -> str:
+    """Where a sweep stands, from its latest event.
+
+    >>> progress_words({"event": "done", "done": 3, "failed": 1, "total": 12, "seconds_left": 90.0, "run": None})
+    '3 of 12 runs done, 1 failed, about 2 min left.'
+    """
+    parts = [f"{event['done']} of {text.count(event['total'], 'run')} done"]
+    if event["failed"]:
+        parts.append(f"{event['failed']} failed")
+    if event["event"] == "profile":
+        parts.append("measuring step times: leave the machine idle")
+    elif event["event"] == "busy":
+        parts.append(f"{BUSY}: {event['message']}")
+    elif event["event"] != "end" and event["seconds_left"]:
+        parts.append(f"about {_roughly(event['seconds_left'])} left")
+    return ", ".join(parts) + "."
+
+
+def _roughly(seconds: float) -> str:
+    """A time that is an estimate: whole minutes, or tens of seconds."""
+    if seconds >= 90:
+        return f"{round(seconds / text.MINUTE)} min"
+    return f"{max(10, round(seconds, -1)):.0f} s"

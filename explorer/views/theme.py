@@ -1,8 +1,8 @@
 """How every chart looks: one palette, one typography, readable on light and on dark.
 
-Text, grid and the baseline are drawn in `currentColor`, the colour of the surrounding text, so that a chart follows the
-page it stands in without being drawn twice. Recipes take the colours of Okabe and Ito, "Color Universal Design" (2008),
-which stay apart in the common kinds of colour blindness; a shape repeats what a colour says.
+Text, grid and the baseline are drawn in `currentColor`, the colour of the surrounding text, so that a chart follows
+the page it stands in without being drawn twice. Recipes take the colours of Okabe and Ito, "Color Universal Design"
+(2008), which stay apart in the common kinds of colour blindness; a shape repeats what a colour says.
 """
 
 from collections.abc import Iterable, Mapping

@@ -15,8 +15,7 @@ from explorer.analysis.equal_quality import SLOWER_INFERENCE, EqualQuality, equa
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.sentences import inference_words
 from explorer.analysis.verdict import sweep_verdicts
-from explorer.views.ask_evidence import notes
-from explorer.views.ask_words import finding_words
+from explorer.views.explorer.ask_words import finding_words, notes
 from tests.analysis.tables import rows, table
 from tests.analysis.test_ask import NO_FORECAST, recipe
 from tests.analysis.test_ask import log_curve as curve

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from explorer.views.question import ALL, Question
-from explorer.views.sharing import LABEL
-from explorer.views.token import from_token, to_token
+from explorer.views.explorer.question import ALL, Question, from_token, to_token
+from explorer.views.explorer.sharing import LABEL
 from tests.browser.lab import VIEWPORT, Fence, drag, faults, open_notebook, overflow, scroll_to, theme
 
 pytestmark = pytest.mark.browser

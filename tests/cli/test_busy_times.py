@@ -19,11 +19,10 @@ from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from explorer.views import theme
-from explorer.views.answer import answer
-from explorer.views.notes import notes
-from explorer.views.question import Question
-from explorer.views.run_cards import run_cards
-from explorer.views.snapshot import read_snapshot
+from explorer.views.explorer.answer import answer, notes
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.run_cards import run_cards
+from explorer.views.explorer.snapshot import read_snapshot
 from tests.builders import run_record, write_profile, write_run
 
 QUIET = Watch(cores=2, load=0.1, others=0.0, stolen=0.0)

@@ -21,10 +21,10 @@ from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from explorer.training.custom import Place, Trained, train
-from explorer.views.answer import answer
-from explorer.views.question import Question
-from explorer.views.snapshot import read_snapshot
-from explorer.views.tradeoff import tradeoff
+from explorer.views.explorer.answer import answer
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tradeoff import tradeoff
 from tests.builders import run_record, write_run
 from tests.cli.command import explorer
 from tests.recipes_for_tests import machine_with

@@ -27,7 +27,7 @@ def test_stored_small_and_without_outputs(name: str) -> None:
 
 
 def test_the_reading_notebooks_load_no_torch() -> None:
-    check = "import sys, explorer.views.explore, explorer.views.sweep_panel, explorer.report.sweep_report\n"
+    check = "import sys, explorer.views.explore, explorer.views.sweep.sweep_panel, explorer.report.sweep_report\n"
     check += "import explorer.views.ledger.ledger_panel\n"
     check += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -29,13 +29,13 @@ from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.ingest import ingest
 from explorer.store.place import database
-from explorer.views.answer import answer
-from explorer.views.ask_words import verdict_words
-from explorer.views.axes import PAYMENTS
-from explorer.views.confirm_panel import ConfirmPanel
-from explorer.views.equal_quality import comparison_table
-from explorer.views.question import Question
-from explorer.views.snapshot import read_snapshot
+from explorer.views.explorer.answer import answer
+from explorer.views.explorer.ask_words import verdict_words
+from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.confirm_panel import ConfirmPanel
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
 from tests.builders import run_record, write_profile, write_run
 from tests.sample import write_sample
 
@@ -438,11 +438,19 @@ IGNORED: dict[str, tuple[str, str, str]] = {
     "explorer.cli.answer.call_words": ("terminal", "slower", "less than the baseline"),
     "explorer.cli.answer.summary": ("terminal", "nothing reached", "worse reaches it (95% interval 0.50-0.60)"),
     "explorer.cli.confirm._words": ("confirm", "not confirmed", "confirmed on 3 fresh seeds: 0.50"),
-    "explorer.views.ask_words.call_words": ("questions", "equivalent", "less than the baseline"),
-    "explorer.views.ask_words.fresh_words": ("questions", "not confirmed", "; confirmed on 3 fresh seeds: 0.50"),
-    "explorer.views.equal_quality.fresh_words": ("notebook", "not confirmed", "; confirmed on 3 fresh seeds: 0.50"),
-    "explorer.views.equal_quality.control_words": ("html", "a control has it too", ""),
-    "explorer.views.winner.control_words": ("panel", "a control has it too", ""),
+    "explorer.views.explorer.ask_words.call_words": ("questions", "equivalent", "less than the baseline"),
+    "explorer.views.explorer.ask_words.fresh_words": (
+        "questions",
+        "not confirmed",
+        "; confirmed on 3 fresh seeds: 0.50",
+    ),
+    "explorer.views.explorer.comparison_table.fresh_words": (
+        "notebook",
+        "not confirmed",
+        "; confirmed on 3 fresh seeds: 0.50",
+    ),
+    "explorer.views.explorer.comparison_table.control_words": ("html", "a control has it too", ""),
+    "explorer.views.explorer.confirm_panel.control_words": ("panel", "a control has it too", ""),
     "explorer.report.sweep_tables.said": ("markdown", "slower", "less than the baseline"),
     "explorer.report.sweep_document.call_words": ("json", "slower", "less than the baseline"),
 }

@@ -13,10 +13,9 @@ from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database
-from explorer.views.axes import PAYMENTS
-from explorer.views.control_rows import CONTROLS, control_rows, controls_of
-from explorer.views.scene import build_scene
-from explorer.views.tradeoff import describe, tradeoff
+from explorer.views.explorer.control_rows import CONTROLS, control_rows, controls_of
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.tradeoff import build_scene, describe, tradeoff
 from tests.builders import run_record, write_profile, write_run, write_sweep
 
 SEEDS = (0.001, -0.002, 0.0015)

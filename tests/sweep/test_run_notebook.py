@@ -7,7 +7,7 @@ import pytest
 
 from explorer import records, rundir
 from explorer.records import ResultRecord
-from explorer.views.run_notebook import describe, loss_curve, outcome
+from explorer.views.sweep.run_notebook import describe, loss_curve, outcome
 from tests.builders import run_record, write_run
 
 

@@ -7,11 +7,11 @@ import pytest
 from explorer import records, rundir
 from explorer.records import RunRecord
 from explorer.store.ingest import ingest
-from explorer.views import ask_words
-from explorer.views.answer import answer
-from explorer.views.ask_panel import AskPanel
-from explorer.views.question import Question
-from explorer.views.snapshot import read_snapshot
+from explorer.views.explorer import ask_words
+from explorer.views.explorer.answer import answer
+from explorer.views.explorer.ask_panel import AskPanel
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
 from tests.audit.governed_run import MIT, write_governed_run
 from tests.builders import write_profile, write_sweep
 

@@ -1,5 +1,4 @@
-from explorer.views.ask_evidence import evidence
-from explorer.views.ask_words import headline
+from explorer.views.explorer.ask_words import evidence, headline
 from tests.analysis.test_ask import asked, recipe
 
 

@@ -5,7 +5,8 @@ import altair as alt
 import pytest
 
 from explorer.records import METRICS, Metric
-from explorer.views.axes import PAYMENTS, heights, payment_axis, quality_axis, round_ticks
+from explorer.views.explorer.axes import heights, payment_axis, quality_axis, round_ticks
+from explorer.views.explorer.payments import PAYMENTS
 
 
 def plain(channel: alt.X | alt.Y) -> dict[str, Any]:

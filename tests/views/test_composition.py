@@ -11,14 +11,22 @@ import vl_convert
 from explorer.analysis.composition import Composition
 from explorer.errors import AnalysisError
 from explorer.records import METRICS
-from explorer.views.composed import composed
-from explorer.views.composition_rows import composition_tables, pair_rows, recipe_rows
 from explorer.views.explore import Explorer, explore
-from explorer.views.exports import VEGA_LITE
-from explorer.views.interactions import NUMBERS, OWN, SURE, cells, interactions
-from explorer.views.question import Question
-from explorer.views.snapshot import Snapshot, read_snapshot
-from explorer.views.waterfall import LEFT, SHARED, steps, waterfall
+from explorer.views.explorer.composition_charts import (
+    LEFT,
+    NUMBERS,
+    OWN,
+    SHARED,
+    SURE,
+    cells,
+    interactions,
+    steps,
+    waterfall,
+)
+from explorer.views.explorer.composition_rows import composed, composition_tables, pair_rows, recipe_rows
+from explorer.views.explorer.exports import VEGA_LITE
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from tests.analysis.compositions import Bench
 from tests.composed_sample import FACTORS, SLOWER, TOGETHER, step_parts, write_composed
 from tests.views.test_explore import texts

@@ -12,11 +12,10 @@ import pytest
 
 from explorer.store.ingest import ingest
 from explorer.views import sweep_process
-from explorer.views.answer import Answer, answer
-from explorer.views.confirm_panel import ConfirmPanel
-from explorer.views.question import Question
-from explorer.views.snapshot import read_snapshot
-from explorer.views.winner import Winner, plan_words
+from explorer.views.explorer.answer import Answer, answer
+from explorer.views.explorer.confirm_panel import ConfirmPanel, Winner, plan_words
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
 from tests.builders import run_record, write_profile, write_run
 
 PLAN: dict[str, Any] = {

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from explorer.records import METRICS
-from explorer.views.curves import MAX_POINTS, metric_curves, thinned
-from explorer.views.phases import step_times
+from explorer.views.explorer.composition_charts import step_times
+from explorer.views.sweep.sweep_panel import MAX_POINTS, metric_curves, thinned
 from explorer.views.theme import PALETTE, TEXT
 
 

@@ -13,13 +13,12 @@ from explorer.errors import AnalysisError
 from explorer.records import RunRecord
 from explorer.store.filter import Filter
 from explorer.store.ingest import ingest
-from explorer.views.answer import answer
-from explorer.views.deletability import LEVELS, deletability
-from explorer.views.exports import VEGA_LITE
-from explorer.views.notes import facts
-from explorer.views.question import Question
-from explorer.views.snapshot import read_snapshot
-from explorer.views.tradeoff import tradeoff
+from explorer.views.explorer.answer import answer, facts
+from explorer.views.explorer.deletability import LEVELS, deletability
+from explorer.views.explorer.exports import VEGA_LITE
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tradeoff import tradeoff
 from tests.audit.governed_run import CLASSES, write_governed_run
 from tests.builders import run_record, write_profile, write_run
 from tests.views.in_memory import InMemory

@@ -8,8 +8,8 @@ import pandas as pd
 import vl_convert
 
 from explorer.views.drawable import LONGEST, drawable
-from explorer.views.exports import VEGA_LITE, encode, on_paper
-from explorer.views.waterfall import _rows
+from explorer.views.explorer.composition_charts import _rows
+from explorer.views.explorer.exports import VEGA_LITE, encode, on_paper
 
 LONG = "w" * 5_000
 CONTROLS = [f"a{sign}b" for sign in ("\x00", "\x01", "\x1b", "\x7f", "\u202e", "\ufffe", "\uffff")]

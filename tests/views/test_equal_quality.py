@@ -12,11 +12,10 @@ from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_q
 from explorer.analysis.sentences import CONFIRM
 from explorer.analysis.verdict import Verdict, verdicts
 from explorer.views import theme
-from explorer.views.answer import answer, where_words
-from explorer.views.axes import PAYMENTS
-from explorer.views.equal_quality import comparison_table
-from explorer.views.notes import warnings
-from explorer.views.question import ALL, Question
+from explorer.views.explorer.answer import answer, warnings, where_words
+from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.question import ALL, Question
 from tests.views.in_memory import InMemory
 
 

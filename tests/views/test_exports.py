@@ -14,12 +14,11 @@ import pytest
 from explorer.errors import AnalysisError
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.views.answer import answer
-from explorer.views.exports import FORMATS, encode, export, ledgers_behind
-from explorer.views.question import Question
-from explorer.views.snapshot import Snapshot, read_snapshot
-from explorer.views.token import from_token
-from explorer.views.tradeoff import tradeoff
+from explorer.views.explorer.answer import answer
+from explorer.views.explorer.exports import FORMATS, encode, export, ledgers_behind
+from explorer.views.explorer.question import Question, from_token
+from explorer.views.explorer.snapshot import Snapshot, read_snapshot
+from explorer.views.explorer.tradeoff import tradeoff
 from tests.audit.governed_run import write_governed_run
 from tests.builders import run_record, write_run
 

@@ -12,7 +12,7 @@ from explorer.canonical import digest
 from explorer.records import Hardware
 from explorer.store.ingest import ingest
 from explorer.views.explore import Explorer, explore
-from explorer.views.sections import SECTIONS
+from explorer.views.explorer.sections import SECTIONS
 from tests.builders import run_record, write_run
 
 LONG = "w" * 5_000

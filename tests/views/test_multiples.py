@@ -4,10 +4,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from explorer.views import multiples as module
-from explorer.views.answer import Answer, answer
-from explorer.views.multiples import multiples
-from explorer.views.question import ALL, Question
+from explorer.views.explorer import figure as module
+from explorer.views.explorer.answer import Answer, answer
+from explorer.views.explorer.figure import multiples
+from explorer.views.explorer.question import ALL, Question
 from tests.views.in_memory import InMemory
 
 

@@ -1,9 +1,8 @@
 import pandas as pd
 import pytest
 
-from explorer.views.answer import answer
-from explorer.views.notes import facts
-from explorer.views.question import Question
+from explorer.views.explorer.answer import answer, facts
+from explorer.views.explorer.question import Question
 from tests.views.in_memory import InMemory
 
 

@@ -15,8 +15,7 @@ from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.of_runs import PhaseTime, Profile
 from explorer.views import theme
-from explorer.views.card_times import times
-from explorer.views.run_cards import MOST, run_cards
+from explorer.views.explorer.run_cards import CARDS, run_cards, times
 from tests.audit.governed_run import write_governed_run
 from tests.builders import CPU, H200, run_record, write_profile, write_run
 from tests.store.test_predicted import imported
@@ -159,7 +158,7 @@ def test_a_governed_run_has_its_policy_and_its_ledger(rows: pd.DataFrame, runs: 
 def test_at_most_six_and_the_rest_is_counted(rows: pd.DataFrame, runs: Path) -> None:
     many = pd.concat([of(rows, "fast")] * 9)
     html = cards(many, runs)
-    assert html.count("<article") == MOST
+    assert html.count("<article") == CARDS
     assert "and 3 more runs: 6 are shown at most" in html
     assert "more run" not in cards(many.head(6), runs)
     assert "<article" not in cards(many.head(0), runs)

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from explorer.views import theme
-from explorer.views.run_files import reproduce
-from explorer.views.selection import MAX_ROWS, runs_table, selected
+from explorer.views.explorer.run_cards import reproduce
+from explorer.views.explorer.runs import MAX_ROWS, runs_table, selected
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from explorer.costing import Price
-from explorer.views.answer import answer, where_words
-from explorer.views.question import ALL, Question
-from explorer.views.settle import Settled
-from explorer.views.settle import settle as settle_results
+from explorer.views.explorer.answer import answer, where_words
+from explorer.views.explorer.choices import Settled
+from explorer.views.explorer.choices import settle as settle_results
+from explorer.views.explorer.question import ALL, Question
 from tests.views.in_memory import InMemory
 
 

@@ -3,11 +3,10 @@ import pandas as pd
 import pytest
 
 from explorer.analysis.pareto import front
-from explorer.views import survey as module
-from explorer.views.axes import PAYMENTS
-from explorer.views.scene import Scene
-from explorer.views.survey import frontier_table, survey_note, survey_scene, survey_sentence
-from explorer.views.tradeoff import look_of, tradeoff
+from explorer.views.explorer import survey as module
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.survey import frontier_table, survey_note, survey_scene, survey_sentence
+from explorer.views.explorer.tradeoff import Scene, look_of, tradeoff
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from explorer.views import sweep_process
-from explorer.views.sweep_panel import TEMPLATE, SweepPanel, sweep_panel
+from explorer.views.sweep.sweep_panel import TEMPLATE, SweepPanel, sweep_panel
 from tests.sample import write_sample
 
 

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from explorer.records import METRICS
-from explorer.views import axes, sweep_panel, tables, text
+from explorer.views import sweep_process, tables, text
+from explorer.views.explorer import axes, composition_rows
 
 
-@pytest.mark.parametrize("module", [text, axes, sweep_panel], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [text, axes, composition_rows, sweep_process], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

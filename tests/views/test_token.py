@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import AnalysisError
-from explorer.views.question import Question
-from explorer.views.token import MAX_STATE, MAX_TOKEN, from_token, to_token
+from explorer.views.explorer.question import MAX_STATE, MAX_TOKEN, Question, from_token, to_token
 
 ASKED = Question(dataset="digits", recipes=("fast", "heavy"), payment="cost", target=0.97, log=False)
 

@@ -6,11 +6,10 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from explorer.views import scene as scenes
-from explorer.views.axes import PAYMENTS
-from explorer.views.exports import VEGA_LITE
-from explorer.views.scene import Scene, build_scene
-from explorer.views.tradeoff import BRUSH, PICKED, tradeoff
+from explorer.views.explorer import tradeoff as scenes
+from explorer.views.explorer.exports import VEGA_LITE
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.tradeoff import BRUSH, PICKED, Scene, build_scene, tradeoff
 
 
 def scene_of(results: pd.DataFrame, **changes: Any) -> Scene:

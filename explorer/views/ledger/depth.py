@@ -1,10 +1,11 @@
 """The depth profile: what the outputs of every layer on the probes look like, each time it was measured.
 
 "Told apart" is the balanced accuracy of a linear probe: which provenance classes a linear rule recognises in the
-layer. chi, less what chance alone gives, compares the directions that the classes use; classes with the same directions
-have chi 0 and may still be told apart at once. Entropy and effective rank say how many directions the outputs use:
-of the outputs less their mean where that is on record, since a mean that all share hides what varies around it. That
-inputs can be told apart does not show that training on them did it, which is why the untrained model is drawn too.
+layer. chi, less what chance alone gives, compares the directions that the classes use; classes with the same
+directions have chi 0 and may still be told apart at once. Entropy and effective rank say how many directions the
+outputs use: of the outputs less their mean where that is on record, since a mean that all share hides what varies
+around it. That inputs can be told apart does not show that training on them did it, which is why the untrained model
+is drawn too.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The ledger of a governed run, to look into. `ledger()` is the one call in `notebooks/ledger.ipynb`.
 
-Everything is read from the run directory and the project's ledger beside it; nothing here can write there, and no torch
-is loaded. A section is computed when it is opened, and again when the run or the trust file is another one.
+Everything is read from the run directory and the project's ledger beside it; nothing here can write there, and no
+torch is loaded. A section is computed when it is opened, and again when the run or the trust file is another one.
 """
 
 import time
@@ -22,7 +22,7 @@ from explorer.views.ledger.open_run import OpenRun, find_run, governed_runs, ope
 from explorer.views.ledger.pane import Quiet, buttons, warning
 from explorer.views.ledger.training_section import Training
 from explorer.views.ledger.two_runs import Compare
-from explorer.views.place import runs_directory
+from explorer.views.notebook import runs_directory
 from explorer.views.tables import CSS
 
 SECTIONS = {

@@ -1,8 +1,8 @@
 """The section on lineage: the runs that a run continues, those that continue it, its model and the statements on both.
 
 The graph is SVG: boxes of one size, a column for each generation, older ones left, each box near the middle of those
-that it came from. It is drawn in the colour of the text, so that it can be read in the dark and on paper. What is only
-claimed is dashed. A table below the graph has the same content for readers who cannot see it.
+that it came from. It is drawn in the colour of the text, so that it can be read in the dark and on paper. What is
+only claimed is dashed. A table below the graph has the same content for readers who cannot see it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

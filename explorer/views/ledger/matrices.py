@@ -1,9 +1,9 @@
 """Matrices of numbers with a sign, and the two that a ledger fills: shares of classes in the gradients of layers, and
 cosines between the gradients of classes.
 
-A positive number is blue, a negative one orange, the fuller the larger; the number is written in its cell, so that the
-colour is never needed. Hatching marks what the policy denied, a dot what was not measured: nothing, zero and refusal
-cannot be mistaken for each other.
+A positive number is blue, a negative one orange, the fuller the larger; the number is written in its cell, so that
+the colour is never needed. Hatching marks what the policy denied, a dot what was not measured: nothing, zero and
+refusal cannot be mistaken for each other.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
-from explorer.views.fit import Fit, empty_chart
 from explorer.views.ledger.depth import MEASURES
+from explorer.views.notebook import Fit, empty_chart
 
 
 class Pane(widgets.VBox):

@@ -1,0 +1,198 @@
+"""The best recipe under stated limits, as a part of the explorer: limits as fields, the answer with its evidence."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+from markupsafe import Markup
+
+from explorer.analysis.ask import Asked, ask
+from explorer.analysis.limits import Limits, Standing
+from explorer.analysis.verdict import sweep_verdicts
+from explorer.errors import ExplorerError
+from explorer.provenance.levels import EXACT, read_cost
+from explorer.store import frames
+from explorer.store.confirming import with_confirming
+from explorer.views import text, units
+from explorer.views.explorer import ask_words
+from explorer.views.explorer.choices import settle
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.tables import Column, Row, named, table
+
+REPEATED = {
+    "all of training": "",
+    "10% of training": "10% of training",
+    "1% of training": "1% of training",
+    "nothing: by structure": "0 steps",
+}
+"""What deleting a class may repeat, at most."""
+
+
+def ask_html(asked: Asked, *, today: datetime.date) -> Markup:
+    """The answer, the runner-up, the evidence and how to read it, as HTML."""
+    kind = "x-answer" if asked.holds else "x-answer x-warn"
+    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, text.plain(ask_words.headline(asked)))]
+    if second := ask_words.runner_up(asked):
+        said.append(_note(second))
+    said.append(_evidence(asked))
+    said += [_note(words) for words in ask_words.notes(asked, today)]
+    best = asked.best
+    if best is not None and best.verdict is not None and best.verdict.asks:
+        command = ask_words.confirming_command(best, None)
+        said.append(Markup('<p class="x-note">On fresh seeds: <code>{}</code></p>').format(text.clipped(command, 200)))
+    return Markup("").join(said)
+
+
+class AskPanel(widgets.VBox):
+    """Asks of the sweep that a question is about. Empty fields are no limits. `asked` is what is shown."""
+
+    def __init__(self) -> None:
+        self.asked: Asked | None = None
+        self._about: _About | None = None
+        self._showing = False
+        self.quality = _text("Quality, at least", "as good as the baseline")
+        self.time, self.time_unit = (
+            _text("Training time, at most", "no limit"),
+            _unit("Unit of time", ("s", "min", "h")),
+        )
+        self.cost = _text("Cost, at most (US dollars)", "no limit")
+        self.inference = _text("Inference an example, at most", "no limit")
+        self.inference_unit = _unit("Unit of inference", (("ms", "ms"), ("of the baseline's", "x")))
+        self.deletable = widgets.Dropdown(description="Class that can be deleted", options=[("any", "")])
+        self.repeated = widgets.Dropdown(description="Deletion repeats, at most", options=[*REPEATED.items()])
+        self.deletion = _text("Time of deletion, at most", "no limit")
+        self.deletion_unit = _unit("Unit of deletion", ("s", "min", "h"))
+        fields = (
+            *(self.quality, self.time, self.time_unit, self.cost, self.inference, self.inference_unit),
+            *(self.deletable, self.repeated, self.deletion, self.deletion_unit),
+        )
+        for each in fields:
+            each.observe(self._changed, "value")
+        self._said = widgets.HTML()
+        super().__init__([widgets.Box(list(fields)).add_class("x-controls"), self._said])
+        self.add_class("x-ask")
+
+    def show(self, snapshot: Snapshot, question: Question) -> None:
+        """Ask of the sweep of a question, with the limits that stand in the fields."""
+        try:
+            about = self._about = _About(snapshot, question)
+        except ExplorerError as error:
+            self._about, self.asked = None, None
+            return self._refuse(error)
+        self._showing = True
+        try:
+            self._offer(about)
+        finally:
+            self._showing = False
+        self._answer()
+
+    def _offer(self, about: "_About") -> None:
+        """The classes that this sweep's runs have; a choice that they do not have is given up."""
+        chosen = self.deletable.value if self.deletable.value in about.classes else ""
+        self.deletable.options = [("any", ""), *((text.clipped(name), name) for name in about.classes)]
+        self.deletable.value = chosen
+        for each in (self.deletable, self.repeated, self.deletion, self.deletion_unit):
+            each.disabled = not about.classes
+        higher = about.rows["higher_is_better"].iloc[0]
+        self.quality.description = "Quality, at least" if higher else "Quality, at most"
+
+    def _answer(self) -> None:
+        if self._about is None:
+            return
+        about, self.asked = self._about, None
+        try:
+            asked = ask(about.rows, about.forecasts, self._limits(), verdicts=about.verdicts, baseline=about.baseline)
+        except ExplorerError as error:
+            return self._refuse(error)
+        self.asked = asked
+        self._said.value = ask_html(asked, today=datetime.date.today())
+
+    def _refuse(self, error: ExplorerError) -> None:
+        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(text.plain(str(error)))
+
+    def _limits(self) -> Limits:
+        """What stands in the fields. Raises `ExplorerError` that names the field."""
+        inference = _with_unit(self.inference, self.inference_unit)
+        seconds, ratio = units.inference(self.inference.description, inference) if inference else (None, None)
+        cost = self.cost.value.strip().removeprefix("$")
+        class_, repeated = self.deletable.value, self.repeated.value
+        chosen: dict[str, Any] = {class_: EXACT} if class_ else {}
+        most = {class_: read_cost(repeated, where=self.repeated.description)} if class_ and repeated else {}
+        return Limits(
+            quality=units.quality(self.quality.description, self.quality.value) if self.quality.value.strip() else None,
+            max_seconds=_seconds(self.time, self.time_unit),
+            max_usd=units.usd(self.cost.description, cost) if cost else None,
+            max_inference_seconds=seconds,
+            max_inference_ratio=ratio,
+            deletable=chosen,
+            deletion_at_most=most,
+            max_deletion_seconds=_seconds(self.deletion, self.deletion_unit) if chosen else None,
+        )
+
+    def _changed(self, _: Any) -> None:
+        if not self._showing:
+            self._answer()
+
+
+class _About:
+    """What a sweep has to say, read once: a limit that changes reads nothing. Raises `StoreError`."""
+
+    def __init__(self, snapshot: Snapshot, question: Question) -> None:
+        self._snapshot, self._sweep = snapshot, question.sweep
+        settled = settle(snapshot, question)
+        self.baseline, self.rows = settled.baseline, settled.rows
+        self.forecasts = self._read(
+            "forecasts", lambda: frames.deletion_forecasts(snapshot.database, sweep=self._sweep)
+        )
+        self.classes = sorted({str(name) for name in self.forecasts["class"]})
+        metric = str(self.rows["metric"].iloc[0])
+        fresh = self._read(
+            f"fresh seeds in {metric}", lambda: with_confirming(snapshot.database, self._sweep, metric=metric)
+        )
+        self.verdicts = sweep_verdicts(self.rows, fresh, baseline=self.baseline)
+
+    def _read(self, what: str, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        return self._snapshot.remember((what, self._sweep), read)
+
+
+def _evidence(asked: Asked) -> Markup:
+    several = len({each.setting.machine for each in asked.candidates}) > 1
+    shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
+    titles = [name if name == "n" else name.capitalize() for name in ask_words.COLUMNS]
+    numbers = [name in ask_words.NUMBERS for name in ask_words.COLUMNS]
+    columns = [Column(title=titles[at], number=numbers[at]) for at in shown]
+    rows = [
+        Row(
+            cells=[named(each.label), *(cells[at] for at in shown[1:])],
+            bold=each is asked.best and asked.holds,
+            quiet=each.standing in (Standing.UNKNOWN, Standing.FAILS),
+        )
+        for each, cells in zip(asked.candidates, ask_words.evidence(asked), strict=True)
+    ]
+    return table(columns, rows, caption=f"Asked: {ask_words.limits_words(asked)}.")
+
+
+def _note(words: str) -> Markup:
+    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
+
+
+def _text(description: str, placeholder: str) -> widgets.Text:
+    return widgets.Text(description=description, placeholder=placeholder, continuous_update=False)
+
+
+def _unit(description: str, options: Any) -> widgets.Dropdown:
+    return widgets.Dropdown(description=description, options=options)
+
+
+def _with_unit(amount: widgets.Text, unit: widgets.Dropdown) -> str:
+    """What was typed, in the unit beside it unless it names one itself; empty where nothing was."""
+    typed = amount.value.strip()
+    return typed if not typed or typed[-1].isalpha() else f"{typed}{unit.value}"
+
+
+def _seconds(amount: widgets.Text, unit: widgets.Dropdown) -> float | None:
+    typed = _with_unit(amount, unit)
+    return units.seconds(amount.description, typed) if typed else None

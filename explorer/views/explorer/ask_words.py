@@ -1,0 +1,273 @@
+"""The best recipe under stated limits in words, and a row of evidence for each candidate; no widget, no chart."""
+
+import datetime
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from explorer.analysis.ask import Asked, Candidate
+from explorer.analysis.limits import Finding, Limit, Limits, Standing
+from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
+from explorer.costing import age_words
+from explorer.views import text
+
+
+def headline(asked: Asked) -> str:
+    """The answer in one sentence, and the verdict on the recipe beside its baseline."""
+    best = asked.best
+    if best is None:
+        nearest = asked.nearest
+        assert nearest is not None  # there is always a candidate
+        known = "holds" if nearest.failed else "is known to hold"
+        return f"No recipe {known} these limits. The nearest is {_named(asked, nearest)}: {shortfall(asked, nearest)}."
+    what = f"{_named(asked, best)} has {quality_asked(asked, best)} {_taking(best)}"
+    if not asked.holds:
+        return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
+    among = f", the least {asked.least} of {text.count(len(asked.candidates), 'candidate')} under these limits"
+    return f"{what}{among}{verdict_words(best)}."
+
+
+def runner_up(asked: Asked) -> str:
+    """The second best beside the best; empty where there is none."""
+    second, difference = asked.runner_up, asked.difference
+    if second is None or difference is None:
+        return "Runner-up: none; nothing else is feasible." if asked.best is not None else ""
+    sure = "" if second.standing is Standing.HOLDS else f"; {shortfall(asked, second)}"
+    said = (
+        f"Runner-up: {_named(asked, second)} {_taking(second)}, {difference.ratio:.2f} of the best one's {asked.least}"
+    )
+    if difference.low is None or difference.high is None:
+        return f"{said} (no interval: {difference.reason}){sure}."
+    noise = "beyond noise" if difference.beyond_noise else "noise could make that difference"
+    interval = f"{asked.confidence:.0%} interval {difference.low:.2f} to {difference.high:.2f}"
+    return f"{said} ({interval}: {noise}){sure}."
+
+
+def limits_words(asked: Asked) -> str:
+    """What was asked for.
+
+    "accuracy at least 93.00%, at most 2 h of training, open/mit deletable at G2"
+    """
+    limits, kind = asked.limits, asked.kind
+    most = "at least" if kind.higher_is_better else "at most"
+    whole = f"{asked.kind.name} {most} {text.quality(limits.quality, kind)}"
+    parts = [whole if limits.quality is not None else f"{asked.kind.name} as good as the baseline's at its full budget"]
+    parts += [f"at most {amount} {of}" for amount, of in _amounts(limits) if amount]
+    within = f" within {text.seconds(limits.max_deletion_seconds)}" if limits.max_deletion_seconds else ""
+    for name, level in limits.deletable.items():
+        most = f", repeating at most {limits.deletion_at_most[name]}" if name in limits.deletion_at_most else ""
+        parts.append(f"{text.clipped(name)} deletable at {level}{most}{within}")
+    return ", ".join(parts)
+
+
+def _amounts(limits: Limits) -> Iterable[tuple[str, str]]:
+    yield text.seconds(limits.max_seconds) if limits.max_seconds else "", "of training"
+    yield text.dollars(limits.max_usd) if limits.max_usd else "", "of training"
+    yield text.seconds(limits.max_inference_seconds) if limits.max_inference_seconds else "", "of inference an example"
+    yield text.ratio(limits.max_inference_ratio) if limits.max_inference_ratio else "", "of the baseline's inference"
+
+
+def quality_asked(asked: Asked, candidate: Candidate) -> str:
+    """The quality that the candidate is held against, in words."""
+    target = candidate.reached.target
+    whose = "" if asked.limits.quality is not None else " (the baseline's)"
+    return f"{asked.kind.name} {text.quality(target, asked.kind)}{whose}"
+
+
+def shortfall(asked: Asked, candidate: Candidate) -> str:
+    """Which limits the candidate does not hold, each with its figure."""
+    weak = [finding for finding in candidate.findings if finding.standing is not Standing.HOLDS]
+    weak.sort(key=lambda finding: finding.standing is not Standing.FAILS)
+    return "; ".join(finding_words(asked, finding) for finding in weak)
+
+
+def finding_words(asked: Asked, finding: Finding) -> str:
+    """
+    "accuracy not reached: best 93.10%, asked 95.00%"
+    """
+    if finding.standing in (Standing.UNKNOWN, Standing.UNCERTAIN) or (
+        finding.limit is Limit.QUALITY and finding.standing is Standing.HOLDS
+    ):
+        subject = f"deletion of {text.clipped(finding.class_)}" if finding.class_ else str(finding.limit)
+        return f"{subject} {finding.standing}{f': {finding.reason}' if finding.reason else ''}"
+    found, allowed = finding.found, finding.allowed
+    if finding.limit is Limit.QUALITY:
+        kind = asked.kind
+        return f"{asked.kind.name} not reached: best {text.quality(found, kind)}, asked {text.quality(allowed, kind)}"
+    if finding.limit is Limit.TIME:
+        return f"takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
+    if finding.limit is Limit.COST:
+        return f"costs {text.dollars(found)}, at most {text.dollars(allowed)} allowed"
+    if finding.limit is Limit.INFERENCE:
+        return f"inference takes {text.seconds(found)} an example, at most {text.seconds(allowed)} allowed"
+    if finding.limit is Limit.INFERENCE_RATIO:
+        known = finding.low is not None and finding.high is not None
+        span = f"{text.ratio(finding.low)} to {text.ratio(finding.high)}" if known else "no interval"
+        return f"inference takes {text.ratio(found)} of the baseline's ({span}), at most {text.ratio(allowed)} allowed"
+    of = text.clipped(finding.class_)
+    if finding.reason:
+        return f"{of} is deletable at {finding.level}: {finding.reason}"
+    return f"deleting {of} takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
+
+
+def confirming_command(candidate: Candidate, runs: Path | None) -> str:
+    """The command that runs the recipe on fresh seeds."""
+    where = [] if runs is None else ["--runs", str(runs)]
+    names = [candidate.setting.sweep, candidate.recipe]
+    stop = ["--"] if any(name.startswith("-") for name in names) else []  # what follows is no option
+    return shlex.join(["explorer", "confirm", *where, *stop, *names])
+
+
+def _taking(candidate: Candidate) -> str:
+    """ "in 22.7 s (21.6 s to 23.8 s, 3 seeds)" """
+    reached = candidate.reached
+    interval = span_words(reached.low, reached.high)
+    seeds = text.count(reached.n, "seed")
+    least = "at most " if reached.at_lowest else ""
+    lowest = " at its lowest budget," if reached.at_lowest else ""
+    cost = f", {least}{text.dollars(candidate.usd)}" if candidate.usd is not None else ""
+    within = f"95% interval {interval}, {seeds}" if interval else seeds
+    how = "predicted, " if candidate.is_predicted else ""
+    return f"in{lowest} {least}{text.seconds(reached.seconds)}{cost} ({how}{within})"
+
+
+def span_words(low: float | None, high: float | None) -> str:
+    """An interval of times; empty where there is none."""
+    return "" if low is None or high is None else f"{text.seconds(low)} to {text.seconds(high)}"
+
+
+def verdict_words(best: Candidate) -> str:
+    """The verdict on the recipe at the baseline's quality, to be put behind a sentence.
+
+    "; at baseline's own quality: inconclusive, about 9 seeds would decide, 0.72 of the baseline's time"
+    """
+    found = best.verdict
+    if found is None:
+        return ""
+    result, of = found.comparison, " of the baseline's time"
+    ratio = "" if result.ratio is None or result.adjusted_low is None else f", {result.ratio:.2f}{of}"
+    control = (
+        "" if found.control is None else f"; its gain vanishes against its control {text.clipped(found.control.name)}"
+    )
+    words = f"; at {text.clipped(result.baseline)}'s own quality: {call_words(found)}{ratio}"
+    return f"{words}{control}{fresh_words(found, of)}"
+
+
+def _named(asked: Asked, candidate: Candidate) -> str:
+    """Its name, and its machine where there are several."""
+    several = len({each.setting.machine for each in asked.candidates}) > 1
+    return f"{name_of(candidate)} on {text.clipped(str(candidate.setting.machine))}" if several else name_of(candidate)
+
+
+def name_of(candidate: Candidate) -> str:
+    """The candidate's name, fit to be shown."""
+    return text.clipped(candidate.label)
+
+
+COLUMNS = (
+    "recipe",
+    "hardware",
+    "time needed",
+    "95% interval",
+    "reach rate",
+    "cost",
+    "inference",
+    "tested",
+    "n",
+    "limits",
+)
+NUMBERS = ("time needed", "reach rate", "cost", "inference", "n")
+
+
+def evidence(asked: Asked) -> list[tuple[str, ...]]:
+    """A row of texts for each candidate, in the order of `COLUMNS`."""
+    return [_row(asked, each) for each in asked.candidates]
+
+
+def notes(asked: Asked, today: datetime.date) -> list[str]:
+    """How to read the evidence: what was not known, what nothing was extrapolated from, prices with their date."""
+    said = [
+        "Extrapolated: nothing. Every time lies at or between budgets that were run; a quality beyond the last one is"
+        " not reached."
+    ]
+    if best := asked.best:
+        said += _between(asked, best)
+    said += _unknown(asked)
+    said += [*asked.time_notes, *time_notes(each.time_source for each in asked.candidates)]
+    priced = [each for each in asked.candidates if each.known.usd_per_hour is not None or asked.limits.max_usd is None]
+    said += sorted({price_words(each, today) for each in priced})
+    if asked.limits.quality is None and any(each.tuning is None for each in asked.candidates):
+        said.append("The baseline is not tuned: being as good as it says little.")
+    slower = [
+        f"{name_of(each)}, {inference_words(each.verdict.comparison)}"
+        for each in asked.candidates
+        if each.verdict is not None and each.verdict.comparison.slower_inference
+    ]
+    if slower:
+        said.append(f"Slower at inference than the baseline: {'; '.join(slower)}.")
+    return said
+
+
+def price_words(candidate: Candidate, today: datetime.date) -> str:
+    """Which price the candidate's cost is made with, as of when, and that it is old; or that there is none."""
+    known = candidate.known
+    if known.usd_per_hour is None:
+        return f"Price: {known.no_price}."
+    as_of = f" as of {known.price_as_of}" if known.price_as_of else ""
+    age = age_words(known.price_as_of, today)
+    return f"Price: {text.dollars(known.usd_per_hour)}/h{as_of}{f' ({age})' if age else ''}, {known.price_source}."
+
+
+def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
+    reached, known = candidate.reached, candidate.known
+    tested = reached.tested
+    return (
+        text.clipped(candidate.label),
+        text.clipped(str(candidate.setting.machine)),
+        _time(candidate),
+        span_words(reached.low, reached.high) or ("n=1" if reached.n == 1 else text.MISSING),
+        text.MISSING if reached.reach_rate is None else f"{reached.reach_rate:.0%}",
+        text.dollars(candidate.usd) if known.usd_per_hour is not None else "no price",
+        text.seconds(known.inference_seconds),
+        "" if tested is None else f"{text.quality(tested.quality, asked.kind)} at budget {tested.ssr:g}",
+        str(reached.n),
+        "holds" if candidate.standing is Standing.HOLDS else shortfall(asked, candidate),
+    )
+
+
+def _time(candidate: Candidate) -> str:
+    reached = candidate.reached
+    if not reached.seconds:
+        return text.MISSING
+    predicted = " (predicted)" if candidate.is_predicted else ""
+    return f"{'at most ' if reached.at_lowest else ''}{text.seconds(reached.seconds)}{predicted}"
+
+
+def _between(asked: Asked, best: Candidate) -> list[str]:
+    reached = best.reached
+    tested = reached.tested
+    said = []
+    if tested is not None and reached.below is not None:
+        said.append(
+            f"{name_of(best)}: interpolated between its budgets {reached.below:g} and {tested.ssr:g};"
+            f" the latter has {text.quality(tested.quality, asked.kind)} in {text.seconds(tested.seconds)}"
+            f" ({text.count(tested.n, 'seed')})."
+        )
+    if reached.left_out:
+        budgets = ", ".join(f"{ssr:g}" for ssr in reached.left_out)
+        said.append(f"{name_of(best)}: budget {budgets} left out, which was not run with every seed.")
+    return said
+
+
+def _unknown(asked: Asked) -> list[str]:
+    """What no run tells, each with the recipes that it is unknown of."""
+    reasons: dict[str, list[str]] = {}
+    for each in asked.candidates:
+        for finding in each.findings:
+            if finding.standing is Standing.UNKNOWN:
+                reasons.setdefault(finding_words(asked, finding), []).append(name_of(each))
+    whole = len(asked.candidates)
+    return [
+        f"Not known, so not guessed: {reason} ({'every recipe' if len(names) == whole > 1 else ', '.join(names)})."
+        for reason, names in reasons.items()
+    ]

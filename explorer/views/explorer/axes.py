@@ -1,0 +1,132 @@
+"""The axes of a tradeoff chart: payment along x, quality along y, with round numbers of one unit."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from explorer.records import Metric
+from explorer.views.explorer.payments import Payment
+from explorer.views.text import DAY, HOUR, MINUTE
+
+LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis hides where the good recipes differ
+
+
+def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt.X:
+    """The x channel over the field `x`, in seconds, dollars or a count, labelled in one unit that suits the values."""
+    unit, name = _unit(payment, max(values))
+    ticks = [tick * unit for tick in round_ticks(min(values) / unit, max(values) / unit, log=log)]
+    low, high = (min(values), max(values)) if log else (0.0, max(values))
+    pad = (high / low) ** 0.04 if log and low else 1.0
+    domain = [low / pad, high * (pad if log else 1.03)]
+    sign = "'$' + " if payment.unit == "dollars" else ""
+    style = "~s" if payment.counted and max(values) >= 100_000 else ",.10~r"
+    return alt.X(
+        "x:Q",
+        title=payment.title + (f" ({name})" if name else ""),
+        scale=alt.Scale(type="log" if log else "linear", domain=domain, nice=False),
+        axis=alt.Axis(
+            values=[tick for tick in ticks if domain[0] <= tick <= domain[1]],
+            labelExpr=f"{sign}format(datum.value / {unit:g}, '{style}')",
+            labelFlush=False,
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heights:
+    """Where a quality is drawn: as it is, or, where errors differ by more than a factor of 6, on a log scale.
+
+    On a log scale a fraction that should be high is drawn as its error, from above to below, and labelled as it is:
+    98% stands as far below 99% as 96% below 98%. `drawn` finds the place of a quality and the quality of a place.
+    """
+
+    kind: Metric
+    log: bool
+    low: float  # the ends of the axis, as places
+    high: float
+
+    @property
+    def from_above(self) -> bool:
+        """Whether places are errors, small ones on top."""
+        return self.log and self.kind.higher_is_better
+
+    def drawn(self, values: Any) -> Any:
+        """Qualities as places, or places as qualities: the two directions are the same."""
+        return 1 - values if self.from_above else values
+
+    def within(self, values: Any) -> Any:
+        """Qualities as places that are cut off at the ends of the axis, for bands."""
+        return np.clip(self.drawn(values), self.low, self.high)
+
+
+def heights(values: Sequence[float], kind: Metric) -> Heights:
+    """Choose the scale for qualities of which there is at least one."""
+    error = kind.higher_is_better and kind.bounded
+    places = [1 - value for value in values] if error else list(values)
+    low, high = min(places), max(places)
+    if (error or not kind.higher_is_better) and low > 0 and high / low > LOG_FROM:
+        return Heights(kind=kind, log=True, low=low / 1.15, high=high * 1.15)
+    low, high = min(values), max(values)
+    pad = (high - low or abs(high) or 1.0) * 0.06
+    top = min(high + pad, 1.0) if kind.bounded else high + pad
+    return Heights(kind=kind, log=False, low=low - pad, high=top)
+
+
+def quality_axis(place: Heights) -> alt.Y:
+    """The y channel over the field `y`, which holds places, with its title above the axis."""
+    scale = "log scale of the error" if place.from_above else "log scale" if place.log else ""
+    name = place.kind.title(scale)
+    style = ".10~%" if place.kind.percent else ".10~g"
+    shown = "1 - datum.value" if place.from_above else "datum.value"
+    kind = "log" if place.log else "linear"
+    ticks = alt.Axis(format=style, tickCount=6)
+    if place.log:
+        ticks = alt.Axis(values=round_ticks(place.low, place.high, log=True), labelExpr=f"format({shown}, '{style}')")
+    domain = [place.low, place.high]
+    return alt.Y(
+        "y:Q", title=name, scale=alt.Scale(type=kind, domain=domain, nice=False, reverse=place.from_above), axis=ticks
+    )
+
+
+def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
+    """Round numbers from `low` to `high`: 1, 2, 5 of each decade (1 alone over many decades, more within one), or about
+    six equal steps.
+
+    >>> round_ticks(0.7, 30, log=True)
+    [1.0, 2.0, 5.0, 10.0, 20.0]
+    >>> round_ticks(3, 11, log=False)
+    [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    """
+    if not log:
+        step = _step(high / 6) if high > 0 else 1.0
+        return [_clean(index * step) for index in range(math.floor(high / step) + 1)]
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if math.log10(high / low) <= 3 else (1,)
+    if math.log10(high / low) < 1:
+        factors = (1, 1.5, 2, 3, 5, 7)
+    if math.log10(high / low) < 0.5:
+        factors = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+    found = [_clean(factor * 10.0**power) for power in range(first, last + 1) for factor in factors]
+    return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+
+
+def _unit(payment: Payment, high: float) -> tuple[float, str]:
+    if payment.unit != "seconds":
+        return 1.0, ""
+    for least, unit, name in ((4 * DAY, DAY, "days"), (4 * HOUR, HOUR, "hours"), (4 * MINUTE, MINUTE, "minutes")):
+        if high >= least:
+            return unit, name
+    return 1.0, "seconds"
+
+
+def _step(raw: float) -> float:
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+
+
+def _clean(value: float) -> float:
+    return float(f"{value:.10g}")

@@ -1,0 +1,318 @@
+"""The choices that each control offers, and the question fitted to them: one that can be answered."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Protocol, TypeVar
+
+import pandas as pd
+
+from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.reprice import DELETION, own_price, reprice, reprice_at
+from explorer.costing import Price, age_words, price_at, providers
+from explorer.store.filter import Filter
+from explorer.views import text
+from explorer.views.explorer.payments import PAYMENTS, Payment, known_measures
+from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
+from explorer.views.explorer.series import machines
+
+
+def clouds(rows: pd.DataFrame, prices: Sequence[Price]) -> tuple[str, ...]:
+    """The providers that price some hardware of these rows; "" for the price table's own choice comes first."""
+    hardware = rows["hardware"].unique()
+    return ("", *(name for name in providers(prices) if any(price_at(machine, prices, name) for machine in hardware)))
+
+
+def at_price(rows: pd.DataFrame, prices: Sequence[Price], *, cloud: str, usd_per_hour: float | None) -> pd.DataFrame:
+    """The rows with their costs at the user's own price, at those of a provider, or as the price table has them.
+
+    Hardware that the provider has no price for has no cost then.
+    """
+    if usd_per_hour is not None:
+        return reprice(rows, own_price(usd_per_hour))
+    return reprice_at(rows, prices, provider=cloud) if cloud else rows
+
+
+def price_words(rows: pd.DataFrame, *, today: date) -> str:
+    """Which prices the costs of these rows are made with, hardware by hardware, and as of when.
+
+    "$63.30/h as of 2026-08-06, dstackai/dstack#4110"
+    """
+    return "; ".join(_each(rows, today))
+
+
+def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
+    groups = rows.groupby(["hardware", "world_size"], sort=False)  # a run on several accelerators pays for all of them
+    for (name, processes), of_it in groups:
+        hardware = name if processes == 1 else f"{name}, {processes} processes"
+        priced = of_it[of_it["usd_per_hour"].notna()]
+        if priced.empty:
+            yield f"no price for {name}"
+            continue
+        first = priced.iloc[0]
+        words = f"{text.dollars(first['usd_per_hour'])}/h"
+        if "price_source" in first:  # means of many sweeps do not say
+            as_of = first["price_as_of"] if isinstance(first["price_as_of"], str) else ""
+            age = age_words(as_of, today)
+            words += f"{f' as of {as_of}' if as_of else ''}{f', {age}' if age else ''}, {first['price_source']}"
+        yield f"{hardware}: {words}" if len(groups) > 1 else words
+
+
+Found = TypeVar("Found")
+
+TARGETS = (-1e12, 1e12)
+USD_PER_HOUR = (1e-6, 1e9)
+"""The least and the largest target quality and own price that are taken: with others, curves and axes overflow."""
+
+
+class Results(Protocol):
+    """Where rows come from: a `Snapshot`."""
+
+    @property
+    def facets(self) -> pd.DataFrame: ...
+    @property
+    def prices(self) -> tuple[Price, ...]: ...
+    def rows(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
+    def means(self, where: Filter, *, metric: str) -> pd.DataFrame: ...
+    def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]: ...
+    def remember(self, key: Hashable, make: Callable[[], Found]) -> Found: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choices:
+    """What each control offers, given the choices before it."""
+
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    sweeps: tuple[str, ...]
+    hardware: tuple[str, ...]
+    clouds: tuple[str, ...]
+    metrics: tuple[str, ...]
+    recipes: tuple[str, ...]
+    baselines: tuple[str, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    sources: tuple[str, ...]
+    compare: tuple[str, ...]
+    splits: tuple[str, ...]
+    sizes: tuple[str, ...]
+    baseline_hardware: tuple[str, ...]
+    payments: tuple[str, ...]
+    deletions: tuple[str, ...]  # "" for the dearest, and the classes of governed runs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """An answerable question, what could be asked instead, and the rows that are compared.
+
+    `rows` are rows of `results`, or in a survey of several sweeps a row for each recipe and budget (`frames.means`),
+    at the price that was asked for. `shown` says which of them are not hidden.
+    """
+
+    question: Question
+    choices: Choices
+    rows: pd.DataFrame
+    shown: pd.Series
+
+    @property
+    def baseline(self) -> str | None:
+        """The recipe to compare with; None where the sweep's own has no run here, and no other was chosen."""
+        return self.question.baseline if self.question.baseline in self.choices.recipes else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scope:
+    """Where runs are looked at."""
+
+    question: Question
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    sweeps: tuple[str, ...]
+    hardware: tuple[str, ...]
+    facets: pd.DataFrame  # those that are left
+
+
+def settle(results: Results, wished: Question) -> Settled:
+    """Fit a wish to the results, which have at least one row. Raises `StoreError` if they cannot be read any more."""
+    wished = replace(
+        wished, target=_within(wished.target, TARGETS), usd_per_hour=_within(wished.usd_per_hour, USD_PER_HOUR)
+    )
+    scope = _scope(results.facets, wished)
+    judged = scope.facets.loc[scope.facets["is_quality"], "metric"]
+    metrics = tuple(sorted(scope.facets["metric"].unique()))
+    metric = _first(wished.metric, metrics, default=str(judged.iloc[0]))
+    question = replace(scope.question, metric=metric)
+    where = _filter(question, scope.facets)
+    read = results.means if question.is_survey else results.rows
+    rows = read(where, metric=metric)
+    return _fit(rows, question, scope=scope, metrics=metrics, prices=results.prices)
+
+
+def _fit(
+    rows: pd.DataFrame, wished: Question, *, scope: _Scope, metrics: Sequence[str], prices: Sequence[Price]
+) -> Settled:
+    """Fit what is asked of some rows to what they have."""
+    rows = rows.assign(hardware_label=hardware_labels(rows))
+    seeds = () if wished.is_survey else tuple(sorted({int(seed) for seed in rows["seed"]}))
+    wanted_seeds = tuple(seed for seed in wished.seeds if seed in seeds)
+    if wanted_seeds:
+        rows = rows[rows["seed"].isin(wanted_seeds)]
+    sources = tuple(sorted({source for source in rows["time_source"] if isinstance(source, str)}))
+    wanted_sources = tuple(source for source in wished.sources if source in sources)
+    if wanted_sources:
+        rows = rows[rows["time_source"].isin(wanted_sources)]
+    offered_clouds = clouds(rows, prices)
+    cloud = _first(wished.cloud, offered_clouds)
+    rows = at_price(rows, prices, cloud=cloud, usd_per_hour=wished.usd_per_hour)
+    recipes = tuple(dict.fromkeys(rows["recipe"]))
+    own_baseline = str(
+        rows["baseline"].iloc[0]
+    )  # it may have no run here: then nothing is compared until one is chosen
+    baselines = recipes if wished.is_survey or own_baseline in recipes else (own_baseline, *recipes)
+    baseline = _first(wished.baseline, baselines, default=own_baseline)
+    methods = _methods(rows)
+    wanted_methods = tuple(method for method in wished.methods if method in methods)
+    kept = tuple(name for name in recipes if name in (wished.recipes or recipes) or name == baseline)
+    shown = rows["recipe"].isin(kept) & (_has_any(rows, wanted_methods) | (rows["recipe"] == baseline))
+    priced = bool(rows["cost_usd"].notna().any())
+    payments = tuple(key for key, each in PAYMENTS.items() if _is_offered(each, rows, priced=priced))
+    deletions = ("", *_classes(rows))
+    labels = tuple(dict.fromkeys(rows["hardware_label"]))
+    sizes = ("", *known_measures(rows))
+    splits = tuple(key for key in SPLITS if key in ("", "seed") or (_column(key) in rows and _several(rows, key)))
+    splits = tuple(key for key in splits if key != "seed" or len(seeds) > 1)
+    compare = tuple(key for key in COMPARE if key in ("recipe", "methods") or _several(rows, key))
+    own = ("", *(labels if len(labels) > 1 and not wished.is_survey else ()))
+    question = replace(
+        wished,
+        cloud=cloud,
+        recipes=kept,
+        methods=wanted_methods,
+        seeds=wanted_seeds,
+        sources=wanted_sources,
+        compare=_first(wished.compare, compare),
+        split=_first(wished.split, splits),
+        size=_first(wished.size, sizes),
+        baseline=baseline,
+        baseline_hardware=_first(wished.baseline_hardware, own),
+        payment=_first(wished.payment, payments),
+        deletion_of=_first(wished.deletion_of, deletions),
+        order=_first(wished.order, ORDERS),
+        versus=tuple(name for name in wished.versus if name in recipes)[:2],
+    )
+    choices = Choices(
+        datasets=scope.datasets,
+        models=scope.models,
+        sweeps=scope.sweeps,
+        hardware=scope.hardware,
+        clouds=offered_clouds,
+        metrics=tuple(metrics),
+        recipes=recipes,
+        baselines=baselines,
+        methods=methods,
+        seeds=seeds,
+        sources=sources,
+        compare=compare,
+        splits=splits,
+        sizes=sizes,
+        baseline_hardware=own,
+        payments=payments,
+        deletions=deletions,
+    )
+    return Settled(question=question, choices=choices, rows=rows, shown=shown)
+
+
+def hardware_labels(frame: pd.DataFrame) -> list[str]:
+    """What tells one machine from another, in words, for each row."""
+    return [str(machine) for machine in machines(frame)]
+
+
+def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
+    """Choose where to look: each choice among those that the choices before it leave."""
+    left, found = facets.assign(hardware_label=hardware_labels(facets)), wished
+    of_sweep = left.loc[left["sweep"] == wished.sweep, "dataset"]  # a sweep that is named has its dataset
+    if len(of_sweep) and not wished.dataset:
+        found = replace(found, dataset=str(of_sweep.iloc[0]))
+    offered: dict[str, tuple[str, ...]] = {}
+    for field, column, plural in (
+        ("dataset", "dataset", "datasets"),
+        ("model", "model", "models"),
+        ("sweep", "sweep", "sweeps"),
+        ("hardware", "hardware_label", "hardware"),
+    ):
+        names = sorted(left[column].unique())
+        several: tuple[str, ...] = (ALL,) if len(names) > 1 and field != "dataset" else ()
+        first = ALL if field == "model" and len(names) > 1 else names[0]
+        default = _most(left, column) if field == "hardware" else first
+        chosen = _first(getattr(found, field), (*several, *names), default=default)
+        left = left if chosen == ALL else left[left[column] == chosen]
+        found, offered[plural] = replace(found, **{field: chosen}), (*several, *names)
+    return _Scope(question=found, facets=left, **offered)
+
+
+def _most(facets: pd.DataFrame, column: str) -> str:
+    """The value with most runs of its own, not predicted ones; of several such, the first by name."""
+    own = facets["runs"] - facets["predicted"]
+    return str(own.groupby(facets[column]).sum().sort_index().idxmax())
+
+
+def _filter(question: Question, facets: pd.DataFrame) -> Filter:
+    machine = facets.iloc[0]
+    one = question.hardware != ALL
+    return Filter(
+        dataset=question.dataset,
+        model=None if question.model == ALL else question.model,
+        sweep=None if question.sweep == ALL else question.sweep,
+        hardware=str(machine["hardware"]) if one else None,
+        threads=int(machine["threads"]) if one else None,
+        world_size=int(machine["world_size"]) if one else None,
+    )
+
+
+def _column(key: str) -> str:
+    return {"hardware": "hardware_label"}.get(key, key)
+
+
+def _several(rows: pd.DataFrame, key: str) -> bool:
+    return bool(rows[_column(key)].nunique(dropna=False) > 1)
+
+
+def _methods(rows: pd.DataFrame) -> tuple[str, ...]:
+    """The methods of the recipes, by name."""
+    found = {name for names in rows["methods"].unique() if isinstance(names, str) for name in names.split("+") if name}
+    return tuple(sorted(found))
+
+
+def _has_any(rows: pd.DataFrame, methods: Sequence[str]) -> pd.Series:
+    if not methods:
+        return pd.Series(True, index=rows.index)
+    wanted = set(methods)
+    having = {
+        names: bool(wanted & set(names.split("+"))) for names in rows["methods"].unique() if isinstance(names, str)
+    }
+    return rows["methods"].map(having).eq(True)
+
+
+def _is_offered(payment: Payment, rows: pd.DataFrame, *, priced: bool) -> bool:
+    """Whether some of the runs were paid in it: costs take a price, deletions a ledger."""
+    known = not payment.forecast or rows[DELETION].notna().any()
+    return bool(known and (payment.unit != "dollars" or priced))
+
+
+def _classes(rows: pd.DataFrame) -> list[str]:
+    """The classes of these runs whose deletion has a forecast."""
+    found = [str(name) for name in rows.columns if str(name).startswith(f"{DELETION}/") and rows[name].notna().any()]
+    return sorted(name.removeprefix(f"{DELETION}/") for name in found)
+
+
+def _within(wished: float | None, limits: tuple[float, float]) -> float | None:
+    """The number, None where it is not between the limits."""
+    return wished if wished is not None and limits[0] <= wished <= limits[1] else None
+
+
+def _first(wished: str, offered: Iterable[str], *, default: str | None = None) -> str:
+    offered = tuple(offered)
+    if wished in offered:
+        return wished
+    return default if default in offered else offered[0]

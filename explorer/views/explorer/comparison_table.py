@@ -1,0 +1,167 @@
+"""The comparison table: what every recipe needs to be as good as the baseline, what it reaches for as much as the
+baseline is paid, and how sure either is."""
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from explorer import costing
+from explorer.analysis.control_sentences import by_how_much
+from explorer.analysis.control_sentences import interval as points
+from explorer.analysis.equal_budget import EqualBudget
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
+from explorer.analysis.ladders import Machine
+from explorer.analysis.reprice import own_price
+from explorer.analysis.sentences import call_words, control_words, fresh_words, inference_interval, ratio_interval
+from explorer.analysis.verdict import Verdict
+from explorer.views import text, theme
+from explorer.views.explorer.payments import Payment, amount
+from explorer.views.tables import Column, Row, swatch, table, with_note
+
+SAID_TUNED = "baseline, tuned in its author's words"  # nobody has checked it
+
+
+def comparison_table(
+    found: Sequence[Verdict],
+    budgets: Sequence[EqualBudget],
+    *,
+    payment: Payment,
+    look: theme.Look,
+    rates: Mapping[Machine, float],
+    order: str = "least",
+    caption: str | Markup = "",
+) -> Markup:
+    """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
+    or, for the order "best", by what they reach at equal budget.
+
+    `rates` are US dollars an hour of a run; a machine that is not there has no price.
+    """
+    columns = (
+        Column(title="Recipe"),
+        Column(title=f"{payment.label} needed", number=True),
+        Column(title="Of baseline", number=True),
+        Column(title=f"At equal {payment.label.lower()}", number=True),
+        Column(title="Reached", number=True),
+        Column(title="Inference", number=True),
+    )
+    beside = {(each.setting, each.label): each for each in budgets}
+    several = len({each.comparison.setting for each in found}) > 1
+    pairs = [(each, beside.get((each.comparison.setting, each.comparison.label))) for each in found]
+    pairs.sort(key=lambda pair: _best_first(*pair) if order == "best" else _least_first(pair[0].comparison))
+    rows = [_recipe(*pair, payment=payment, look=look, rates=rates, several=several) for pair in pairs]
+    bases = {each.comparison.baseline_setting: each.comparison for each in reversed(found)}
+    for result in bases.values():
+        rows.insert(0, _baseline(result, payment=payment, look=look, rates=rates, several=several))
+    return table(columns, rows, caption=caption)
+
+
+def said(found: Verdict) -> str:
+    """The verdict as the note of a recipe: what the sweep says, what fresh seeds say or that they are asked for, and
+    whether a control takes the gain away. What the column of the amounts says already is left out."""
+    shown = found.call in (Call.NOT_REACHED, Call.BELOW, Call.UNKNOWN, Call.NO_BASELINE)
+    words = ["" if shown else call_words(found), fresh_words(found).removeprefix("; "), control_words(found)]
+    return "; ".join(each for each in words if each)
+
+
+def difference(result: EqualBudget | None) -> str | Markup:
+    """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
+    if result is None or result.difference is None:
+        return text.MISSING
+    shown = by_how_much(result.difference, result.setting.kind)
+    if result.adjusted_low is None:
+        return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
+    return with_note(shown, points(result.adjusted_low, result.adjusted_high, result.setting.kind))
+
+
+def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
+    known = result.ratio is not None and result.outcome in (Outcome.REACHED, Outcome.BELOW)
+    return not known, result.ratio or 0.0, result.label
+
+
+def _best_first(found: Verdict, beside: EqualBudget | None) -> tuple[bool, float, str]:
+    result = found.comparison
+    if beside is None or beside.difference is None:
+        return True, 0.0, result.label
+    return False, -beside.difference if result.setting.higher_is_better else beside.difference, result.label
+
+
+def _baseline(
+    any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[Machine, float], several: bool
+) -> Row:
+    name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
+    note = SAID_TUNED if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
+    nowhere = Outcome.UNKNOWN if any_result.outcome == Outcome.UNKNOWN else Outcome.NOT_REACHED
+    if any_result.outcome == Outcome.UNKNOWN and not any_result.n:  # it was not compared, so nothing is said of it
+        note = "baseline"
+    where = str(setting.machine) if several else ""
+    cells = (
+        with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
+        _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else nowhere.value,
+        text.ratio(None if x is None else 1.0),
+        "",
+        "",
+        "",
+    )
+    return Row(cells=cells, quiet=x is None)
+
+
+def _recipe(
+    found: Verdict,
+    beside: EqualBudget | None,
+    *,
+    payment: Payment,
+    look: theme.Look,
+    rates: Mapping[Machine, float],
+    several: bool,
+) -> Row:
+    result = found.comparison
+    notes = [said(found), str(result.setting.machine) if several else ""]
+    notes.append("predicted" if _is_predicted(result, payment) else "")
+    cells = (
+        with_note(swatch(result.label, look), "; ".join(words for words in notes if words)),
+        _outcome(result, payment=payment, rate=rates.get(result.setting.machine)),
+        _ratio(result),
+        difference(beside),
+        with_note(text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),
+        _inference(result),
+    )
+    reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
+    return Row(cells=cells, bold=found.claims, quiet=not reached)
+
+
+def _is_predicted(result: EqualQuality, payment: Payment) -> bool:
+    """Whether what is paid is known of another machine's profile alone."""
+    return not (payment.counted or payment.forecast) and "predicted" in result.time_source.split("+")
+
+
+def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> str | Markup:
+    if result.outcome == Outcome.REACHED:
+        return _needed(result.recipe_x, payment=payment, rate=rate)
+    if result.outcome == Outcome.BELOW:
+        return with_note(f"at most {amount(result.recipe_x, payment)}", "its lowest budget")
+    return str(result.outcome)
+
+
+def _needed(x: float | None, *, payment: Payment, rate: float | None) -> str | Markup:
+    words = amount(x, payment)
+    return with_note(words, _dollars(x, rate)) if payment.key == "time" and x is not None else words
+
+
+def _dollars(seconds: float, rate: float | None) -> str:
+    return "no price" if rate is None else text.dollars(costing.cost_usd(seconds, own_price(rate)))
+
+
+def _ratio(result: EqualQuality) -> str | Markup:
+    if result.ratio is None or result.outcome not in (Outcome.REACHED, Outcome.BELOW):
+        return text.MISSING
+    sign = "at most " if result.outcome == Outcome.BELOW else ""
+    return with_note(f"{sign}{text.ratio(result.ratio)}", ratio_interval(result))
+
+
+def _inference(result: EqualQuality) -> str | Markup:
+    if result.slower_inference:
+        slower = Markup('<span class="x-warn" title="costs more at inference than the baseline">{}</span>').format(
+            f"{text.ratio(result.inference_ratio)} slower"
+        )
+        return with_note(slower, inference_interval(result))
+    return with_note(text.ratio(result.inference_ratio), inference_interval(result))

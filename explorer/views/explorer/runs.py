@@ -1,0 +1,142 @@
+"""The section on runs: those chosen by brush, click or from a list, as cards and as a table."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+from markupsafe import Markup
+
+from explorer.records import metric_of
+from explorer.views import text, theme
+from explorer.views.explorer.answer import Answer
+from explorer.views.explorer.run_cards import CARDS, command, notebook, reproduce, run_cards, run_directory
+from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tradeoff import Scene
+from explorer.views.tables import Column, Row, swatch, table
+
+MAX_ROWS = 60
+
+COLUMNS = (
+    Column(title="Recipe"),
+    Column(title="Budget", number=True),
+    Column(title="Seed", number=True),
+    Column(title="Quality", number=True),
+    Column(title="Training time", number=True),
+    Column(title="Cost", number=True),
+    Column(title="Notebook"),
+    Column(title="Train it again"),
+)
+
+
+def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
+    """The rows of a scene's runs inside the brushed rectangle, given as the ranges of x and y."""
+    inside = pd.Series(True, index=rows.index)
+    for field, limits in brush.items():
+        inside &= rows[field].between(min(limits), max(limits))
+    return rows[inside]
+
+
+def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) -> Markup:
+    """The rows as HTML, in their order. `runs` is the directory of runs; links are relative to the directory `here`.
+
+    Raises `StoreError` for a run that is said to lie outside `runs`.
+    """
+    shown = rows.head(MAX_ROWS)
+    body = table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
+    rest = len(rows) - len(shown)
+    more = Markup('<p class="x-note">and {}; the export has them all</p>').format(text.count(rest, "more run"))
+    return body + more if rest else body
+
+
+def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
+    directory = run_directory(runs, run["directory"])
+    return Row(
+        cells=(
+            swatch(run["recipe"], look),
+            f"{run['ssr']:g}",
+            str(run["seed"]),
+            text.quality(run["y"], metric_of(run.to_dict())),
+            text.seconds(run["train_seconds"]),
+            "no price" if text.missing(run["usd_per_hour"]) else text.dollars(run["cost_usd"]),
+            notebook(directory, here=here),
+            command(reproduce(directory, here=here)),
+        )
+    )
+
+
+LISTED = 400  # runs in the list; a brush or a filter makes them fewer
+
+
+class RunList(widgets.VBox):
+    """`on_choose` is called with the directories of the runs that were chosen from the list."""
+
+    def __init__(self, *, on_choose: Callable[[tuple[str, ...]], None]) -> None:
+        self._on_choose, self._showing = on_choose, False
+        self.list = widgets.SelectMultiple(description="Runs (Ctrl adds)", rows=6)
+        self.list.observe(self._chosen, "value")
+        self._cards, self._table = widgets.HTML(), widgets.HTML()
+        super().__init__([widgets.Box([self.list.add_class("x-recipes")]).add_class("x-controls"), self._cards])
+        self.children = (*self.children, self._table)
+
+    def show(self, snapshot: Snapshot, found: Answer) -> None:
+        """Show what is chosen of an answer that has a scene with runs."""
+        scene = found.scene
+        assert scene is not None  # the caller looked
+        listed = chosen_rows(found)
+        self._offer(listed, scene, found.question.chosen)
+        cards = scene.runs[scene.runs["directory"].isin(found.question.chosen)]
+        if cards.empty and found.question.brush:
+            cards = listed.head(CARDS)
+        here, look = Path.cwd(), found.look
+        self._cards.value = (
+            run_cards(cards, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
+            if len(cards)
+            else Markup('<p class="x-note">{}</p>').format(hint(scene))
+        )
+        self._table.value = Markup("")
+        if found.question.brush:
+            heading = Markup('<p class="x-heading">{} selected</p>').format(text.count(len(listed), "run"))
+            self._table.value = heading + runs_table(listed, look=look, runs=snapshot.runs, here=here)
+
+    def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
+        self._showing = True
+        try:
+            listed = rows.loc[:, ["directory", "recipe", "ssr", "seed", "y"]].head(LISTED)
+            options = [
+                (_words(recipe, ssr, seed, scene, quality), directory)
+                for directory, recipe, ssr, seed, quality in listed.itertuples(index=False)
+            ]
+            if tuple(self.list.options) != tuple(options):
+                self.list.options = tuple(options)
+            known = {directory for _, directory in options}
+            self.list.value = tuple(directory for directory in chosen if directory in known)
+        finally:
+            self._showing = False
+
+    def _chosen(self, _: Any) -> None:
+        if not self._showing:
+            self._on_choose(tuple(self.list.value)[:CARDS])
+
+
+def chosen_rows(found: Answer) -> pd.DataFrame:
+    """The runs of an answer's scene that are inside the brush; all of them without one."""
+    scene, brush = found.scene, found.question.brush
+    assert scene is not None  # the caller looked
+    if len(brush) != 4:
+        return scene.runs
+    return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
+
+
+def hint(scene: Scene) -> str:
+    """How runs are chosen."""
+    return (
+        f"All {text.count(len(scene.runs), 'run')} are shown. Drag over the chart to list some of them here, click one,"
+        " or choose it from the list: a card says what it was, what it cost and how to repeat it."
+    )
+
+
+def _words(recipe: str, ssr: float, seed: int, scene: Scene, quality: float) -> str:
+    reached = text.quality(quality, scene.kind)
+    return f"{text.clipped(recipe, 40)} · budget {ssr:g} · seed {seed} · {reached}"

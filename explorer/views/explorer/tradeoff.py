@@ -1,0 +1,539 @@
+"""The tradeoff chart: its content, put together from the curves and the front of the analysis, and its drawing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from explorer.analysis import curves, pareto
+from explorer.analysis.curves import Curve
+from explorer.analysis.ladders import Machine
+from explorer.records import Metric
+from explorer.views import text, theme
+from explorer.views.explorer.axes import Heights, heights, payment_axis, quality_axis
+from explorer.views.explorer.payments import Measure, Payment, amount, measure_of
+from explorer.views.explorer.series import group_of, run_labels, series_names
+
+BETWEEN = 6  # drawn points between two budgets where a line that is straight in log x is not so on the axes
+MAX_DRAWN = 600  # points of all lines together; where there are many, each has fewer
+MAX_RUNS = 500  # marks; of more runs the means are drawn alone
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """A tradeoff chart's content. x is in seconds, dollars or a count (`payment`), y in the metric's unit.
+
+    Every row has `recipe`, its label; `series`, the curve that it belongs to; `group`, what gives it its colour.
+
+    `runs`: a row a run: x, y, and the columns of `results`.
+    `means`: a row a budget of a curve: x, y, ssr, n, time_source, on_front, probability of being on it (NaN where that
+    is not known), size.
+    `lines`: a row a drawn point of a curve: x, y, low, high (NaN where there is no band).
+    `front`: x, y of the frontier's corners, by x.
+    """
+
+    runs: pd.DataFrame
+    means: pd.DataFrame
+    lines: pd.DataFrame
+    front: pd.DataFrame
+    payment: Payment
+    kind: Metric  # of the qualities
+    baseline: str | None  # its group, which is drawn in the colour of the text
+    base: str | None  # its label
+    target: float | None
+    size: Measure | None = None
+    log: bool = True
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric."""
+        return self.kind.name
+
+    @property
+    def heights(self) -> Heights:
+        """How qualities are placed: after runs and target; a band that goes further is cut off."""
+        return heights(self.y_range, self.kind)
+
+    @property
+    def groups(self) -> list[str]:
+        """What has a colour of its own, in the order of the legend: as they come in the results."""
+        return list(dict.fromkeys(self.means["group"]))
+
+    @property
+    def recipes(self) -> list[str]:
+        """The labels of the recipes, as they come in the results."""
+        return list(dict.fromkeys(self.means["recipe"]))
+
+    @property
+    def controls(self) -> list[str]:
+        """The recipes that are there for others to be compared with; they are never on the front."""
+        if "control" not in self.runs:
+            return []
+        return list(dict.fromkeys(self.runs.loc[self.runs["control"] == "random-subset", "recipe"]))
+
+    @property
+    def draws_runs(self) -> bool:
+        """Whether single runs are drawn beside the means."""
+        return 0 < len(self.runs) <= MAX_RUNS
+
+    def of(self, series: Sequence[str], runs: pd.Series | None = None) -> "Scene":
+        """The part of some curves, on the same axes; of their runs those that are marked."""
+        kept = self.runs if runs is None else self.runs[runs]
+        return replace(
+            self,
+            runs=kept[kept["series"].isin(series)],
+            means=self.means[self.means["series"].isin(series)],
+            lines=self.lines[self.lines["series"].isin(series)],
+        )
+
+
+def build_scene(
+    rows: pd.DataFrame,
+    *,
+    payment: Payment,
+    baseline: str | None,
+    target: float | None,
+    log: bool = True,
+    compare: str = "recipe",
+    size: str = "",
+    deletion_of: str = "",
+) -> Scene | None:
+    """The scene of some rows of `results`, all of one sweep and metric; None when none of them has been paid in
+    `payment`.
+
+    `target` is drawn as a line; `compare`, `size` and `deletion_of` are those of a `Question`. Raises `AnalysisError`
+    for results that no curve can be made of.
+    """
+    found = curves.curves(rows, x=payment.column)
+    if not found:
+        return None
+    setting = found[0].setting
+    names, groups = series_names(found), group_of(rows, found, compare)
+    runs = _runs(rows, found, names, groups, payment)
+    means = _means(found, names, groups, rows, payment)
+    measure = measure_of(size, class_=deletion_of)
+    if measure is not None:
+        means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
+    targets = () if target is None else (target,)
+    y_range = extent([*runs["y"], *means["y"], *targets])
+    place = heights(y_range, setting.kind)
+    return Scene(
+        runs=runs,
+        means=means,
+        lines=_lines(found, names, groups, straight=log and not place.log),
+        front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
+        payment=payment,
+        kind=setting.kind,
+        baseline=baseline if compare == "recipe" else _group_of_baseline(means, baseline),
+        base=baseline,
+        target=target,
+        size=measure,
+        log=log,
+        x_range=extent([*runs["x"], *means["x"]]),
+        y_range=y_range,
+    )
+
+
+def extent(values: Sequence[float]) -> tuple[float, float]:
+    """The least and the largest value."""
+    return float(min(values)), float(max(values))
+
+
+Names = dict[tuple[Machine, str], str]
+"""Something of each curve, by its machine and label."""
+
+
+def _means(found: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, payment: Payment) -> pd.DataFrame:
+    """The mean points, with their places on the front over everything that is drawn."""
+    front = pareto.front_table(rows, x=payment.column)
+    keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
+    front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
+    means = curves.table(found).merge(front, on=keys, how="left")
+    places = [curve.setting.machine for curve in found for _ in curve.points]
+    means = means.assign(
+        recipe=means["label"],
+        series=[names[place, label] for place, label in zip(places, means["label"], strict=True)],
+        group=[groups[place, label] for place, label in zip(places, means["label"], strict=True)],
+        y=means["mean"],
+        candidate=means["on_front"].notna(),  # controls are none
+        on_front=means["on_front"].eq(True),
+    )
+    if len({curve.setting.machine for curve in found}) > 1:
+        means = _front_over_all(means, higher=found[0].setting.higher_is_better)
+    columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
+    return means.reindex(columns=columns)
+
+
+def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
+    """The front over several hardwares at once; how sure it is, is then not known."""
+    candidates = means[means["candidate"]]
+    best = candidates.index[
+        pareto.front(candidates["x"].to_numpy(), candidates["y"].to_numpy(), higher_is_better=higher)
+    ]
+    return means.assign(on_front=means.index.isin(best), probability=np.nan)
+
+
+def _runs(rows: pd.DataFrame, found: list[Curve], names: Names, groups: Names, payment: Payment) -> pd.DataFrame:
+    shown = rows[rows[payment.column].notna()]
+    places, labels = run_labels(shown, found)
+    pairs = list(zip(places, labels, strict=True))
+    return shown.assign(
+        recipe=labels,
+        series=[names[pair] for pair in pairs],
+        group=[groups[pair] for pair in pairs],
+        x=shown[payment.column],
+        y=shown["quality"],
+    )
+
+
+def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    """The median of a measure at each budget of each curve."""
+    grouped = runs.groupby(["series", "ssr"], sort=False)[measure.column].median()
+    return grouped.rename("size").reset_index()
+
+
+def _lines(found: list[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
+    """The curves with as many points as it takes: they are linear in log x, as the analysis has it, on every axis."""
+    parts, of_all = [], sum(len(curve.points) for curve in found)
+    for curve in found:
+        points = np.array([[p.x, p.fitted, _number(p.low), _number(p.high)] for p in curve.points])
+        between = 1 if straight else max(1, min(BETWEEN, MAX_DRAWN // of_all))
+        at, corners = np.arange((len(points) - 1) * between + 1), np.arange(len(points)) * between
+        log_x = np.log(points[:, 0])
+        places = np.interp(at, corners, log_x)
+        ends = [np.interp(places, log_x, column) for column in points[:, 1:].T]
+        parts.append(np.column_stack([np.exp(places), *ends]))
+    keys = [(curve.setting.machine, curve.label) for curve in found]
+    frame = pd.DataFrame(np.concatenate(parts), columns=["x", "y", "low", "high"])
+    lengths = [len(part) for part in parts]
+    return frame.assign(
+        recipe=np.repeat([label for _, label in keys], lengths),
+        series=np.repeat([names[key] for key in keys], lengths),
+        group=np.repeat([groups[key] for key in keys], lengths),
+    )
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
+    """The group that the baseline is in, where it has one to itself."""
+    mine = set(means.loc[means["recipe"] == baseline, "group"])
+    others = set(means.loc[means["recipe"] != baseline, "group"])
+    return next(iter(mine)) if len(mine) == 1 and not mine & others else None
+
+
+BRUSH = "brush"
+PICKED = "picked"
+DIM = 0.3
+SIZES = (50, 600)  # of the smallest and the largest mark, in square pixels
+
+
+Brush = tuple[float, ...]
+"""x from, x to, quality from, quality to; empty where nothing is brushed"""
+
+
+def tradeoff(
+    scene: Scene, *, width: int | str = "container", height: int = 400, brush: Brush | None = None
+) -> alt.LayerChart:
+    """Draw a scene. With `brush`, which may be empty, runs can be selected: by dragging under the name `brush`, by
+    clicking as `picked`."""
+    return alt.LayerChart(  # made in one go: every method of a chart copies it whole
+        layer=layers(scene, brush=brush),
+        width=width,  # pyright: ignore[reportArgumentType]: "container", or pixels
+        height=height,
+        padding={"top": 18, "left": 2, "right": 12, "bottom": 4},
+        description=describe(scene),
+        resolve=alt.Resolve(scale={"color": "shared", "shape": "shared"}),
+        config=theme.CONFIG,
+    )
+
+
+def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None = None) -> list[Any]:
+    """The layers of the chart, with the colours of `look`: its own unless it is a part of something larger."""
+    look = look or look_of(scene)
+    x = payment_axis(scene.payment, scene.x_range, log=scene.log)
+    y = quality_axis(scene.heights)
+    found = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
+    found.append(_line_layer(scene, x, y, look) if len(scene.lines) else None)
+    found += _mean_layers(scene, x, y, look, brush=None if scene.draws_runs else brush)
+    found.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)  # on top, to be clicked
+    return [layer for layer in found if layer is not None]
+
+
+def look_of(scene: Scene) -> theme.Look:
+    """The colour of each group, and the group of each label."""
+    first = scene.means.drop_duplicates("recipe")
+    groups = {str(label): str(group) for label, group in zip(first["recipe"], first["group"], strict=True)}
+    return theme.look(scene.groups, baseline=scene.baseline, groups=groups)
+
+
+def describe(scene: Scene) -> str:
+    """The chart in a sentence or two, for who does not see it."""
+    names = scene.recipes
+    on_front = set(scene.means.loc[scene.means["on_front"].astype(bool), "recipe"])
+    direction = "higher" if scene.kind.higher_is_better else "lower"
+    parts = [
+        f"{scene.metric} ({direction} is better) against {scene.payment.title.lower()} for "
+        f"{text.count(len(names), 'recipe')}: {listed(names)}.",
+        f"On the frontier: {listed([name for name in names if name in on_front]) or 'none'}.",
+    ]
+    if scene.controls:
+        parts.append(f"Controls, dashed: {listed(scene.controls)}.")
+    if scene.target is not None:
+        parts.append(f"Target quality: {text.quality(scene.target, scene.kind)}.")
+    if scene.size is not None:
+        parts.append(f"The size of a mark is {scene.size.label.lower()}.")
+    return " ".join(parts)
+
+
+def listed(names: list[str], *, most: int = 12) -> str:
+    """Names in a row, as many as one listens to."""
+    rest = len(names) - most
+    shown = ", ".join(text.clipped(name) for name in names[:most])
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _band(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart | None:
+    frame = scene.lines.dropna(subset=["low", "high"])
+    if frame.empty:
+        return None
+    place = scene.heights
+    frame = frame[["series", "group", "x"]].assign(y=place.within(frame["low"]), high=place.within(frame["high"]))
+    return (
+        alt.Chart(frame, name="bands")
+        .mark_area(opacity=0.13 if len(scene.recipes) <= 3 else 0.08, clip=True)
+        .encode(x=x, y=y, y2=alt.Y2("high:Q"), color=look.colour(), detail=alt.Detail("series:N"))
+    )
+
+
+def _front(scene: Scene, x: alt.X, y: alt.Y) -> alt.Chart | None:
+    if scene.front.empty:
+        return None
+    return (
+        alt.Chart(_placed(scene.front[["x", "y"]], scene), name="front")
+        .mark_line(interpolate="step-after", color=theme.TEXT, opacity=0.35, strokeWidth=1.5)
+        .encode(x=x, y=y)
+    )
+
+
+def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
+    if scene.target is None:
+        return None
+    label = f"target {text.quality(scene.target, scene.kind)}"
+    frame = _placed(pd.DataFrame({"y": [scene.target], "label": [label]}), scene)
+    base = alt.Chart(frame)
+    rule = base.mark_rule(color=theme.TEXT, opacity=0.5, strokeDash=[5, 4]).encode(y=y)
+    words = base.mark_text(
+        x=0, align="left", baseline="bottom", dx=4, dy=-4, color=theme.TEXT, fontSize=12, opacity=0.75
+    )
+    return alt.LayerChart(layer=[rule, words.encode(y=y, text=alt.Text("label:N"))])
+
+
+def _line_layer(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
+    frame = _placed(scene.lines, scene).assign(bright=_bright(scene.lines, scene))
+    frame = frame.assign(base=frame["recipe"] == scene.base, control=frame["recipe"].isin(scene.controls))
+    frame = frame[["series", "group", "x", "y", "bright", "base", "control"]]
+    dashed = {"strokeDash": _if("control", [5, 4], [1, 0], channel=alt.StrokeDashValue)} if scene.controls else {}
+    return (
+        alt.Chart(frame, name="curves")
+        .mark_line()
+        .encode(
+            x=x,
+            y=y,
+            color=look.colour(),
+            detail=alt.Detail("series:N"),
+            strokeWidth=_if("base", 3, 2, channel=alt.StrokeWidthValue),
+            opacity=_if("bright", 1, DIM),
+            **dashed,
+        )
+    )
+
+
+def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> alt.Chart:
+    frame = _worded(scene.runs, scene).assign(bright=_bright(scene.runs, scene))
+    chart = (
+        alt.Chart(frame, name="runs")
+        .mark_point(size=26, strokeWidth=1.2, clip=True)
+        .encode(
+            x=x,
+            y=y,
+            color=look.colour(),
+            shape=look.shape(),
+            opacity=_if("bright", 0.6, DIM / 2),
+            tooltip=_tooltip(_RUN_WORDS, frame, scene),
+        )
+    )
+    return chart if brush is None else chart.add_params(*_selections(scene, brush, "directory"))
+
+
+def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityValue) -> Any:
+    """One value where a field is true, another where it is not. `alt.condition` says the same in ten times the time."""
+    return channel(value=otherwise, condition={"test": f"datum.{field}", "value": value})
+
+
+def _selections(scene: Scene, brush: Brush, field: str) -> list[alt.Parameter]:
+    """By dragging, from where the brush is now, and by clicking."""
+    place = scene.heights.drawn
+    drawn: Any = {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))} if len(brush) == 4 else alt.Undefined
+    mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
+    return [
+        alt.selection_interval(name=BRUSH, mark=mark, value=drawn),
+        alt.selection_point(name=PICKED, fields=[field], on="click", toggle="event.shiftKey"),
+    ]
+
+
+def _mean_layers(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> list[alt.Chart]:
+    """The means, one layer for filled marks and one for hollow ones. With a `brush` it is means that are selected."""
+    frame = _worded(scene.means, scene).assign(bright=_bright(scene.means, scene))
+    exact = scene.payment.counted
+    measured = ((frame["time_source"] == "measured") & (not scene.payment.forecast)) | exact
+    predicted = ((frame["time_source"] == "predicted") | scene.payment.forecast) & (not exact)
+
+    def layer(rows: pd.Series, **mark: Any) -> alt.Chart:
+        name = "filled" if mark["filled"] else "hollow"
+        size: Any = alt.Undefined if scene.size is None else _size(scene)
+        if scene.size is not None:
+            mark["fillOpacity"] = 0.25  # large marks lie over one another
+        return (
+            alt.Chart(frame[rows], name=name)
+            .mark_point(size=95, opacity=1, strokeWidth=2.2, clip=True, **mark)
+            .encode(
+                x=x,
+                y=y,
+                color=look.colour(),
+                shape=look.shape(),
+                opacity=_if("bright", 1, DIM),
+                tooltip=_tooltip(_MEAN_WORDS, frame, scene),
+                size=size,
+            )
+        )
+
+    layers = []
+    if measured.any():
+        layers.append(layer(measured, filled=True))
+    if not measured.all():
+        layers.append(layer(~measured, filled=False))
+    if predicted.any():
+        cross = alt.Chart(frame[predicted], name="predicted").mark_point(shape="cross", filled=True, size=40)
+        layers.append(cross.encode(x=x, y=y, color=look.colour()))
+    if brush is not None:
+        layers[0] = layers[0].add_params(*_selections(scene, brush, "place"))
+    return layers
+
+
+def _size(scene: Scene) -> alt.Size:
+    """The size channel over the field `size`, labelled in words."""
+    assert scene.size is not None  # it is being drawn
+    known = scene.means["size"].dropna()
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    ticks = sorted({low, (low + high) / 2, high})
+    words = " : ".join([*(f"datum.value == {tick!r} ? '{scene.size.words(tick)}'" for tick in ticks), "''"])
+    legend = alt.Legend(
+        title=scene.size.label,
+        titleFontWeight="normal",
+        orient="bottom",
+        direction="horizontal",
+        values=ticks,
+        labelExpr=words,
+        symbolFillColor="transparent",
+        symbolStrokeColor=theme.TEXT,
+        symbolType="circle",
+    )
+    scale = alt.Scale(domain=[low, high if high > low else low + 1], range=list(SIZES))
+    return alt.Size("size:Q", scale=scale, legend=legend)
+
+
+_RUN_WORDS = {
+    "recipe_text": "Recipe",
+    "methods_text": "Methods",
+    "quality_text": "",
+    "time_text": "Training time",
+    "cost_text": "Cost",
+    "deletion_text": "Deletion",
+    "budget": "Budget",
+    "seed": "Seed",
+    "hardware": "Hardware",
+    "run_id": "Run",
+}
+_MEAN_WORDS = {
+    "recipe_text": "Recipe",
+    "quality_text": "Mean ",
+    "time_text": "",
+    "size_text": "",
+    "budget": "Budget",
+    "n": "Seeds (n)",
+    "time_source": "Time is",
+    "front_text": "On the frontier",
+}
+
+
+def _tooltip(words: dict[str, str], frame: pd.DataFrame, scene: Scene) -> list[alt.Tooltip]:
+    """What is said under the mouse: the columns that the frame has, under their titles."""
+    titles = words | {
+        "quality_text": f"{words['quality_text']}{scene.metric}",
+        "time_text": words["time_text"] or scene.payment.label,
+        "size_text": scene.size.label if scene.size else "",
+    }
+    return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items() if name in frame]
+
+
+def _placed(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+    """The rows with their qualities in `y` replaced by the places where they are drawn."""
+    return frame.assign(y=scene.heights.drawn(frame["y"]))
+
+
+def _bright(frame: pd.DataFrame, scene: Scene) -> pd.Series:
+    """Whether the row's curve is the baseline's, or on the frontier anywhere: a curve is bright or dim as a whole."""
+    on_front = scene.means["on_front"].astype(bool)
+    bright = {*scene.means.loc[on_front, "series"]}
+    return frame["series"].isin(bright) | (frame["recipe"] == scene.base)
+
+
+def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+    """The rows with the texts of their tooltips."""
+    words: dict[str, Any] = {
+        "recipe_text": frame["series"].map(text.clipped),
+        "quality_text": [text.quality(value, scene.kind) for value in frame["y"]],
+        "budget": [f"{ssr:g} of the full schedule" for ssr in frame["ssr"]],
+    }
+    if "train_seconds" in frame:
+        sources = frame["time_source"].fillna("unknown")
+        words["time_text"] = [
+            f"{text.seconds(value)} ({source})" for value, source in zip(frame["train_seconds"], sources, strict=True)
+        ]
+        words["cost_text"] = ["no price" if text.missing(v) else text.dollars(v) for v in frame["cost_usd"]]
+        words["methods_text"] = frame["methods"].fillna("").map(text.clipped)
+        if scene.payment.forecast:
+            words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
+    else:
+        words["time_text"] = [amount(value, scene.payment) for value in frame["x"]]
+        words["place"] = frame["series"] + " at " + frame["ssr"].map("{:g}".format)
+        known = frame["probability"].notna()
+        words["front_text"] = [
+            ("yes" if on else "no") + (f", in {p:.0%} of the resamples of the seeds" if sure else "")
+            for on, p, sure in zip(frame["on_front"], frame["probability"], known, strict=True)
+        ]
+        if scene.size is not None:
+            words["size_text"] = [scene.size.words(value) for value in frame["size"]]
+    keep = (
+        "run_id",
+        "directory",
+        "recipe",
+        "series",
+        "group",
+        "x",
+        "y",
+        "n",
+        "seed",
+        "hardware",
+        "time_source",
+        "size",
+    )
+    return _placed(frame[[name for name in keep if name in frame]], scene).assign(**words)

@@ -1,0 +1,239 @@
+"""Curves of a metric over the steps of training, one line a run, coloured by recipe."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import ipywidgets as widgets
+import pandas as pd
+from markupsafe import Markup
+
+from explorer import rundir
+from explorer.document import read_document
+from explorer.errors import ExplorerError, RunError, StoreError
+from explorer.records import METRICS, Metric
+from explorer.store import frames
+from explorer.store.ingest import ingest
+from explorer.views import theme
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.tradeoff import build_scene, tradeoff
+from explorer.views.notebook import Fit, empty_chart, runs_directory
+from explorer.views.sweep_process import TICK, SweepProcess, progress_words, run_command
+from explorer.views.tables import CSS
+
+MAX_POINTS = 200  # a line; more cannot be told apart, and altair refuses more than 5,000 rows
+MAX_ROWS = 4800
+
+
+def metric_curves(
+    frame: pd.DataFrame,
+    *,
+    metric: Metric,
+    baseline: str | None = None,
+    width: int | str = "container",
+    height: int = 260,
+) -> alt.LayerChart:
+    """Draw `frame`: run_id, recipe, step, value; at least one row."""
+    look = theme.look(frame["recipe"], baseline=baseline)
+    thin = thinned(frame)
+    lines = (
+        alt.Chart(thin, name="lines")
+        .mark_line(strokeWidth=1.6, opacity=0.85)
+        .encode(
+            x=alt.X(
+                "step:Q", title="Optimiser step", axis=alt.Axis(tickCount=8, format=",~r"), scale=alt.Scale(nice=False)
+            ),
+            y=alt.Y("value:Q", title=metric.title(), scale=alt.Scale(zero=False)),
+            color=look.colour("recipe"),
+            detail="run_id:N",
+            tooltip=[
+                alt.Tooltip("recipe:N", title="Recipe"),
+                alt.Tooltip("run_id:N", title="Run"),
+                alt.Tooltip("step:Q", title="Step"),
+                alt.Tooltip("value:Q", title=metric.name, format=".4~g"),
+            ],
+        )
+    )
+    runs = frame["run_id"].nunique()
+    words = f"{metric.name} over training steps of {runs} {'run' if runs == 1 else 'runs'}."
+    return theme.styled(
+        alt.LayerChart(layer=[lines]).properties(
+            width=width, height=height, description=words, padding={"top": 18, "right": 12}
+        )
+    )
+
+
+def thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """At most `MAX_POINTS` rows of each run, the last one among them, and at most `MAX_ROWS` in all."""
+    runs = max(1, frame["run_id"].nunique())
+    keep = max(2, min(MAX_POINTS, MAX_ROWS // runs))
+    ordered = frame.sort_values(["run_id", "step"])
+    from_end = ordered.groupby("run_id").cumcount(ascending=False)
+    length = ordered.groupby("run_id")["step"].transform("size")
+    stride = -(-length // keep)
+    return ordered[from_end % stride == 0][["run_id", "recipe", "step", "value"]]
+
+
+REDRAW = 3  # ticks between two drawings of the curves
+LINES = 12  # runs in the chart of losses: the ones that started last
+
+TEMPLATE = """\
+# Which of these recipes is as good as the baseline for less? See `explorer methods` for what can be combined.
+name: mine
+task: {dataset: digits, model: resnet8}
+train:
+  epochs: 4
+  batch_size: 32
+  optimizer: {sgd: {lr: 0.4, momentum: 0.9, weight_decay: 5e-3}}
+baseline: baseline
+recipes:
+  baseline: []
+  smooth: [label_smoothing]
+  resize: [{progressive_resizing: {initial_scale: 0.5}}]
+budgets: [0.25, 0.5, 1.0]
+seeds: [0, 1]
+"""
+
+
+def sweep_panel(spec: str | Path, runs: str | Path | None = None) -> "SweepPanel":
+    """Open the panel on a specification, which is made from a template if it is not there yet."""
+    return SweepPanel(Path(spec), runs=runs_directory(runs))
+
+
+class SweepPanel(widgets.VBox):
+    """The panel. Nothing is written or started before a button is pressed."""
+
+    def __init__(self, spec: Path, *, runs: Path) -> None:
+        self._spec, self._runs = spec, runs
+        self._process: SweepProcess | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        content = spec.read_text(encoding="utf-8") if spec.exists() else TEMPLATE
+        self.editor = widgets.Textarea(value=content, description=f"Specification: {spec}", rows=16)
+        self.plan_button = widgets.Button(description="Plan", tooltip="Check the specification; show what would run")
+        self.run_button = widgets.Button(description="Run", tooltip="Run what is missing", button_style="primary")
+        self.stop_button = widgets.Button(
+            description="Stop", tooltip="Stop after the current steps; Run goes on from there", disabled=True
+        )
+        self.bar = widgets.FloatProgress(min=0, max=1, description="Progress")
+        self.state = widgets.HTML()
+        self.said = widgets.HTML()
+        self._losses = empty_chart()
+        self._quality = empty_chart()
+        self.plan_button.on_click(lambda _: self._start(self.plan()))
+        self.run_button.on_click(lambda _: self._start(self.run()))
+        self.stop_button.on_click(lambda _: self.stop())
+        super().__init__(self._parts())
+        self.add_class("explorer")
+        self._tell("Not started from here. Plan shows what would run and how long it takes.")
+
+    async def plan(self) -> None:
+        """Save the specification and show what `explorer sweep plan` says to it."""
+        if not self._save():
+            return
+        self._say("Planning ...")
+        said = await run_command("sweep", "plan", self._spec, "--runs", self._runs)
+        self._say(said.text.strip("\n"), failed=not said.succeeded)
+
+    async def run(self) -> None:
+        """Save the specification, start the command line and follow it to its end."""
+        if not self._save():
+            return
+        try:
+            self._process = SweepProcess(self._spec, runs=self._runs)
+        except ExplorerError as error:
+            return self._say(str(error), failed=True)
+        self._say("")
+        self._tell("Starting ...")
+        self._set_running(True)
+        try:
+            await self._follow(self._process)
+        finally:
+            self._set_running(False)
+
+    def stop(self) -> None:
+        """Ask the sweep to stop."""
+        if self._process is not None:
+            self._process.stop()
+            self._tell("Stopping after the current steps ...")
+
+    def draw(self) -> None:
+        """Bring the database up to what is there now, unfinished runs included, and draw it."""
+        try:
+            database = ingest(self._runs, live=True, patience=0.2).database
+            name = read_document(self._spec).value["name"]
+            losses = frames.metrics(database, sweep=name)
+            results = frames.results(database, sweep=name)
+            runs = frames.runs(database, sweep=name)
+        except (RunError, StoreError):
+            return  # the sweep is writing to the database just now, or has no run in it yet: the next tick will do
+        runs = runs[~runs["superseded"]]
+        losses = losses[losses["metric"] == "train_loss"].merge(runs[["run_id", "recipe", "baseline"]], on="run_id")
+        latest = list(dict.fromkeys(losses["run_id"]))[-LINES:]
+        losses = losses[losses["run_id"].isin(latest)]
+        if not losses.empty:
+            baseline = str(losses["baseline"].iloc[0])
+            self._losses.chart = metric_curves(losses, metric=METRICS["train_loss"], baseline=baseline)
+        if not results.empty:
+            scene = build_scene(
+                results, payment=PAYMENTS["steps"], baseline=str(results["baseline"].iloc[0]), target=None
+            )
+            self._quality.chart = None if scene is None else tradeoff(scene, height=260)
+
+    async def _follow(self, process: SweepProcess) -> None:
+        ticks = 0
+        while process.running:
+            self._show(process.events())
+            if ticks % REDRAW == 0:
+                self.draw()
+            ticks += 1
+            await asyncio.sleep(TICK)
+        self._show(process.events())
+        self.draw()
+        if process.succeeded:
+            self._tell("Finished. Open explore.ipynb for the answer.")
+        elif complaint := process.complaint():
+            self._say(complaint, failed=True)
+
+    def _show(self, events: list[dict[str, Any]]) -> None:
+        if events:
+            self.bar.value = events[-1]["fraction"]
+            self._tell(progress_words(events[-1]))
+
+    def _tell(self, words: str) -> None:
+        self.state.value = Markup('<p class="x-progress" role="status">{}</p>').format(words)
+
+    def _save(self) -> bool:
+        try:
+            rundir.write_bytes(self._spec, self.editor.value.encode())
+        except RunError as error:
+            self._say(str(error), failed=True)
+            return False
+        return True
+
+    def _say(self, words: str, *, failed: bool = False) -> None:
+        kind = "x-said x-warn" if failed else "x-said"
+        role = "alert" if failed else "status"
+        self.said.value = Markup('<pre class="{}" role="{}">{}</pre>').format(kind, role, words) if words else ""
+
+    def _set_running(self, running: bool) -> None:
+        self.run_button.disabled = self.plan_button.disabled = running
+        self.stop_button.disabled = not running
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something without holding up the notebook; the reference keeps the task alive until it is done."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _parts(self) -> list[widgets.Widget]:
+        buttons = widgets.HBox([self.plan_button, self.run_button, self.stop_button, self.bar]).add_class("x-buttons")
+        left = widgets.VBox([self.editor]).add_class("x-editor")
+        right = widgets.VBox([buttons, self.state, self.said]).add_class("x-plan")
+        charts = [widgets.VBox([Fit().add_class("x-fit"), chart]) for chart in (self._losses, self._quality)]
+        return [
+            widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))),
+            widgets.Box([left, right]).add_class("x-halves"),
+            widgets.Box([chart.add_class("x-chart") for chart in charts]).add_class("x-halves"),
+        ]
