@@ -26,7 +26,7 @@ from explorer.engine.gradients import Gradients
 from explorer.engine.loop import Loop
 from explorer.engine.state import SHARED, Share, State
 from explorer.errors import TrainingError
-from explorer.governance import sealed
+from explorer.governance import region_modules
 from explorer.governance.session import Session
 from explorer.methods import ema as averages
 from explorer.methods import gradient_clipping, mixup
@@ -453,13 +453,13 @@ def _(p: Patch) -> None:
     def wrap(was: Any) -> Any:
         def add(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             for child in layer.children():
-                if isinstance(child, sealed.Adapter):
+                if isinstance(child, region_modules.Adapter):
                     output = output + child(inputs[0])
             return output
 
         return add
 
-    p.around(sealed, "_add_adapters", wrap)
+    p.around(region_modules, "_add_adapters", wrap)
 
 
 @leak("a region that leaks into a shared tensor", "no tensor of a region is copied into another")

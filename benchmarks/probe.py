@@ -15,8 +15,7 @@ from torch import Tensor
 
 from explorer.data.streams import stream
 from explorer.entries.told_apart import told_apart
-from explorer.governance.linear_probe import probe
-from explorer.governance.spectrum import project, separation
+from explorer.governance.separation import probe, project, separation
 
 DRAWS = 200
 CASES = {
@@ -115,14 +114,14 @@ def main() -> None:
 
 def _fresh(case: str, rows: Tensor, labels: np.ndarray, draws: np.random.Generator) -> float:
     """Accuracy on fresh rows of the rule fitted to four fifths of these."""
-    from explorer.governance import linear_probe
+    from explorer.governance import separation
 
     keep = np.concatenate([draws.permutation(np.flatnonzero(labels == c))[:51] for c in (0, 1)])
     more, true = rows_of(case, (10_000, 10_000), rows.shape[1], draws)
     everything = torch.cat([rows[torch.from_numpy(keep)], more])
     everything = torch.cat([everything, everything.norm(dim=1, keepdim=True)], dim=1)
     held = np.arange(len(everything)) >= len(keep)
-    taken = linear_probe._classify(everything, np.concatenate([labels[keep], true])[None], held, 2)[0]
+    taken = separation._classify(everything, np.concatenate([labels[keep], true])[None], held, 2)[0]
     return float((taken == true).mean())
 
 

@@ -41,7 +41,7 @@ from explorer.data.dataset import Split
 from explorer.data.digits import Digits
 from explorer.data.streams import stream
 from explorer.engine.modules import initialise
-from explorer.governance.own_loop import Governed
+from explorer.governance.custom_loop import Governed
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.provenance.policy import FORMAT, Quarantine, RoutingPolicy, Rule, TaxonomyReference

@@ -1,8 +1,9 @@
 """Governed training: methods that act in the loop on what signed documents say, and what they share.
 
-    documents, credentials   what a run was given, and whether it is believed
+    credentials              the documents of a run, checked, and each example held to its tag
     session                  what the methods of a run share
-    layers, sealed           what a policy's layers and regions are in a model
+    layers, region_modules   what a policy's layers and regions are in a model
+    journal                  what happened in a step, as entries, commitments and blobs of the ledger
 
 A new method is its file and a line in this table.
 """

@@ -1,9 +1,12 @@
-"""The secrets of a run's classes, from which the salts of all its commitments follow (provenance/commitments.py).
+"""The secrets of a run's classes, and what a journal does with them: commit to numbers, and seal confidential ones.
 
-They stand in `private/secrets` of the run, in the order of the genesis; the last one is for numbers over several
-classes. Destroying one erases what was committed to under it.
+The salts of all commitments and the keys of sealed blobs follow from the secrets (provenance/commitments.py,
+provenance/reading_keys.py). `private/secrets` of the run holds them in the order of the genesis; the last one is for
+numbers over several classes. Destroying a secret erases what was committed to under it. After that no commitment and
+no blob can be made with it; only a replay meets this case, and leaves the placeholder out of its comparison.
 """
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -12,7 +15,10 @@ from explorer.entries.run import Genesis
 from explorer.errors import ProvenanceError
 from explorer.governance.spool import ALL
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
-from explorer.provenance.commitments import DESTROYED, Salts, new_salts, read_salts, write_salts
+from explorer.provenance.commitments import DESTROYED, Salts, commit, new_salts, read_salts, write_salts
+from explorer.provenance.encryption import OVERHEAD, salt_of, seal
+from explorer.runlog.run_keys import JOINT, OwnKeys
+from explorer.runlog.run_ledger import class_of
 
 
 def open_secrets(run: Path, genesis: Genesis) -> Salts:
@@ -41,3 +47,29 @@ def read_secrets(run: Path, genesis: Genesis) -> Salts:
 def erased(secrets: Salts, genesis: Genesis) -> frozenset[str]:
     """The classes whose secret is gone; * is for numbers over several."""
     return frozenset(name for slot, name in enumerate([*genesis.classes, ALL]) if secrets.of(slot) is None)
+
+
+# --- commitments and seals ---
+
+NOTHING = hashlib.sha256(b"").hexdigest()  # stands for what cannot be made without a secret
+
+
+class Sealer:
+    """For one run. With a confidential class, numbers over several classes are sealed too."""
+
+    def __init__(self, keys: OwnKeys, *, confidential: frozenset[str]) -> None:
+        self._keys = keys
+        self._sealed = confidential | {JOINT} if confidential else confidential
+
+    def commit(self, path: str, content: bytes, *, kind: str, first: int, step: int) -> str:
+        """The commitment of this step's entry to content of a class, or of several for *."""
+        key = self._keys.of(path, kind, first)
+        return NOTHING if key is None else commit(salt_of(key, step), content).hex()
+
+    def sealed(self, name: str, content: bytes, *, kind: str, first: int) -> bytes:
+        """A blob as it is stored. Without a secret, zeros of its size."""
+        path = class_of(name)
+        if path not in self._sealed:
+            return content
+        key = self._keys.of(path, kind, first)
+        return bytes(len(content) + OVERHEAD) if key is None else seal(key, content, kind=kind, name=name, first=first)

@@ -1,8 +1,8 @@
 """Entropy profile: how many directions each layer uses for each class, and how far the classes differ in it.
 
 Taken on a committed probe set at moments spread evenly over the run, the untrained model first: what a layer tells
-apart before it has learnt anything is the measure of what it does later. `explorer.governance.spectrum` has the
-spectra and chi, which compares the directions that the classes use; `explorer.governance.linear_probe` says which
+apart before it has learnt anything is the measure of what it does later. `explorer.governance.separation` has the
+spectra and chi, which compares the directions that the classes use; `explorer.governance.separation` says which
 classes can be told apart; `explorer.governance.probes` has the examples. Spectra are recorded of the rows as they are
 and of the rows less their mean. It observes: a run with it has the same weights.
 """
@@ -19,10 +19,9 @@ from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.entries.profiles import Doubles, LayerProfiles, joint_row
-from explorer.governance.linear_probe import probe
 from explorer.governance.probes import Probes, choose_probes, layer_outputs, layers_seen, moments, of_one_width
+from explorer.governance.separation import centred, probe, project, separation, spectrum
 from explorer.governance.session import Session
-from explorer.governance.spectrum import centred, project, separation, spectrum
 
 
 def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:

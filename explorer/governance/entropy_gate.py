@@ -20,8 +20,8 @@ from explorer.engine.state import State
 from explorer.entries.run import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
+from explorer.governance.separation import spectrum
 from explorer.governance.session import DecisionNote, Session
-from explorer.governance.spectrum import spectrum
 from explorer.provenance.regions import matches
 
 

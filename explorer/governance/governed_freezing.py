@@ -7,7 +7,7 @@ freeze is overridden.
 
 Settled is not learned: entropy says how many directions are in use, and a layer that has settled at once on the wrong
 ones never drifts. `told_apart` says what is learned: how far a linear probe has to tell the class from the others in
-the layer (`explorer.governance.linear_probe`; chance is 1/2), from and to. [0.9, 1] asks for it, [0, 0.6] asks that
+the layer (`explorer.governance.separation`; chance is 1/2), from and to. [0.9, 1] asks for it, [0, 0.6] asks that
 the class cannot be recognised. A layer that settles elsewhere is not frozen. A frozen one is opened again once the
 95% interval of the accuracy lies outside, or once the rule that was fitted to it at the freeze falls below: a layer
 that has changed one set of directions for another, at equal entropy, no longer serves what reads it.
@@ -46,10 +46,9 @@ from explorer.engine.state import State, deny
 from explorer.entries.run import Traits
 from explorer.entries.told_apart import Told, told_of
 from explorer.errors import RecipeError, unknown
-from explorer.governance.linear_probe import MAX_DIMENSIONS, fit, probe, recognised
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments, of_one_width
+from explorer.governance.separation import MAX_DIMENSIONS, fit, probe, recognised, spectrum
 from explorer.governance.session import DecisionNote, Session
-from explorer.governance.spectrum import spectrum
 from explorer.provenance.routing import confidential
 
 

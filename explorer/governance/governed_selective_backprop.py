@@ -2,7 +2,7 @@
 
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. An example
 competes with those of its own class alone: a threshold over the whole batch would be a channel from one class to
-another. Scoring (`explorer.governance.scores`) leaves buffers and random draws alone. The loss is still divided by
+another. Scoring (`explorer.governance.probes`) leaves buffers and random draws alone. The loss is still divided by
 the nominal batch, so an example weighs as much as ever, whoever is dropped beside it.
 
 Each choice is noted, with the losses that decided it: of every example of the class in the batch, in the order of the
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
-from explorer.governance.scores import scores
+from explorer.governance.probes import scores
 from explorer.governance.session import DecisionNote, Session
 
 

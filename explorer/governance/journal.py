@@ -33,10 +33,8 @@ from explorer.entries.profiles import LayerProfiles
 from explorer.entries.run import Decision, End, Genesis, Profile, State, Step, TrainingState
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.governance.class_secrets import erased, open_secrets
-from explorer.governance.sealer import Sealer
-from explorer.governance.segments import JOINT, NUMBERS, SKETCHES, RecordedStep, Segment
-from explorer.governance.spool import ALL, Spool
+from explorer.governance.class_secrets import Sealer, erased, open_secrets
+from explorer.governance.spool import ALL, JOINT, NUMBERS, SKETCHES, RecordedStep, Segment, Spool
 from explorer.governance.writer import Writer
 from explorer.note import Signer
 from explorer.provenance.admission import Admission

@@ -9,7 +9,7 @@ from torch import nn
 from explorer.engine.leaves import Beside, Leaf
 from explorer.entries.run import Shared
 from explorer.errors import RecipeError
-from explorer.governance.sealed import adapter_name
+from explorer.governance.region_modules import adapter_name
 from explorer.provenance.regions import MAX_NAME, NAME, Layer, SealedRegion, depths_of, region_of, with_adapters
 
 

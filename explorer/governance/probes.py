@@ -27,9 +27,10 @@ from explorer.data.streams import stream
 from explorer.engine.leaves import Leaf
 from explorer.engine.probing import undisturbed
 from explorer.engine.state import State
+from explorer.engine.task import Task
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
-from explorer.governance.sealed import switch_of, switched_on
+from explorer.governance.region_modules import switch_of, switched_on
 from explorer.governance.session import Session
 from explorer.provenance.spellings import covers
 
@@ -149,3 +150,23 @@ def _pooled(output: Tensor) -> Tensor:
     """N D: an image's mean over its places (N C H W), a sequence's over its tokens (N T D)."""
     places = {3: (1,), 4: (2, 3)}.get(output.ndim)
     return (output if places is None else output.double().mean(places)).flatten(1).to("cpu", torch.float64)
+
+
+# --- scores of a share ---
+
+
+def scores(state: State, *names: str) -> dict[str, Tensor]:
+    """Return the scores of these names (`provenance.examples.SCORES`), N each, float32 on the device of the batch.
+
+    A pass in evaluation mode over the share's own rows, as they were read and varied, with the class's own sealed
+    regions and no others. It leaves buffers, modes and random draws alone, so scoring a class's examples changes
+    nothing for the others; and no other class's rows are looked at. N is the share's rows.
+
+    Raises `RecipeError` for an entropy that the task does not have.
+    """
+    assert state.batch is not None and state.share is not None
+    task = state.resource(Task)
+    with undisturbed(state), switched_on(state.model, state.share.regions):
+        outputs = state.model(state.batch.inputs).float()
+        found = {"loss": lambda: task.loss(outputs, state.batch.targets), "entropy": lambda: task.entropy(outputs)}  # pyright: ignore
+        return {name: found[name]().detach() for name in names}

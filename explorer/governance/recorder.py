@@ -23,11 +23,11 @@ from explorer.entries.profiles import LayerProfiles
 from explorer.entries.run import Traits
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.digests import state_of, tensors_of
-from explorer.governance.history import ledger_bytes
 from explorer.governance.journal import Journal
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.routing import Router
 from explorer.governance.session import DecisionNote, Notes, Session
+from explorer.governance.writer import ledger_bytes
 from explorer.provenance.admission import Admission
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.runlog.tensors import BLOB as TENSORS

@@ -1,4 +1,6 @@
-"""The spool: what the ledger's blobs say, as Parquet files for quick questions over many steps.
+"""Segments of steps, and the spool: what the ledger's blobs say, as Parquet files for quick questions over many steps.
+
+A segment is the steps since the last `state` entry. Its numbers become its blobs and one file of the spool.
 
     contributions/segment-<first step>.parquet    a row for each step, layer and class with numbers
     entropy/step-<step>.parquet                   a row for each layer and class; the class * is all of them together
@@ -14,18 +16,78 @@ class is told apart says something about the others.
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from explorer import rundir
-from explorer.entries.numbers import share_terms
+from explorer.entries.numbers import (
+    SKETCH,
+    Floats,
+    StepNumbers,
+    encode_class,
+    encode_joint,
+    encode_sketches,
+    share_terms,
+)
 from explorer.entries.profiles import SHOWN, LayerProfiles, shown_class, shown_joint
 from explorer.entries.run import Genesis
-from explorer.governance.segments import RecordedStep
+from explorer.entries.slots import encode_slots
+
+# --- segments ---
+
+NUMBERS, SKETCHES, JOINT, SLOTS = "numbers", "sketches", "joint", "slots"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RecordedStep:
+    """What a segment keeps of a step."""
+
+    step: int
+    rows: NDArray[np.int64]  # of the tag table, in the order of the slots
+    examples: tuple[int, ...]  # of each class of the genesis
+    numbers: StepNumbers | None
+
+
+@dataclass(slots=True)
+class Segment:
+    """The steps so far, and the sums that no single step needs."""
+
+    classes: Sequence[str]  # of the genesis
+    first: int  # the step that it begins with
+    steps: list[RecordedStep] = field(default_factory=list)
+    tables: set[str] = field(default_factory=set)  # digests of the admission tables that an entry has named
+    _sketches: dict[int, Floats] = field(default_factory=dict)  # by class: layers x 64
+
+    def add(self, step: RecordedStep, sketches: Floats | None) -> None:
+        """One step more; `sketches` are of its classes with numbers, k L 64."""
+        self.steps.append(step)
+        if sketches is None or step.numbers is None:
+            return
+        assert sketches.shape == (len(step.numbers.classes), len(step.numbers.updates), SKETCH)
+        for index, sketch in zip(step.numbers.classes, sketches, strict=True):
+            self._sketches[index] = self._sketches[index] + sketch if index in self._sketches else sketch.copy()
+
+    def blobs(self) -> dict[str, bytes]:
+        """The content of every blob by its name; what is empty is left out."""
+        numbers = [each.numbers for each in self.steps if each.numbers is not None]
+        found: dict[str, list[bytes]] = {}
+        for each in numbers:
+            for place, index in enumerate(each.classes):
+                found.setdefault(f"{NUMBERS}/{self.classes[index]}", []).append(encode_class(each, place))
+        blobs = {name: b"".join(contents) for name, contents in found.items()}
+        blobs[JOINT] = b"".join(map(encode_joint, numbers))
+        blobs |= {f"{SKETCHES}/{self.classes[i]}": encode_sketches(sketch) for i, sketch in self._sketches.items()}
+        blobs[SLOTS] = encode_slots(each.rows for each in self.steps)
+        return {name: content for name, content in blobs.items() if content}
+
+
+# --- the spool ---
 
 ALL = "*"  # the class of a row that is about all classes together
 _KEYS = {"step": pa.int64(), "layer": pa.dictionary(pa.int32(), pa.string())}
@@ -106,17 +168,17 @@ class Spool:
         columns = {name: values[shown] for name, values in columns.items()}
         names = {"layer": self._genesis.layers, "class": (*self._genesis.classes, ALL)}
         arrays: list[Any] = []
-        for field in schema:
-            values = columns.get(field.name)
+        for column in schema:
+            values = columns.get(column.name)
             if values is None:
-                arrays.append(pa.nulls(len(columns["step"]), field.type))
-            elif field.name in names:
+                arrays.append(pa.nulls(len(columns["step"]), column.type))
+            elif column.name in names:
                 index = pa.array(values.astype(np.int32))
-                arrays.append(pa.DictionaryArray.from_arrays(index, pa.array(names[field.name], pa.string())))
-            elif field.name in SHOWN:  # every number of a profile is finite
+                arrays.append(pa.DictionaryArray.from_arrays(index, pa.array(names[column.name], pa.string())))
+            elif column.name in SHOWN:  # every number of a profile is finite
                 arrays.append(pa.array(values.astype(np.float32), mask=np.isnan(values)))
             else:
-                arrays.append(pa.array(values).cast(field.type))
+                arrays.append(pa.array(values).cast(column.type))
         target = io.BytesIO()
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), target, compression="zstd")
         rundir.write_bytes(path, target.getvalue())

@@ -38,9 +38,9 @@ from explorer.entries.fields import LedgerState, read_float
 from explorer.entries.run import End, State, TrainingState
 from explorer.errors import LedgerError, RunError
 from explorer.governance.digests import tensors_of, training_state
-from explorer.governance.history import History
 from explorer.governance.journal import Journal
 from explorer.governance.session import Session
+from explorer.governance.writer import History
 from explorer.ledger.storage import CHECKPOINT, write_blob
 from explorer.provenance.trust import parse_trust
 from explorer.records import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan

@@ -29,7 +29,7 @@ from explorer.engine.optimizer import build_optimizer
 from explorer.engine.state import SHARED
 from explorer.errors import LedgerError, RunError
 from explorer.governance.layers import governed_layers
-from explorer.governance.sealed import switched_on
+from explorer.governance.region_modules import switched_on
 from explorer.governance.session import Session
 from explorer.provenance.regions import SealedRegion
 from explorer.provenance.spellings import covers

@@ -52,10 +52,10 @@ from explorer.errors import RecipeError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import Credentials, check
+from explorer.governance.custom_loop import Governed
 from explorer.governance.digests import tensors_of, training_state
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
-from explorer.governance.own_loop import Governed
 from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session

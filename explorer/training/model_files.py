@@ -22,7 +22,7 @@ from explorer.data.streams import torch_stream
 from explorer.engine.method import used_hooks
 from explorer.engine.state import State
 from explorer.errors import ExplorerError, RunError, unknown
-from explorer.governance.sealed import seal, switch_of
+from explorer.governance.region_modules import seal, switch_of
 from explorer.methods import METHODS
 from explorer.models.table import MODELS
 from explorer.provenance.trust import read_trust

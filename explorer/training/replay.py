@@ -33,13 +33,12 @@ from explorer.errors import CheckpointError, LedgerError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.credentials import leaves_of
 from explorer.governance.digests import training_state
-from explorer.governance.history import History, Recorded
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
 from explorer.governance.recorder import beginning
-from explorer.governance.segments import NUMBERS, SKETCHES
 from explorer.governance.session import Session
-from explorer.governance.spool import ALL
+from explorer.governance.spool import ALL, NUMBERS, SKETCHES
+from explorer.governance.writer import History, Recorded
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.routing import confidential
 from explorer.recipes import machine

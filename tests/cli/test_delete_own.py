@@ -13,7 +13,7 @@ from torch import nn
 import explorer as package
 from explorer import rundir
 from explorer.errors import RunError
-from explorer.governance.sealed import switched_on
+from explorer.governance.region_modules import switched_on
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, read_card
 from tests.cli.command import Done, explorer, refused
 from tests.foreign_models import Foreign

@@ -13,8 +13,8 @@ from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
 from explorer.entries.chosen import NONE, decode_chosen
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
+from explorer.governance.probes import scores
 from explorer.governance.routing import Router
-from explorer.governance.scores import scores
 from explorer.governance.session import Session
 from explorer.provenance.examples import ALL, Band, Examples, bands_of, placed
 from explorer.provenance.policy import Rule

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from explorer.engine.leaves import Leaf, leaves_met
 from explorer.errors import RecipeError
-from explorer.governance import layers, own_loop
+from explorer.governance import custom_loop, layers
 from tests.foreign_models import EXAMPLES, KINDS, STRUCTURES, Foreign, published
 from tests.governance import desk
 from tests.governance.foreign_trials import BATCH, Trial, papers, rows_of, try_out
@@ -73,12 +73,12 @@ def test_published_models(number: int, trial) -> None:
 
 def missing(name: str) -> Callable[..., tuple[Leaf, ...]]:
     """A discovery that does not find this expert."""
-    found = own_loop.leaves_met
+    found = custom_loop.leaves_met
     return lambda *given, **named: tuple(leaf for leaf in found(*given, **named) if name not in leaf.name)
 
 
 def test_a_discovery_that_misses_an_expert_is_refused(trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_loop, "leaves_met", missing("experts.3"))
+    monkeypatch.setattr(custom_loop, "leaves_met", missing("experts.3"))
     with pytest.raises(RecipeError, match=r"transformer\.h\.0\.mlp\.experts\.3\.0\.weight: found in no layer"):
         trial(MOE)
 
@@ -86,7 +86,7 @@ def test_a_discovery_that_misses_an_expert_is_refused(trial, monkeypatch: pytest
 def test_and_without_that_refusal_the_trial_finds_it(trial, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the trial itself: an expert that silently never trains is found."""
     moves = trial(MOE)
-    monkeypatch.setattr(own_loop, "leaves_met", missing("experts.3"))
+    monkeypatch.setattr(custom_loop, "leaves_met", missing("experts.3"))
     monkeypatch.setattr(layers, "_check", lambda *given: None)
     found = trial(MOE)
     assert moves.holds and not found.holds

@@ -14,10 +14,10 @@ from explorer.data.batches import Typing
 from explorer.engine.gradients import Gradients
 from explorer.engine.guard import CLOSELY_EVERY, Guard, Open
 from explorer.errors import RecipeError, TrainingError
+from explorer.governance.custom_loop import Governed
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
-from explorer.governance.own_loop import Governed
+from explorer.governance.probes import scores
 from explorer.governance.routing import Routing
-from explorer.governance.scores import scores
 from explorer.methods.layer_freezing import LayerFreezing
 from explorer.provenance.policy import Rule
 from tests.data_for_tests import noise

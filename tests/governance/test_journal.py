@@ -18,8 +18,8 @@ from explorer.entries.run import Decision, End, Profile, State, Step
 from explorer.entries.sequence import check_sequence
 from explorer.entries.slots import decode_slots, slots_root
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.governance.history import History
-from explorer.governance.segments import RecordedStep, Segment
+from explorer.governance.spool import RecordedStep, Segment
+from explorer.governance.writer import History
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.commitments import commit, destroy_salt, read_salts

@@ -14,8 +14,8 @@ from explorer.engine.optimizer import SGDSpec, build_optimizer
 from explorer.engine.state import SHARED, Region, Share
 from explorer.entries.numbers import StepNumbers
 from explorer.errors import TrainingError
+from explorer.governance.contributions import Measure
 from explorer.governance.layers import governed_layers
-from explorer.governance.measure import Measure
 from explorer.models.gpt import GPT, Size
 from tests.loop_for_tests import small_net
 

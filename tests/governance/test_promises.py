@@ -31,8 +31,8 @@ from explorer.governance.entropy import Entropy
 from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.governance.layers import governed_layers
+from explorer.governance.region_modules import Switch
 from explorer.governance.routing import Routing
-from explorer.governance.sealed import Switch
 from explorer.methods import gradient_clipping
 from explorer.methods.ema import EMA
 from explorer.methods.gradient_clipping import GradientClipping

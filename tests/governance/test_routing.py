@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from explorer.engine.loop import Loop
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.errors import RecipeError
+from explorer.governance.region_modules import Switch
 from explorer.governance.routing import Routing
-from explorer.governance.sealed import Switch
 from explorer.governance.session import Session
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion

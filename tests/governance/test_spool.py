@@ -11,8 +11,7 @@ from explorer import rundir
 from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.entries.run import Genesis
 from explorer.governance import spool
-from explorer.governance.segments import RecordedStep
-from explorer.governance.spool import ALL, Spool
+from explorer.governance.spool import ALL, RecordedStep, Spool
 from explorer.store import spool as reader
 from tests.governance.journals import CLASSES, GENESIS, LAYERS, numbers, profile, rows
 

@@ -10,7 +10,7 @@ from explorer.data.licences import PATHS
 from explorer.document import read_document
 from explorer.engine.leaves import leaves
 from explorer.governance.layers import governed_layers
-from explorer.governance.sealed import seal
+from explorer.governance.region_modules import seal
 from explorer.models.gpt import AnySpec
 from explorer.provenance.admission import Admissions
 from explorer.provenance.policy import RoutingPolicy, read_policy

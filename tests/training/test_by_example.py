@@ -130,7 +130,7 @@ def test_a_loop_that_lets_denied_examples_through_does_not_conform(
     """The control: an engine with a fault passes all rows of the class for all that the class may change, and writes
     down what it did. The scores that it records say which of them should not have been there."""
     from explorer.engine.state import Part
-    from explorer.governance.by_example import ByExample
+    from explorer.governance.routing import ByExample
 
     plain = ByExample.__call__
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import explorer
 from explorer import rundir
 from explorer.errors import ExplorerError, ProvenanceError, RunError
-from explorer.governance.sealed import switched_on
+from explorer.governance.region_modules import switched_on
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.regions import SealedRegion

@@ -21,8 +21,8 @@ from explorer.engine.fit import MODEL, model_digest
 from explorer.engine.state import State
 from explorer.entries.run import End, Genesis
 from explorer.errors import RunError
+from explorer.governance.region_modules import Switch
 from explorer.governance.routing import Routing
-from explorer.governance.sealed import Switch
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
 from explorer.runlog.model_file import CARD, ModelFile, read_card

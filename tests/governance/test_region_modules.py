@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.errors import RecipeError
-from explorer.governance.sealed import Adapter, Sealed, adapter_name, seal, switch_of, switched_on
+from explorer.governance.region_modules import Adapter, Sealed, adapter_name, seal, switch_of, switched_on
 from explorer.models.resnet import ResNet
 from explorer.provenance.regions import SealedRegion
 from tests.loop_for_tests import small_net

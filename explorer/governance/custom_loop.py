@@ -16,8 +16,8 @@ two classes, and what a class may not change is not computed. Augmentation and c
 
 What trains is what the optimiser has and what requires a gradient when the loop is governed; a layer without such
 parameters keeps its buffers too. Every sealed region has an optimiser of its own, with the settings of the caller's
-(own_optimizer.py). Schedules, sampling and evaluation remain the caller's, and so do `model.train()` and checkpoints.
-Gradients are clipped by a method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
+(custom_optimizer.py). Schedules, sampling and evaluation remain the caller's, and so do `model.train()` and
+checkpoints. Gradients are clipped by a method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
 """
 
 import inspect
@@ -40,8 +40,8 @@ from explorer.engine.method import Method, used_hooks
 from explorer.engine.order import acting, ordered
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.errors import RecipeError, TrainingError
+from explorer.governance.custom_optimizer import Regions, check_apart, of_regions
 from explorer.governance.journal import Journal
-from explorer.governance.own_optimizer import Regions, check_apart, of_regions
 from explorer.governance.session import Session
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.routing import admits

@@ -13,7 +13,7 @@ from explorer.engine.method import Method
 from explorer.engine.modules import initialise
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_optimizer
 from explorer.errors import RecipeError, TrainingError
-from explorer.governance.own_loop import Governed
+from explorer.governance.custom_loop import Governed
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.methods.gradient_clipping import GradientClipping

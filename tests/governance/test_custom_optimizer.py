@@ -11,14 +11,14 @@ from torch.optim import Optimizer
 
 from explorer.engine.optimizer import OPTIMIZERS, build_optimizer
 from explorer.errors import RecipeError, TrainingError
-from explorer.governance.own_loop import Governed
-from explorer.governance.own_optimizer import check_apart
+from explorer.governance.custom_loop import Governed
+from explorer.governance.custom_optimizer import check_apart
 from explorer.governance.routing import Routing
 from explorer.methods.muon import MuonOptimizer
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
 from tests.governance.governed import ADMIT_ALL, CODES, SEALED, other_content, sealing, session, typing
-from tests.governance.test_own_loop import DATA, losses
+from tests.governance.test_custom_loop import DATA, losses
 from tests.loop_for_tests import small_net
 from tests.provenance.drafts_for_tests import routing
 
