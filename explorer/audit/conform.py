@@ -17,13 +17,11 @@ from itertools import chain
 from explorer import records, rundir
 from explorer.audit import consistent, reconstructible, routable, typed
 from explorer.audit.conditions import Condition, Judgement, Outcome, together
-from explorer.audit.confidential import check_confidential
 from explorer.audit.consistent import Consistent
 from explorer.audit.history import Badge, badge, outcome
 from explorer.audit.reconstructible import Reconstructible
-from explorer.audit.routable import Routable
+from explorer.audit.routable import Routable, Unmoved, check_confidential
 from explorer.audit.typed import Typed
-from explorer.audit.unmoved import Unmoved
 from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
 from explorer.provenance.routing import confidential

@@ -18,33 +18,34 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.audit.badges import verify_ledger
 from explorer.audit.named_blobs import ALL_HERE, Blobs, look_for_blobs
-from explorer.audit.profiles import DepthProfile as DepthProfile
-from explorer.audit.profiles import depth_profiles as depth_profiles
 from explorer.audit.withheld import read_withheld
 from explorer.entries.fields import read_float
 from explorer.entries.numbers import SKETCH, decode_sketches
-from explorer.entries.run import Decision, End
+from explorer.entries.profiles import Doubles, counts_of, decode_class, decode_joint, shown_class, shown_joint
+from explorer.entries.run import Decision, End, Profile
+from explorer.entries.told_apart import Told
+from explorer.errors import LedgerError
 from explorer.ledger.proof import Proof, make_proof
-from explorer.ledger.trust_anchor import Anchor, utc
-from explorer.ledger.verify import Verification, verify
+from explorer.provenance.regions import ADAPTER
 from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
-from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import Basis, Rules, read_basis, read_rules, read_verified_tags
-from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.run_ledger import Placed, RunLedger
+from explorer.store.spool import ALL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
-    """Whether a ledger is sound, in what can be shown beside its name."""
+    """The outcome of verifying a run's ledger, as it can be shown with its name."""
 
     origin: str
     size: int  # entries
     root: str  # hexadecimal
     steps: int
     outcome: Literal["finished", "stopped", "unfinished"]
-    anchored: bool  # somebody's trust file was brought; without one nobody is believed
+    anchored: bool  # the caller brought a trust file; without one no signer is believed
     signed_by: tuple[str, ...]
     cosigned_by: tuple[str, ...]  # with the time of each
     cosigned_at: tuple[int, ...]  # the times of all cosignatures that count, those of earlier checkpoints too
@@ -59,7 +60,7 @@ class Badge:
 
     @property
     def verified(self) -> bool:
-        """Signed by those whom the caller believes, and nothing contradicts it."""
+        """Return whether signers that the caller believes have signed it and nothing contradicts it."""
         return self.anchored and not self.faults
 
 
@@ -112,31 +113,21 @@ class Cell:
 
 
 def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
-    """Verify the whole ledger. Raises `ProvenanceError` for a trust file that can believe no checkpoint."""
+    """Verify the whole ledger of a run. Raises `ProvenanceError` for a trust file that can believe no checkpoint."""
     origin = run.ledger.checkpoint().origin
-    anchor = Anchor() if trust is None else anchor_of_trust(trust, origin=origin)
-    found = verify(run.ledger.path, anchor=anchor, now=now)
-    cosigned = found.judgement.cosignatures if found.judgement else ()
+    verification, fields = verify_ledger(run.ledger.path, origin=origin, trust=trust, now=now)
+    # Times count from the present checkpoint and from earlier ones that witnesses kept.
+    cosignatures = verification.judgement.cosignatures if verification.judgement else ()
+    times = {signature.time for signature in cosignatures if signature.fault is None}
+    times |= {signer.time for seen in verification.older for signer in seen.cosigners if signer.time is not None}
     return Badge(
         origin=origin,
-        size=found.checkpoint.size,
-        root=found.checkpoint.root.hex(),
         steps=run.steps,
         outcome=outcome(run),
-        anchored=trust is not None,
-        signed_by=tuple(each.name for each in (found.judgement.signed_by if found.judgement else ())),
-        cosigned_by=tuple(f"{each.verifier.name} at {utc(each.time)}" for each in cosigned if each.fault is None),
-        cosigned_at=_times(found),
-        findings=tuple(f"{finding.path}: {finding.message}" for finding in found.findings),
+        cosigned_at=tuple(sorted(times)),
         blobs=look_for_blobs(run.ledger, erasures=read_withheld(run.ledger, trust=trust, now=now)),
+        **fields,
     )
-
-
-def _times(found: Verification) -> tuple[int, ...]:
-    """In seconds since 1970, ascending."""
-    now = [each.time for each in (found.judgement.cosignatures if found.judgement else ()) if each.fault is None]
-    before = [each.time for seen in found.older for each in seen.cosigners if each.time is not None]
-    return tuple(sorted({*now, *before}))
 
 
 def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
@@ -212,3 +203,99 @@ def cell(run: RunLedger, *, layer: str, class_: str, steps: range) -> Cell:
 def proofs(run: RunLedger, found: Cell) -> Iterator[Proof]:
     """A proof of each of its entries, steps first. Raises `LedgerError` for a ledger that is damaged."""
     return (make_proof(run.ledger, index) for index in (*found.entries, *found.states))
+
+
+# --- depth profiles ---
+
+MAX_BYTES = 2**24
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DepthProfile:
+    """What one layer's outputs on the probes looked like once, for one class or for all together ("*")."""
+
+    step: int
+    layer: str
+    class_: str
+    examples: int
+    entropy: float  # nats, like the next two of the outputs as they are, not less their mean
+    effective_rank: float
+    renyi2: float
+    chi: float | None  # of all classes together; None for single ones
+    chi_null: float | None  # its mean over permutations of the labels: what chance alone gives
+    p_value: float | None  # of chi
+    entropy_centred: float | None = None  # nats, like the next two of the outputs less their mean
+    effective_rank_centred: float | None = None  # None, like all that follows: a record of earlier versions
+    renyi2_centred: float | None = None
+    told_apart: float | None = None  # balanced accuracy of the linear probe; of one class against the others
+    told_low: float | None = None  # its 95% interval
+    told_high: float | None = None
+    told_chance: float | None = None  # what guessing gives
+    told_p_value: float | None = None  # of all classes together
+
+    @property
+    def told(self) -> Told | None:
+        """How far a linear rule tells the classes apart in this layer; None where it was not measured."""
+        if self.told_apart is None or self.told_low is None or self.told_high is None or self.told_chance is None:
+            return None
+        return Told(accuracy=self.told_apart, low=self.told_low, high=self.told_high, chance=self.told_chance)
+
+
+def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
+    """All profiles, by step, layer and class; what was erased is left out. Raises `LedgerError` for damaged blobs."""
+    layers = [name for name in run.genesis.layers if ADAPTER not in name]  # adapters are switched off in a profile
+    found: list[DepthProfile] = []
+    for placed in run.read(run.outline.profiles, Profile):
+        contents, joint = _classes(run, placed, len(layers)), _joint(run, placed, len(layers))
+        for at, layer in enumerate(layers):
+            for place, (class_, examples, numbers) in enumerate(contents):
+                # The probe's counts are of the classes that have a profile; where one is erased the places do not fit.
+                whole = joint is not None and len(contents) == len(placed.entry.classes)
+                shown = shown_class(numbers[at], joint[1][at] if joint and whole else None, place)
+                found.append(_profile(placed.entry.step, layer, class_, examples, shown))
+            if joint is not None:
+                found.append(_profile(placed.entry.step, layer, ALL, joint[0], shown_joint(joint[1][at])))
+    return tuple(found)
+
+
+def profile_faults(run: RunLedger) -> Iterator[tuple[int, str]]:
+    """Entry and fault of every profile whose numbers cannot be those of its probes: a content that cannot be read, or a
+    linear probe that was tested on other examples than the classes have. What is not here is not looked at."""
+    layers = sum(ADAPTER not in name for name in run.genesis.layers)
+    for placed in run.read(sorted((*run.outline.profiles, *run.outline.past_profiles)), Profile):
+        try:
+            contents, joint = _classes(run, placed, layers), _joint(run, placed, layers)
+            expected = [examples for _, examples, _ in contents]
+            if joint is None or len(contents) != len(placed.entry.classes):
+                continue
+            for at, row in enumerate(joint[1]):
+                counts = counts_of(row)
+                if joint[0] != sum(expected) or (counts is not None and counts.sum(1).tolist() != expected):
+                    found = joint[0] if counts is None else counts.sum(1).tolist()
+                    yield (
+                        placed.index,
+                        f"profile, layer {at}: found {found} probes over all classes, expected {expected}",
+                    )
+                    break
+        except LedgerError as error:
+            yield placed.index, f"profile: {error}"
+
+
+def _classes(run: RunLedger, placed: Placed[Profile], layers: int) -> list[tuple[str, int, Doubles]]:
+    """Class, number of its probes, and its numbers, L columns."""
+    found: list[tuple[str, int, Doubles]] = []
+    for path in run.genesis.classes:
+        content = run.blob(placed, f"numbers/{path}", max_bytes=MAX_BYTES)
+        if content is not None:
+            found.append((path, *decode_class(content, layers=layers)))
+    return found
+
+
+def _joint(run: RunLedger, placed: Placed[Profile], layers: int) -> tuple[int, Doubles] | None:
+    """The number of all probes, and the numbers of all classes together; None where they are not here."""
+    content = run.blob(placed, "joint", max_bytes=MAX_BYTES)
+    return None if content is None else decode_joint(content, layers=layers)
+
+
+def _profile(step: int, layer: str, class_: str, examples: int, shown: dict[str, float | None]) -> DepthProfile:
+    return DepthProfile(step=step, layer=layer, class_=class_, examples=examples, **shown)  # pyright: ignore

@@ -1,28 +1,92 @@
 """The third condition: every update is ledgered so that it can be reconstructed.
 
-The entries stand in an order without a gap and come to an end; the end and a state stand behind the last step; every
-step has numbers, and such as can be (geometry.py); everything that an entry names is here and is what its digest says.
-Where the secrets of the classes are here too, every commitment is opened, and otherwise those that the reader was given
-keys for. The numbers of a profile have to be such as its probes can have. Where secret and numbers of a class were
-erased, and the project's ledger says so, the condition cannot be told; erased without such an entry, they contradict
-it. What stays sealed is held against its digest and size alone: the condition cannot be told without a grant.
+The entries follow one another without a gap and come to an end; the end and a state follow the last step; every step
+has numbers, and such as are geometrically possible; everything that an entry names is present and has its digest. Where
+the secrets of the classes are present too, every commitment is opened, and otherwise those that the reader has keys
+for. The numbers of a profile have to be such as its probes can have. Where secret and numbers of a class were erased,
+and the project's ledger says so, the condition cannot be told; erased without such an entry, they contradict it. For
+sealed content only digest and size are checked: the condition cannot be told without a grant.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from explorer.audit.commitments import open_entries
+import numpy as np
+from numpy.typing import NDArray
+
 from explorer.audit.conditions import Judgement
-from explorer.audit.geometry import impossible
-from explorer.audit.profiles import faults
+from explorer.audit.history import profile_faults
 from explorer.audit.withheld import Withheld
 from explorer.entries.envelope import Head, read_head
 from explorer.entries.kinds import KINDS
+from explorer.entries.numbers import StepNumbers
+from explorer.entries.run import Decision, Profile
 from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path, read_blob
+from explorer.provenance.commitments import commit
+from explorer.provenance.encryption import salt_of
 from explorer.runlog.run_keys import JOINT, Keys, NoKeys, OwnKeys
-from explorer.runlog.run_ledger import Missing, RunLedger, Segment
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, open_commitments, open_sketches
+
+# --- commitments of profiles and decisions ---
+
+MAX_BYTES = 2**24
+
+
+def open_entries(run: RunLedger, keys: Keys, *, sealed: Callable[[str], None]) -> Iterator[tuple[int, str, str, str]]:
+    """Entry, class path, what was committed, what was found; of every content that is here and has a key. `sealed` is
+    told the name of each blob that does not open.
+
+    Raises `LedgerError` for a blob that is damaged or sealed with another key.
+    """
+    for placed in run.read(sorted((*run.outline.profiles, *run.outline.past_profiles)), Profile):
+        contents = {path: (f"numbers/{path}", committed) for path, committed in placed.entry.classes.items()}
+        contents[JOINT] = ("joint", placed.entry.joint)
+        yield from _opened(run, placed, contents, keys, sealed)
+    for placed in run.read(run.outline.decisions, Decision):
+        contents = {path: (f"evidence/{path}", committed) for path, committed in placed.entry.evidence.items()}
+        yield from _opened(run, placed, contents, keys, sealed)
+
+
+def _opened(
+    run: RunLedger,
+    placed: Placed[Any],
+    contents: dict[str, tuple[str, str]],
+    keys: Keys,
+    sealed: Callable[[str], None],
+) -> Iterator[tuple[int, str, str, str]]:
+    step = placed.entry.step
+    for path, (name, committed) in contents.items():
+        content, key = run.find(placed, name, max_bytes=MAX_BYTES), keys.of(path, placed.entry.KIND, step)
+        if content is Missing.SEALED:
+            sealed(name)
+        elif key is not None and not isinstance(content, Missing):
+            yield placed.index, path, committed, commit(salt_of(key, step), content).hex()
+
+
+# --- possible numbers ---
+
+TOLERANCE = 1e-2  # of the smallest eigenvalue of the cosines: products may be summed in as little as ten bits
+SHORTEST = 1e-20  # shorter vectors count as this long: their squares are lost in single precision
+
+
+def impossible(numbers: StepNumbers) -> NDArray[np.int64]:
+    """The layers in which no gradients and no update have these numbers. What is not finite says nothing."""
+    gram, dots = numbers.gram.astype(np.float64), numbers.dots.T.astype(np.float64)
+    lengths = np.column_stack([(numbers.weights * numbers.norms.astype(np.float64)).T, np.sqrt(numbers.updates)])
+    products = np.concatenate([gram, dots[:, None, :]], axis=1)
+    products = np.concatenate([products, np.append(dots, np.square(lengths[:, -1:]), axis=1)[:, :, None]], axis=2)
+    finite = np.isfinite(products).all(axis=(1, 2)) & np.isfinite(lengths).all(axis=1)
+    scales = np.maximum(lengths[finite], SHORTEST)
+    cosines = products[finite] / scales[:, :, None] / scales[:, None, :]
+    each = np.arange(cosines.shape[1])
+    cosines[:, each, each] = 1.0
+    return np.flatnonzero(finite)[np.linalg.eigvalsh(cosines)[:, 0] < -TOLERANCE]
+
+
+# --- the condition ---
 
 NAME = "reconstructible"
 SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"
@@ -48,7 +112,7 @@ class Reconstructible:
         self._ends()
         with judgement.reading():
             self._compare(open_entries(run, self._keys, sealed=self._sealed))
-            for index, fault in faults(run):
+            for index, fault in profile_faults(run):
                 judgement.contradict(index, fault)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:

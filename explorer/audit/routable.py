@@ -1,32 +1,101 @@
 """The first condition: every gradient was routable by depth and provenance, as the signed policy has it.
 
-The policy is asked again for every step. The table of weights that the step names has to be the one that follows from
-it; in the numbers of the step no class has a larger weight in a layer than that, and where a class has weight 0 its
-numbers are 0; a layer that says it was updated was admitted to somebody who was there, and one that says it was not
-took no gradient. Where the policy tells the examples of a class apart, the step has a decision with their scores and
-passes: every example is in a band by its rank among these scores, no pass that it was in took a gradient of a layer
-that its band is denied, and the class has weight in a layer only if some pass took its gradients. Whose numbers the
-policy calls confidential, of them nothing is in the clear (confidential.py).
+The policy is evaluated again for every step. The table of weights that the step names has to be the one that follows
+from it; in the numbers of the step no class has a larger weight in a layer than that, and where a class has weight 0
+its numbers are 0; a layer that was updated according to the step was admitted to a class that had examples in it, and a
+layer that was not took no gradient. Three further checks complete the condition:
+
+- by example: where the policy tells the examples of a class apart, the step has a decision with their scores and passes
+  (`explorer.entries.chosen`): every example is in a band by its rank among these scores, no pass that it was in took a
+  gradient of a layer that its band is denied, and the class has weight in a layer only if some pass took its gradients.
+  That the scores are those of the model, a replay shows.
+- unmoved: what was not updated did not move. A `state` entry lists the leaf of every tensor, as the genesis does for
+  the state before the first step (runlog/tensors.py). Two states in a row tell which tensors moved in between,
+  optimiser state included; each of them has to be of a layer that some step of the segment updated. The lists have to
+  lead to the roots of their states, so that they cannot omit a tensor.
+- confidential: blobs of a confidential class and, in a run that has one, blobs of numbers over several classes have to
+  be sealed, and no other blob may be: sealing what no policy calls confidential withholds it. The spool has no row of
+  such a class, and no number that several classes made. Anyone can check this, without keys.
+
+Shapes: N examples, P passes, L layers, B bands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from explorer.audit.by_example import MAX_CHOSEN, faults_of
+from explorer import rundir
 from explorer.audit.conditions import Judgement
 from explorer.audit.withheld import Withheld
-from explorer.entries.chosen import RULE, decode_chosen
+from explorer.entries.chosen import RULE, Chosen, decode_chosen
+from explorer.entries.envelope import read_head
 from explorer.entries.numbers import Floats, decode_joint, split_joint
-from explorer.entries.run import Decision, Step
-from explorer.errors import ExplorerError
-from explorer.provenance.admission import Admission, Admissions
+from explorer.entries.run import Decision, State, Step
+from explorer.errors import ExplorerError, LedgerError
+from explorer.ledger.storage import blob_path
+from explorer.provenance.admission import Admission, Admissions, Banded
+from explorer.provenance.examples import placed as bands_of
+from explorer.provenance.examples import scores_of
 from explorer.provenance.findings import void
 from explorer.provenance.regions import recorded_layers
-from explorer.provenance.routing import Routing, phases
+from explorer.provenance.routing import Routing, confidential, phases
 from explorer.runlog.documents import Rules
-from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment, claims_seal, class_of
 from explorer.runlog.segments import SegmentNumbers
+from explorer.runlog.tensors import (
+    BLOB,
+    MAX_BYTES,
+    OWNERS,
+    Tensors,
+    check_roots,
+    layer_of,
+    moved,
+    parameter_of,
+    parse_tensors,
+    read_owners,
+)
+from explorer.store.spool import CONTRIBUTIONS, ENTROPY, select
+
+# --- by example ---
+
+MAX_CHOSEN = 2**24  # bytes of one decision
+
+
+class Fault(NamedTuple):
+    """What contradicts the policy, and in which layer; None: in none alone."""
+
+    words: str
+    layer: int | None = None
+
+
+def faults_of(chosen: Chosen, banded: Banded, *, most: int, trained: NDArray[np.bool_]) -> Iterator[Fault]:
+    """What contradicts the weights that are in force. `most`: the slots of the class in the step; `trained`, L: where
+    the class has weight in the numbers of the step."""
+    names, count = scores_of(banded.bands), len(chosen.taken)
+    if len(chosen.scores) != len(names):
+        yield Fault(f"{len(chosen.scores)} scores are recorded; expected {', '.join(names)}")
+        return
+    if not 0 < count <= most:
+        yield Fault(f"{count} examples are recorded; expected 1 to {most}, its slots")
+        return
+    where_N = bands_of(banded.bands, dict(zip(names, chosen.scores, strict=True)))
+    may_NL = banded.weights[where_N] > 0
+    none_PL = np.zeros((256 - len(chosen.passes), chosen.passes.shape[1]), np.bool_)
+    reached_NL = np.concatenate([chosen.passes, none_PL])[chosen.taken]
+    for layer in np.flatnonzero((reached_NL & ~may_NL).any(0)).tolist():
+        wrong = np.flatnonzero(reached_NL[:, layer] & ~may_NL[:, layer])
+        band = banded.bands[where_N[wrong[0]]].words
+        yield Fault(f"{len(wrong)} examples trained it that the policy denies it, the first of {band}", layer)
+    took_L = reached_NL.any(0)
+    for layer in np.flatnonzero(trained & ~took_L).tolist():
+        yield Fault("it has weight there, and no pass took its gradients", layer)
+
+
+# --- routing, step by step ---
 
 NAME = "routable"
 SAYS = "every gradient was routable by depth and provenance: what a class may not train, it did not"
@@ -232,3 +301,126 @@ class Routable:
                 self._judgement.contradict(
                     placed.index, f"step {step.step}: {layer} took a gradient, and says that it was not updated"
                 )
+
+
+# --- unmoved ---
+
+
+class Unmoved:
+    """Compares states, a segment at a time."""
+
+    def __init__(self, run: RunLedger, judgement: Judgement) -> None:
+        self._run, self._judgement = run, judgement
+        self._before: Tensors | None = None
+        self._listed = BLOB in run.genesis.blobs  # then every state has a list
+        self._layers = frozenset(run.genesis.layers)
+        if run.begins == 0 and self._listed:  # else the run goes on from another one's state, whose list is not here
+            with judgement.reading(0):
+                self._before = self._first()
+
+        self._owners: dict[str, str] = {}
+        if OWNERS in run.genesis.blobs:
+            with judgement.reading(0):
+                self._owners = read_owners(self._run)
+                said = ", ".join(f"{name} of {layer}" for name, layer in sorted(self._owners.items()))
+                # A note: the names of shared tensors do not tell their layer, so the genesis alone can say it.
+                judgement.note(f"shared tensors are held to be of the layers that the genesis says: {said:.300}")
+
+    def segment(self, segment: Segment, steps: Sequence[Placed[Step]]) -> None:
+        """Compare the states around these steps."""
+        before, self._before = self._before, None
+        with self._judgement.reading(segment.state.index):
+            after = self._before = self._tensors(segment.state)
+            if segment.past is not None:
+                before = self._at(segment.past.before)
+            if before is None or after is None:
+                return
+            self._judgement.count("states compared")
+            flags = zip(*(placed.entry.updated for placed in steps), strict=True)
+            updated = {name for name, each in zip(self._run.genesis.layers, flags, strict=True) if "1" in each}
+            still: dict[str, str] = {}
+            for name in sorted(moved(before, after)):
+                layer = self._owners.get(parameter_of(name)) or layer_of(name, self._layers)
+                if layer is not None and layer not in updated:
+                    still.setdefault(layer, name)
+                elif layer is None and (name in after.parameters or name in after.buffers):
+                    still.setdefault(f"a layer that {name} is of", name)
+            for layer, name in still.items():
+                self._judgement.contradict(
+                    segment.state.index,
+                    f"steps {segment.first} to {segment.stop - 1}: none of them updated {layer}, and {name} moved",
+                    expected=_leaf(before, name),
+                    found=_leaf(after, name),
+                )
+
+    def _at(self, state: int | None) -> Tensors | None:
+        """The list of the state with this entry; None: of the one that the ledger begins with."""
+        if state is not None:
+            return self._tensors(next(self._run.read([state], State)))
+        return self._first() if self._run.begins == 0 and self._listed else None
+
+    def _tensors(self, state: Placed[State]) -> Tensors | None:
+        """The list of a state. Raises `LedgerError` for one that is not that of the state."""
+        content = self._run.blob(state, BLOB, max_bytes=MAX_BYTES)
+        if content is None and not self._listed:
+            # Part of the condition: without the lists a layer that says it was not updated may have moved all the same.
+            self._judgement.untold("whether layers that were not updated stayed: the run's states list no tensors")
+            return None
+        if content is None:
+            raise LedgerError("a state without its list of tensors, which the genesis has: what moved cannot be seen")
+        where = f"entry {state.index}: {BLOB}"
+        tensors = parse_tensors(content, where=where)
+        check_roots(tensors, state.entry.state, where=where)
+        return tensors
+
+    def _first(self) -> Tensors | None:
+        """The list of the genesis. Raises `LedgerError` for one that is not that of the initial parameters."""
+        (genesis,) = self._run.read([0], type(self._run.genesis))
+        content = self._run.blob(genesis, BLOB, max_bytes=MAX_BYTES)
+        if content is None:
+            raise LedgerError("the list of the tensors before step 0 is not here: what moved cannot be seen")
+        tensors = parse_tensors(content, where=f"entry 0: {BLOB}")
+        if tensors.roots[0] != genesis.entry.initial:
+            found = f"entry 0: {BLOB}: the parameters lead to the root {tensors.roots[0]}"
+            raise LedgerError(f"{found}; recorded is {genesis.entry.initial}")
+        return tensors
+
+
+def _leaf(tensors: Tensors, name: str) -> str:
+    found = dict(chain(tensors.parameters.items(), tensors.buffers.items(), tensors.optimizer.items()))
+    return found.get(name, "no such tensor")
+
+
+# --- confidential ---
+
+_TERMS = ("share_num", "share_den", "update_num", "update_sq", "exact_num")  # that several classes made
+
+
+def check_confidential(run: RunLedger, routing: Routing, judgement: Judgement) -> None:
+    """Judge the blobs that are here, and the spool."""
+    classes = confidential(routing, run.genesis.classes)
+    sealed = classes | {JOINT} if classes else frozenset[str]()
+    for index, leaf in enumerate(run.ledger.entries()):  # those that were executed again too
+        with judgement.looking():
+            for name, blob in read_head(leaf).blobs.items():
+                of = class_of(name)
+                if of is None or not (run.ledger.path / blob_path(blob.sha256)).exists():
+                    continue
+                is_sealed = claims_seal(run.ledger.path, blob.sha256)
+                if of not in sealed and is_sealed:
+                    judgement.contradict(index, f"{name}: sealed, and the policy does not call it confidential")
+                elif of in sealed:
+                    judgement.count("sealed blobs")
+                    if not is_sealed:
+                        judgement.contradict(index, f"{name}: in the clear, and the policy calls it confidential")
+    if not classes:
+        return
+    for directory, columns in ((rundir.CONTRIBUTIONS, CONTRIBUTIONS), (rundir.ENTROPY, ENTROPY)):
+        with judgement.reading():
+            counted = "+".join(f"count({name})" for name in _TERMS if name in columns) or "0"
+            rows = select(run.run / directory, columns, f"SELECT class, {counted} FROM spool GROUP BY class ORDER BY 1")
+            for path, terms in rows:
+                if path in sealed:
+                    judgement.contradict(None, f"{directory}: numbers of {path} in the clear, which are confidential")
+                elif terms:
+                    judgement.contradict(None, f"{directory}: numbers of {path} that confidential classes are part of")

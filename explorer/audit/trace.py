@@ -1,24 +1,167 @@
 """Forensics: which classes took part in the updates of a layer in these steps, how strongly, and with which examples.
 
-Which examples took part is exact, and so is which classes were admitted: both stand in the ledger (`participants` lists
-the examples). How strongly they did comes from the spool, summed; it is held against the blobs that the ledger names
-where these are few, or where that is asked for. A parameter is traced through its layer: numbers are recorded by layer,
-and what a parameter's own would take is said.
+Which examples took part is exact, and so is which classes were admitted: both are in the ledger (`participants` lists
+the examples). How strongly they did comes from the spool, summed; the sums are recomputed from the blobs that the
+ledger names where these are few, or on request. A parameter is traced through its layer: numbers are recorded by layer,
+and the answer says what the numbers of a single parameter would take.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from explorer import records, rundir
-from explorer.audit.checking import Check, check_sums
-from explorer.audit.profiles import DepthProfile, depth_profiles
+from explorer.audit.history import DepthProfile, depth_profiles
 from explorer.audit.shares import Shares, sums
+from explorer.audit.typed import class_of_rows, leaves_of
+from explorer.entries.chosen import RULE, decode_chosen
+from explorer.entries.fields import read_float
+from explorer.entries.numbers import share_terms
+from explorer.entries.run import Decision
+from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, unknown
 from explorer.provenance.regions import ADAPTER
+from explorer.provenance.tag_attestation import Absent, VerifiedTags
+from explorer.provenance.tags_file import TagFile
 from explorer.records import ResultRecord
-from explorer.runlog.admission_tables import first_admitted
-from explorer.runlog.run_ledger import RunLedger
-from explorer.store.spool import ALL
+from explorer.runlog.admission_tables import InForce, first_admitted, tables_in_force
+from explorer.runlog.documents import TABLE_FILE, read_basis, read_verified_tags
+from explorer.runlog.influence import recorded_plan
+from explorer.runlog.run_ledger import Missing, RunLedger, Segment
+from explorer.runlog.segments import SegmentNumbers, missing_words, read_numbers, read_rows
+from explorer.runlog.target import ROUTING, left_out
+from explorer.store.spool import ALL, segment_sums
+
+# --- sums of the spool, recomputed from the ledger ---
+
+COLUMNS = ("steps", "examples", "share_num", "share_den", "update_num", "update_sq", "exact_num")
+OF_ONE = 2  # of these: what a class has by itself
+TOLERANCE = 1e-6  # of the sum of absolute terms: the spool's terms are rounded to single precision
+MAX_DIFFERENCES = 20
+
+Sums = dict[tuple[str, str], np.ndarray]  # by layer and class: the columns
+Spooled = dict[tuple[str, str], list[float]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """What came of holding sums against the ledger."""
+
+    segments: int  # recomputed
+    of: int  # segments that the steps lie in
+    differences: tuple[str, ...]  # the first ones
+    unread: tuple[str, ...]  # segments whose numbers are not all here, and why not
+    spooled: bool = True  # False: there is no spool, and sums come from the ledger itself
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was recomputed came out the same."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        if not self.spooled:
+            return "there are no files beside it that they could be held against"
+        if not self.segments:
+            return f"not held against the ledger: none of {self.of} segments was recomputed"
+        if self.differences:
+            return f"NOT what the ledger says: {self.differences[0]}"
+        return f"recomputed from the ledger: {self.segments} of {self.of} segments, and equal"
+
+
+def unchecked(segments: int) -> Check:
+    """Nothing was recomputed, of so many segments."""
+    return Check(segments=0, of=segments, differences=(), unread=())
+
+
+def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
+    """Recompute whole segments. Raises `LedgerError` for a damaged ledger, `StoreError` for a damaged spool."""
+    if not (run.run / rundir.CONTRIBUTIONS).is_dir():
+        return Check(segments=0, of=len(segments), differences=(), unread=(), spooled=False)
+    differences: list[str] = []
+    unread: list[str] = []
+    spooled = _spooled(run, segments)
+    for segment in segments:
+        steps = f"steps {segment.first} to {segment.stop - 1}"
+        numbers = read_numbers(run, segment)
+        if numbers.missing or numbers.joint is None:
+            unread.append(f"{steps}: {missing_words(numbers.missing) or 'nothing was measured'}")
+            continue
+        totals, scales = _sums(run, segment)
+        mine = spooled.get(segment.first, {})
+        if run.is_sealed(segment.state, "joint"):  # the spool has what one class made, and of no confidential one
+            own = [key for key in totals if not run.is_sealed(segment.state, f"numbers/{key[1]}")]
+            totals = {key: totals[key][:OF_ONE] for key in own}
+            scales = {key: value[:OF_ONE] for key, value in scales.items()}
+            mine = {key: value[:OF_ONE] for key, value in mine.items()}
+        for key in sorted(totals.keys() | mine.keys()):
+            fault = _difference(totals.get(key), mine.get(key), scales.get(key))
+            if fault and len(differences) < MAX_DIFFERENCES:
+                differences.append(f"{steps}: {key[1]} in {key[0]}: {fault}")
+    return Check(
+        segments=len(segments) - len(unread),
+        of=len(segments),
+        differences=tuple(differences),
+        unread=tuple(unread),
+    )
+
+
+def _spooled(run: RunLedger, segments: Sequence[Segment]) -> dict[int, Spooled]:
+    """The sums of the spool, by the first step of their segment."""
+    if not segments:
+        return {}
+    steps = range(segments[0].first, segments[-1].stop)
+    firsts = np.array([segment.first for segment in segments])
+    found: dict[int, Spooled] = {}
+    for first, _, layer, class_, *totals in segment_sums(run.run, steps):
+        segment = int(firsts[np.searchsorted(firsts, first, side="right") - 1])
+        values = [math.nan if value is None else float(value) for value in totals]
+        held = found.setdefault(segment, {}).setdefault((layer, class_), [0.0] * len(COLUMNS))
+        found[segment][layer, class_] = [a + b for a, b in zip(held, values, strict=True)]
+    return found
+
+
+def _sums(run: RunLedger, segment: Segment) -> tuple[Sums, Sums]:
+    """The same from the ledger, and the sums of absolute terms."""
+    classes, layers = run.genesis.classes, run.genesis.layers
+    total = np.zeros((len(classes), len(layers), len(COLUMNS)))
+    scale = np.zeros_like(total)
+    seen = np.zeros(len(classes), bool)
+    for placed, numbers in read_numbers(run, segment).by_step():
+        here = list(numbers.classes)
+        shares, whole = share_terms(numbers.gram)
+        examples = np.array([placed.entry.examples[index] for index in here], float)
+        exact = np.full_like(shares, np.nan) if numbers.exact is None else numbers.exact
+        terms = (1.0, examples[:, None], shares, whole, numbers.dots, numbers.updates, exact)
+        stacked = np.stack([np.broadcast_to(each, shares.shape) for each in terms], axis=-1).astype(np.float64)
+        total[here] += stacked
+        scale[here] += np.abs(stacked)
+        seen[here] = True
+    keys = [(place, at) for place in np.flatnonzero(seen) for at in range(len(layers))]
+    return (
+        {(layers[at], classes[place]): total[place, at] for place, at in keys},
+        {(layers[at], classes[place]): scale[place, at] for place, at in keys},
+    )
+
+
+def _difference(expected: np.ndarray | None, found: list[float] | None, scale: np.ndarray | None) -> str | None:
+    """In words, the first column that differs."""
+    if expected is None or scale is None:
+        return "in the spool, and not in the ledger"
+    if found is None:
+        return "in the ledger, and not in the spool"
+    close = np.isclose(found, expected, rtol=0, atol=TOLERANCE * np.nan_to_num(scale) + 1e-30, equal_nan=True)
+    close |= ~np.isfinite(expected) & ~np.isfinite(found)
+    if close.all():
+        return None
+    at = int(np.flatnonzero(~close)[0])
+    return f"{COLUMNS[at]} is {found[at]:.6g} in the spool, and {expected[at]:.6g} in the ledger"
+
+
+# --- the answer ---
 
 RECOMPUTED = 1_000  # steps up to which sums are recomputed without being asked
 BINS = 10  # parts of the steps in which shares are shown
@@ -176,3 +319,166 @@ def _step_seconds(run: RunLedger) -> float | None:
 
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+# --- examples ---
+
+MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
+
+
+def with_examples(run: RunLedger, answer: Trace) -> Trace:
+    """The answer with the examples that took part. Raises as `participants` does."""
+    classes = range(len(run.genesis.classes)) if answer.class_ is None else [run.class_(answer.class_)]
+    layers = range(len(run.genesis.layers)) if answer.layer is None else [run.layer(answer.layer)]
+    found = participants(run, range(*answer.steps), classes=list(classes), layers=list(layers))
+    return replace(answer, participants=found)
+
+
+def participants(
+    run: RunLedger, steps: range, *, classes: Sequence[int], layers: Sequence[int]
+) -> tuple[Participants, ...]:
+    """Which examples of these classes moved any of these layers in these steps.
+
+    Raises `LedgerError` where the ledger does not say so any more, and where its slots do not lead to its roots.
+    """
+    tags = read_verified_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
+    kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
+    absent = absent_rows(run, tags)
+    in_force, (chosen, missing) = tables_in_force(run), chosen_places(run, steps, layers)
+    for (step, index), why in missing.items():
+        if why is Missing.NOT_HERE and index in classes:
+            path = run.genesis.classes[index]
+            raise LedgerError(f"step {step}: which examples of {path} were chosen is not here any more")
+    sealed = {index for (_, index), why in missing.items() if why is Missing.SEALED}
+    found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
+    for segment in run.segments(steps):
+        numbers = read_numbers(run, segment)
+        rows = read_rows(run, segment, numbers.steps)
+        if rows is None:
+            raise LedgerError(f"steps {segment.first} to {segment.stop - 1}: which examples they had is not here")
+        moved = {index: moved_in(run, segment, numbers, in_force, index, layers) for index in classes}
+        for placed, mine in zip(numbers.steps, rows, strict=True):
+            step = placed.entry
+            if step.step not in steps:
+                continue
+            if slots_root(mine, leaves).hex() != step.slots:
+                raise LedgerError(f"entry {placed.index}: the examples of step {step.step} do not lead to its root")
+            for index in classes:
+                if step.step in moved[index]:
+                    here = mine[(kinds[mine] == index) & ~absent[mine]]
+                    places = chosen.get((step.step, index), np.arange(len(here)))
+                    if len(places) and places[-1] >= len(here):
+                        raise LedgerError(f"entry {placed.index}: more losses than examples to choose from")
+                    found[index].append(here[places])
+    sources = _sources(
+        run.run / rundir.GOVERNANCE / TABLE_FILE, {row for each in found.values() for r in each for row in r}
+    )
+    return tuple(
+        _sealed(run.genesis.classes[index]) if index in sealed else _summed(run.genesis.classes[index], each, sources)
+        for index, each in found.items()
+    )
+
+
+def absent_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
+    """Of every row whether the run's plan leaves it out: its slots stay, and are empty. Where the plan that the genesis
+    names is not here, none is: every slot then counts, and never too few."""
+    plan, absent = recorded_plan(run), Absent()
+    if plan is not None and ROUTING in plan.methods:
+        found = left_out(plan)
+        absent = Absent(classes=found.classes, authorities=found.authorities, records=found.records)
+    return absent.examples(tags, count=len(class_of_rows(run, tags)))
+
+
+def chosen_places(
+    run: RunLedger, steps: range, layers: Sequence[int]
+) -> tuple[dict[tuple[int, int], NDArray[np.int64]], dict[tuple[int, int], Missing]]:
+    """The places among a class's examples of a step that a decision chose to train, where one did, by step and class;
+    and why, where that cannot be read.
+
+    The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
+    Where the policy tells examples apart it has the passes that they were in, each with its layers; what is chosen by
+    losses as well is in no pass.
+    """
+    outline = run.outline
+    last = outline.steps[steps.stop - 1]
+    first = outline.steps[steps.start - 1] if steps.start else 0
+    indices = [each for each in outline.decisions if first < each < last and each not in outline.superseded]
+    found: dict[tuple[int, int], NDArray[np.int64]] = {}
+    missing: dict[tuple[int, int], Missing] = {}
+    for placed in run.read(indices, Decision):
+        decision = placed.entry
+        for path in decision.subjects if decision.action == "selection" else ():
+            content = run.find(placed, f"evidence/{path}", max_bytes=MAX_LOSSES)
+            if isinstance(content, Missing):
+                missing[decision.step, run.class_(path)] = content
+            elif decision.rule == RULE:
+                chosen = decode_chosen(content, layers=len(run.genesis.layers))
+                found[decision.step, run.class_(path)] = np.flatnonzero(chosen.reached(list(layers)))
+            else:
+                places = _hardest(decision, content, f"entry {placed.index}")
+                found.setdefault((decision.step, run.class_(path)), places)
+    return found, missing
+
+
+def _sealed(path: str) -> Participants:
+    return Participants(class_=path, steps=0, slots=0, examples=(), sources={}, sealed=True)
+
+
+def _hardest(decision: Decision, content: bytes, where: str) -> NDArray[np.int64]:
+    """The places of the largest losses, ascending; of equals the first, and NaN is the largest."""
+    try:
+        losses = np.nan_to_num(np.frombuffer(content, "<f4"), nan=np.inf)
+        count = max(1, math.ceil(read_float(decision.parameters["keep"]) * len(losses)))
+    except (KeyError, ValueError, OverflowError) as error:
+        raise LedgerError(f"{where}: not a selection by losses: {error}") from error
+    return np.sort(np.argsort(-losses, kind="stable")[:count])
+
+
+def moved_in(
+    run: RunLedger,
+    segment: Segment,
+    numbers: SegmentNumbers,
+    in_force: Sequence[InForce],
+    index: int,
+    layers: Sequence[int],
+) -> set[int]:
+    """The steps in which a class moved one of the layers: by its weights there or, where these are not here, by what
+    it was admitted to."""
+    mine = numbers.of_class(index)
+    if mine or not any(placed.entry.numbers[index] for placed in numbers.steps):
+        moved = {step for step, columns in mine.items() if columns[layers, 0].any()}
+        if moved or any(placed.entry.joint is not None for placed in numbers.steps):
+            return moved
+    return {
+        step
+        for table in in_force
+        if table.weights[index, layers].any()
+        for step in range(max(table.first, segment.first), min(table.stop, segment.stop))
+    }
+
+
+def _summed(path: str, rows: list[NDArray[np.int64]], sources: dict[int, str]) -> Participants:
+    every = np.concatenate(rows) if rows else np.array([], np.int64)
+    examples = np.unique(every).tolist()
+    counts: dict[str, int] = {}
+    for row in examples:
+        counts[sources.get(row, "")] = counts.get(sources.get(row, ""), 0) + 1
+    return Participants(
+        class_=path,
+        steps=sum(len(each) > 0 for each in rows),
+        slots=len(every),
+        examples=tuple(examples),
+        sources=dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _sources(table: Path, rows: set[int]) -> dict[int, str]:
+    """Where these rows came from."""
+    found: dict[int, str] = {}
+    wanted = np.array(sorted(rows), np.int64)
+    with TagFile(table) as file:
+        for batch in file.batches():
+            here = wanted[(wanted >= batch.first) & (wanted < batch.first + len(batch.sources.index))]
+            index = batch.sources.index[here - batch.first]
+            found |= {row: batch.sources.values[at] for row, at in zip(here.tolist(), index.tolist(), strict=True)}
+    return found

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from explorer import rundir
 from explorer.audit.history import outcome
-from explorer.audit.participants import absent_rows, chosen_places, moved_in
+from explorer.audit.trace import absent_rows, chosen_places, moved_in
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.withheld import Withheld, read_withheld
 from explorer.entries.numbers import StepNumbers, share_terms

@@ -10,9 +10,9 @@ here, and the reader has no key.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from explorer.audit.badges import project_badge
 from explorer.audit.conditions import Cause, Judgement
 from explorer.audit.named_blobs import WITHOUT, NoErasures
-from explorer.audit.project_badge import project_badge
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Deletion, Erasure
 from explorer.errors import ExplorerError

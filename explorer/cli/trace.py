@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer.audit.history import badge
-from explorer.audit.participants import with_examples
-from explorer.audit.trace import Trace
+from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
 from explorer.cli.options import Json, RunDirectory, Steps, clock, span_of
 from explorer.cli.output import print_json, print_table, visible

@@ -17,7 +17,7 @@ from typing import Any
 
 import explorer
 from explorer import rundir
-from explorer.audit.ledger_sums import is_confidential
+from explorer.audit.shares import is_confidential
 from explorer.errors import RunError, StoreError, unknown
 from explorer.provenance.keys import replace_private
 from explorer.provenance.spellings import format_time

@@ -10,8 +10,7 @@ import pytest
 
 from explorer import rundir
 from explorer.audit import trace as module
-from explorer.audit.participants import with_examples
-from explorer.audit.trace import trace
+from explorer.audit.trace import trace, with_examples
 from explorer.entries.kinds import Entry
 from explorer.entries.run import Decision, State, Step
 from explorer.entries.slots import encode_slots

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from explorer.audit.by_example import faults_of
+from explorer.audit.routable import faults_of
 from explorer.entries.chosen import NONE, Chosen, decode_chosen, encode_chosen
 from explorer.errors import LedgerError
 from explorer.provenance.admission import Banded

@@ -15,8 +15,7 @@ from sklearn.datasets import load_digits
 
 from explorer import rundir
 from explorer.audit.conform import Conformance, conform
-from explorer.audit.participants import with_examples
-from explorer.audit.trace import trace
+from explorer.audit.trace import trace, with_examples
 from explorer.disclosure.pack import make_pack
 from explorer.entries.publish import DIRECTORY, PAGE, page
 from explorer.errors import LedgerError

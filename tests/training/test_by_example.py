@@ -9,7 +9,7 @@ import pytest
 from explorer import rundir
 from explorer.audit import routable
 from explorer.audit.conform import conform
-from explorer.audit.participants import participants
+from explorer.audit.trace import participants
 from explorer.engine.loop import Loop
 from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.run import Decision, Step

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from explorer import records, rundir
-from explorer.audit.participants import participants
+from explorer.audit.trace import participants
 from explorer.data import order
 from explorer.data.digits import Digits
 from explorer.data.order import Order

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from explorer.audit.participants import with_examples
-from explorer.audit.trace import trace
+from explorer.audit.trace import trace, with_examples
 from explorer.cli.notebooks import notebook_directory
 from explorer.data.source import Source
 from explorer.document import document_of, read_document

@@ -4,7 +4,7 @@ it was measured."""
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from explorer.audit.profiles import DepthProfile
+from explorer.audit.history import DepthProfile
 from explorer.entries.told_apart import Told
 from explorer.report.page import Block, Column, Heading, Paragraph, Picture, Row, Span, Table
 from explorer.report.run.references import Reference, refer

@@ -15,12 +15,11 @@ from typing import Any
 import pandas as pd
 
 from explorer import records, rundir
-from explorer.audit.checking import Check, check_sums
 from explorer.audit.conditions import Outcome, together
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Vouchers, vouchers
-from explorer.audit.ledger_sums import is_confidential
-from explorer.audit.shares import Shares, shares
+from explorer.audit.shares import Shares, is_confidential, shares
+from explorer.audit.trace import Check, check_sums
 from explorer.canonical import digest
 from explorer.errors import ExplorerError, ProvenanceError, RunError
 from explorer.provenance.routing import Routing, confidential

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from explorer.audit.project_badge import ProjectBadge, project_badge
+from explorer.audit.badges import ProjectBadge, project_badge
 from explorer.disclosure.access_log import AccessLog, Logged, access_log
 from explorer.project import AUDIT, runs_of
 from explorer.runlog.run_keys import JOINT

@@ -7,8 +7,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from explorer.audit.history import directions
-from explorer.audit.ledger_sums import is_confidential
-from explorer.audit.shares import shares
+from explorer.audit.shares import is_confidential, shares
 from explorer.errors import ExplorerError
 from explorer.runlog.run_ledger import Missing
 from explorer.views.ledger import depth, matrices, timeline

@@ -15,8 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer import rundir
-from explorer.audit.ledger_sums import is_confidential
-from explorer.audit.shares import shares
+from explorer.audit.shares import is_confidential, shares
 from explorer.canonical import canonical
 from explorer.entries.run import Genesis, Profile
 from explorer.errors import ExplorerError

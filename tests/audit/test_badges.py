@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from explorer.audit.project_badge import ProjectBadge, project_badge
+from explorer.audit.badges import ProjectBadge, project_badge
 from explorer.entries.fields import LedgerState
 from explorer.entries.project import Access
 from explorer.project import AUDIT, Project

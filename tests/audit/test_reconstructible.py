@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer.audit.geometry import impossible
+from explorer.audit.reconstructible import impossible
 from explorer.entries.numbers import StepNumbers, diagonal
 
 

@@ -1,0 +1,68 @@
+"""Badges: whether a ledger is sound, who signed it, and whether the caller believes them.
+
+A project's ledger (who was granted what, who read, what was deleted and observed) has a `ProjectBadge`; a run's ledger
+has a `Badge` with more (history.py).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from explorer.ledger.storage import CHECKPOINT, read_checkpoint
+from explorer.ledger.trust_anchor import Anchor, utc
+from explorer.ledger.verify import Verification, verify
+from explorer.project import AUDIT
+from explorer.provenance.trust import Trust
+from explorer.runlog.anchor import anchor_of_trust
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProjectBadge:
+    """The outcome of verifying a project's ledger, as it can be shown with its name."""
+
+    directory: Path
+    size: int  # entries
+    root: str  # hexadecimal
+    anchored: bool  # the caller brought a trust file; without one no signer is believed
+    signed_by: tuple[str, ...]
+    cosigned_by: tuple[str, ...]  # with the time of each
+    findings: tuple[str, ...]  # what is wrong, with the path below the ledger's directory
+
+    @property
+    def verified(self) -> bool:
+        """Return whether signers that the caller believes have signed it and nothing contradicts it."""
+        return self.anchored and not self.findings
+
+
+def verify_ledger(
+    directory: Path, *, origin: str, trust: Trust | None, now: int
+) -> tuple[Verification, dict[str, Any]]:
+    """Verify a whole ledger: the outcome, and the fields of its badge. `now` is in seconds since 1970.
+
+    Raises `ProvenanceError` for a trust file that can believe no checkpoint.
+    """
+    anchor = Anchor() if trust is None else anchor_of_trust(trust, origin=origin)
+    verification = verify(directory, anchor=anchor, now=now)
+    signed_by = verification.judgement.signed_by if verification.judgement else ()
+    cosignatures = verification.judgement.cosignatures if verification.judgement else ()
+    return verification, {
+        "size": verification.checkpoint.size,
+        "root": verification.checkpoint.root.hex(),
+        "anchored": trust is not None,
+        "signed_by": tuple(signer.name for signer in signed_by),
+        "cosigned_by": tuple(f"{one.verifier.name} at {utc(one.time)}" for one in cosignatures if one.fault is None),
+        "findings": tuple(f"{finding.path}: {finding.message}" for finding in verification.findings),
+    }
+
+
+def project_badge(runs: Path, *, trust: Trust | None, now: int) -> ProjectBadge | None:
+    """Verify a project's ledger; None where it has no entry yet. `now` is in seconds since 1970.
+
+    Raises `LedgerError` where its checkpoint cannot be read, `ProvenanceError` for a trust file that can believe none.
+    """
+    directory = runs / AUDIT
+    if not (directory / CHECKPOINT).exists():
+        return None
+    _, checkpoint = read_checkpoint(directory)
+    _, fields = verify_ledger(directory, origin=checkpoint.origin, trust=trust, now=now)
+    return ProjectBadge(directory=directory, **fields)
