@@ -23,6 +23,7 @@ from explorer.entries.kinds import Entry
 from explorer.entries.run import Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.ledger.storage import read_blob
+from explorer.provenance.commitments import new_salts, write_salts
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind
 from explorer.runlog.run_keys import JOINT
