@@ -21,6 +21,8 @@ from options import options
 from explorer.analysis.forgetting import Seeds, over_seeds
 from explorer.cli import sweep
 from explorer.document import read_document
+from explorer.page.pictures import VEGA_LITE
+from explorer.page.theme import CONFIG, PALETTE
 from explorer.provenance.policy import read_policy
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.runlog.forecast import forecast
@@ -32,8 +34,6 @@ from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
 from explorer.training.demonstration import demonstrate
 from explorer.training.tagging import dataset_of
-from explorer.views.explorer.exports import VEGA_LITE
-from explorer.views.theme import CONFIG, PALETTE
 
 HERE = Path(__file__).resolve().parent
 RUNS = HERE.parent / "runs"

@@ -6,6 +6,7 @@ import pkgutil
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ READING = (
     "runlog",
     "project",
     "store",
+    "page",
     "analysis",
     "audit",
     "deletion",
@@ -63,6 +65,8 @@ VIOLATIONS = {
     "the verifier knows what opens a ledger for writing": ("ledger/rebuild.py", "import explorer.ledger.log"),
     "credentials know the ledger": ("provenance/trust.py", "import explorer.ledger.verify"),
     "a database in the ledger": ("ledger/storage.py", "import duckdb"),
+    "markup outside the page": ("report/negative.py", "import markupsafe"),
+    "a page that knows a record": ("page/document.py", "import explorer.records"),
     "a new part without a place": ("novelty.py", ""),
 }
 
@@ -106,6 +110,13 @@ def classes_in(package: str, base: type, *, others: bool) -> dict[str, str]:
         assert len(own) == 1, f"{package}/{module.name}.py defines {len(own)} of {base.__name__}, expected one"
         found[vars(own[0])["name"]] = module.name
     return found
+
+
+def test_every_part_but_the_page_leaves_markup_to_it() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (rule,) = (one for one in contracts if one["name"] == "One way to show things")
+    parts = {module.name for module in pkgutil.iter_modules([str(ROOT / "explorer")])} - {"__main__", "moved"}
+    assert {f"explorer.{part}" for part in parts} == {*rule["source_modules"], "explorer.page"}
 
 
 def test_a_file_for_every_method_and_a_line_for_every_file() -> None:

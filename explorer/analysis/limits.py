@@ -13,7 +13,8 @@ from typing import get_args
 from explorer.analysis.figures import Deletion, Figures
 from explorer.analysis.reaching import Reached
 from explorer.errors import AnalysisError, unknown
-from explorer.provenance.levels import Cost, Level, reaches, replay_words
+from explorer.page.amounts import unreadable
+from explorer.provenance.levels import Cost, Level, reaches, read_cost, replay_words
 
 
 class Limit(StrEnum):
@@ -64,6 +65,21 @@ class Limits:
             raise AnalysisError(f"a limit on what deleting {lost[0]} takes needs its level: {lost[0]}=G2")
         if self.max_deletion_seconds is not None and not self.deletable:
             raise AnalysisError("a limit on the time of deletion needs the class that is to be deleted")
+
+
+def read_deletable(option: str, written: str) -> tuple[str, str, Cost | None]:
+    """Read a class, the level at which it has to be deletable, and how much of training that may repeat; whether there
+    are such a class and level is not checked.
+
+    >>> read_deletable("--deletable", "open/mit=G2, at most 1% of training")
+    ('open/mit', 'G2', Cost(share=0.01, steps=None))
+    """
+    name, equals, asked = written.rpartition("=")
+    level, at_most, most = asked.partition(", at most ")
+    if not name or not equals or not level:
+        expected = "CLASS=LEVEL, such as open/mit=G2 or 'open/mit=G2, at most 1% of training'"
+        raise unreadable(option, written, expected)
+    return name, level.strip().upper(), read_cost(most, where=option) if at_most else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

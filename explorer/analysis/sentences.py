@@ -10,7 +10,7 @@ from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
 from explorer.analysis.ladders import amount_words, axis_words
 from explorer.analysis.verdict import MOST_SEEDS, Verdict
-from explorer.costing.words import busy_times
+from explorer.page.amounts import busy_times
 
 CONFIRM = "confirm on fresh seeds"
 

@@ -10,12 +10,12 @@ from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import busy_notes, call_words, control_words, fresh_words, ratio_interval, summary
 from explorer.analysis.verdict import Verdict, sweep_verdicts
-from explorer.cli.output import print_table, visible
+from explorer.page import amounts
+from explorer.page.terminal import print_table, visible
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
 from explorer.store.queries import Table
-from explorer.views import text
 
 COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")
 
@@ -38,11 +38,11 @@ def _print(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> None:
     first = found[0].comparison
     full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
     columns = ("recipe", setting.metric, *COLUMNS)
-    known = text.quality(full.get(first.baseline), setting.kind)
+    known = amounts.quality(full.get(first.baseline), setting.kind)
     one = "" if first.baseline_x is None else "1"
-    shown = [(visible(first.baseline), known, text.seconds(first.baseline_x), one, "", "", "baseline")]
+    shown = [(visible(first.baseline), known, amounts.seconds(first.baseline_x), one, "", "", "baseline")]
     for each in found:
-        quality = text.quality(full.get(each.comparison.recipe), setting.kind)
+        quality = amounts.quality(full.get(each.comparison.recipe), setting.kind)
         shown.append((visible(each.comparison.label), quality, *_needed(each)))
     print(f"\n{visible(summary(found))}")
     print_table(columns, shown, right=columns[1:4])
@@ -60,7 +60,7 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
     if result.outcome is not Outcome.REACHED or result.ratio is None:
         return "-", "", "", reach, words
     interval = "" if result.adjusted_low is None else ratio_interval(result)
-    return text.seconds(result.recipe_x), text.ratio(result.ratio), interval, reach, words
+    return amounts.seconds(result.recipe_x), amounts.ratio(result.ratio), interval, reach, words
 
 
 def _note(first: EqualQuality, setting: Setting) -> str:

@@ -8,9 +8,9 @@ from typing import Annotated, NoReturn
 import typer
 
 import explorer
-from explorer.cli.output import visible
 from explorer.cli.verbs import Verbs
 from explorer.errors import ExplorerError
+from explorer.page.terminal import visible
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 

@@ -11,15 +11,16 @@ import typer
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.ask import ask as answer
-from explorer.analysis.limits import Limits
+from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli.options import RUNS, Json, Runs
-from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
+from explorer.cli.output import tell_left_out, tell_upkeep
 from explorer.errors import StoreError, unknown
+from explorer.page import amounts
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.store import frames, queries
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
-from explorer.views import units
 from explorer.views.explorer import ask_words
 
 Sweep = Annotated[
@@ -94,18 +95,18 @@ def _limits(
     deletable: list[str],
     max_deletion: str | None,
 ) -> Limits:
-    inference = (None, None) if max_inference is None else units.inference("--max-inference", max_inference)
-    wanted = [units.deletable("--deletable", each) for each in deletable]
+    inference = (None, None) if max_inference is None else amounts.read_inference("--max-inference", max_inference)
+    wanted = [read_deletable("--deletable", each) for each in deletable]
     levels: Any = {name: level for name, level, _ in wanted}
     return Limits(
-        quality=None if quality is None else units.quality("--quality", quality),
-        max_seconds=None if max_time is None else units.seconds("--max-time", max_time),
-        max_usd=None if max_cost is None else units.usd("--max-cost", max_cost),
+        quality=None if quality is None else amounts.read_quality("--quality", quality),
+        max_seconds=None if max_time is None else amounts.read_seconds("--max-time", max_time),
+        max_usd=None if max_cost is None else amounts.read_usd("--max-cost", max_cost),
         max_inference_seconds=inference[0],
         max_inference_ratio=inference[1],
         deletable=levels,
         deletion_at_most={name: most for name, _, most in wanted if most is not None},
-        max_deletion_seconds=None if max_deletion is None else units.seconds("--max-deletion", max_deletion),
+        max_deletion_seconds=None if max_deletion is None else amounts.read_seconds("--max-deletion", max_deletion),
     )
 
 

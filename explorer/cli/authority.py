@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
-from explorer.cli.output import print_json
 from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
 from explorer.ledger.cosign import begin_memory, memory_of
+from explorer.page.terminal import print_json
 from explorer.provenance import keys
 from explorer.provenance.envelope import key_id
 from explorer.provenance.keys import NEW_PASSPHRASE

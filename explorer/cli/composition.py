@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from explorer.analysis.composition_sentences import composition_sentences
-from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
+from explorer.cli.output import tell_left_out, tell_upkeep
 from explorer.errors import ExplorerError, unknown
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.composition_rows import composed, composition_json, pair_rows, recipe_rows
 from explorer.views.explorer.question import Question

@@ -11,9 +11,9 @@ from explorer.analysis.sentences import control_words
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli.answer import print_answer
 from explorer.cli.options import RUNS, Data, Engine, Runs, Workers
-from explorer.cli.output import print_json, visible
 from explorer.cli.sweep import estimated, execute, finish, print_plan
 from explorer.document import parse_document
+from explorer.page.terminal import print_json, visible
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database

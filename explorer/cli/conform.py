@@ -11,7 +11,7 @@ from explorer.audit.conditions import Condition, Outcome
 from explorer.audit.conform import Conformance
 from explorer.audit.conform import conform as judge
 from explorer.cli.options import CANNOT_BE_TOLD, Json, RunDirectory, clock
-from explorer.cli.output import print_json, visible
+from explorer.page.terminal import print_json, visible
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import Data, Json
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.tags import write_table
 from explorer.data.cards import Card, card, describe, describe_all
 from explorer.data.croissant import as_croissant
@@ -15,6 +14,7 @@ from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.document import parse_document
 from explorer.errors import RecipeError
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.recipes.choice import choose
 from explorer.rundir import write_bytes
 from explorer.training.tagging import FILES, dataset_of, records_of

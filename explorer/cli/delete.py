@@ -22,10 +22,8 @@ from explorer.cli.options import (
     clock,
     today,
 )
-from explorer.cli.output import from_here, print_json, visible
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.verbs import part
-from explorer.costing import price_words
 from explorer.deletion.beyond import beyond
 from explorer.deletion.conclude import CERTIFICATE, DESTROY, Concluded, conclude
 from explorer.deletion.erasing import Erasure, of_classes, of_records
@@ -35,6 +33,8 @@ from explorer.deletion.plan import plan as make_plan
 from explorer.deletion.verify import SEES, Verified
 from explorer.deletion.verify import verify as verify_certificate
 from explorer.errors import LedgerError, ProvenanceError, RunError
+from explorer.page.amounts import price_words
+from explorer.page.terminal import from_here, print_json, visible
 from explorer.project import Project, runs_of
 from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD, UNREACHED, NotReached
 from explorer.provenance.envelope import MAX_BYTES

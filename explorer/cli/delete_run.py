@@ -21,7 +21,6 @@ from explorer.cli.options import (
     RunDirectory,
     clock,
 )
-from explorer.cli.output import from_here, print_json, print_table, visible
 from explorer.cli.progress import step_bar
 from explorer.cli.run import print_elsewhere
 from explorer.cli.signing import provide_passphrase
@@ -32,6 +31,7 @@ from explorer.deletion.request import keep_request
 from explorer.deletion.verify import Verified
 from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
 from explorer.ledger.verify import WITNESS
+from explorer.page.terminal import from_here, print_json, print_table, visible
 from explorer.project import runs_of
 from explorer.provenance.trust import Role, Trust, read_trust
 from explorer.records import RunRecord

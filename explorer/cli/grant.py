@@ -15,7 +15,6 @@ from explorer.cli.options import (
     TrustFile,
     clock,
 )
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.signing import load_key, new_passphrase
 from explorer.disclosure.coverage import covered_classes
 from explorer.disclosure.listing import Listed, wrapped_grants
@@ -26,6 +25,7 @@ from explorer.disclosure.wrapped import words
 from explorer.disclosure.wrapping import naming, wrap_keys
 from explorer.disclosure.wrapping import revoke as take_back
 from explorer.errors import ProvenanceError
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.envelope import MAX_BYTES, key_id, parse_envelope, write_envelope
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant, sign_grant

@@ -20,7 +20,6 @@ from explorer.cli.options import (
     Vkeys,
     clock,
 )
-from explorer.cli.output import print_json, visible
 from explorer.cli.verbs import part
 from explorer.entries.envelope import read_head
 from explorer.errors import LedgerError, NoteError
@@ -32,6 +31,7 @@ from explorer.ledger.trust_anchor import MAX_POLICY, Anchor, Judgement, anchor_o
 from explorer.ledger.verify import Verification
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.note import Note, Verifier
+from explorer.page.terminal import print_json, visible
 from explorer.rundir import read_bytes
 
 

@@ -24,7 +24,6 @@ from explorer.cli.options import (
     Vkeys,
     clock,
 )
-from explorer.cli.output import print_json, visible
 from explorer.cli.signing import load_key
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger import cosign as cosigning
@@ -39,6 +38,7 @@ from explorer.ledger.witness import ADD, Witness
 from explorer.ledger.witness import start as start_witness
 from explorer.ledger.witness import submit as send
 from explorer.note import Algorithm, Signer, is_name
+from explorer.page.terminal import print_json, visible
 from explorer.provenance.keys import is_in_agent
 
 FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1

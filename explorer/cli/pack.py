@@ -14,7 +14,6 @@ import typer
 
 from explorer import rundir
 from explorer.cli.options import Json, RunDirectory, clock
-from explorer.cli.output import print_json, visible
 from explorer.cli.signing import provide_passphrase
 from explorer.disclosure.pack import (
     Pack,
@@ -26,6 +25,7 @@ from explorer.disclosure.pack import (
     verifier_program,
     write_pack,
 )
+from explorer.page.terminal import print_json, visible
 from explorer.project import Project, runs_of
 from explorer.provenance.keys import PASSPHRASE, parse_public
 from explorer.provenance.trust import Trust, read_trust

@@ -24,11 +24,11 @@ from explorer.cli.options import (
     TrustFile,
     span_of,
 )
-from explorer.cli.output import GAP, print_json, print_table, visible
 from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.cli.verbs import part
 from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
+from explorer.page.terminal import GAP, print_json, print_table, visible
 from explorer.provenance.findings import Finding, of_matrix, of_policy, void
 from explorer.provenance.policy import QUARANTINE_WORDS, RoutingPolicy, confidential_words, region_words, rule_words
 from explorer.provenance.regions import Layer, check_layers, exact, read_layers

@@ -9,13 +9,13 @@ import typer
 
 from explorer import costing, rundir
 from explorer.cli.options import RUNS, Json, Runs, today
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.verbs import part
-from explorer.costing import OWN, USD, Price, age_words, stale
+from explorer.costing import OWN, USD, Price
 from explorer.costing.catalogue import MAX_CATALOGUE_BYTES, parse_catalogue
 from explorer.costing.table import check_date, check_text
-from explorer.costing.words import amount, dollars
 from explorer.errors import PriceError
+from explorer.page.amounts import age_words, money, price_words, stale
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from explorer.store.queries import opened
@@ -51,7 +51,7 @@ def list_(
     name = part("prices list")(threads=1).name if hardware is None else hardware
     used = costing.default_price(name, prices)
     found = costing.matching(name, prices)
-    words, why = costing.price_words(used, hardware=name, today=today()), _why(used, found)
+    words, why = price_words(used, hardware=name, today=today()), _why(used, found)
     if json:
         shown = [row_of(price) | {"used": price == used} for price in found]
         print_json({"hardware": name, "used": used and row_of(used), "words": words, "why": why, "prices": shown})
@@ -84,8 +84,8 @@ def _show(prices: list[Price], used: Price | None, *, json: bool) -> None:
     rows = []
     for price in prices:
         old = age_words(price.as_of, today())
-        money = [price.usd_per_hour, price.per_accelerator]
-        shown = [dollars(each) if price.currency == USD else amount(each, price.currency) for each in money]
+        rates = [price.usd_per_hour, price.per_accelerator]
+        shown = [money(rate, price.currency) for rate in rates]
         place = (price.provider, price.instance, price.region or None, price.tenancy, price.accelerator)
         as_of = f"{price.as_of} ({old})" if old and price.as_of else price.as_of or old
         mark = "used" if price == used else "own" if price.own else ""
@@ -133,7 +133,7 @@ def add(
     if json:
         print_json(told | {"price": row_of(price), "covers": covered})
         return
-    print(visible(costing.price_words(price, hardware=hardware, today=today())))
+    print(visible(price_words(price, hardware=hardware, today=today())))
     _tell(told)
     if covered:
         print(visible(f"it is the price of {', '.join(covered)}"))

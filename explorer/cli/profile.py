@@ -13,13 +13,13 @@ import typer
 
 from explorer import records, rundir
 from explorer.cli.options import RUNS, Data, Json, Runs, today
-from explorer.cli.output import from_here, print_json, print_table, visible
 from explorer.cli.progress import step_bar
 from explorer.cli.run import begin, planned_from
-from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices, price_words
-from explorer.costing.words import busy_words
+from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices
 from explorer.document import read_document
 from explorer.errors import RecipeError
+from explorer.page.amounts import busy_words, price_words
+from explorer.page.terminal import from_here, print_json, print_table, visible
 from explorer.records import Hardware, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.schema import to_json
 from explorer.sweep.plan import make_plan

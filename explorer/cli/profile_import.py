@@ -10,8 +10,8 @@ import typer
 from explorer import records, rundir, schema
 from explorer.canonical import canonical
 from explorer.cli.options import RUNS, Json, Runs
-from explorer.cli.output import print_json, visible
 from explorer.errors import RunError, StoreError
+from explorer.page.terminal import print_json, visible
 from explorer.records import ProfileRecord
 from explorer.rundir import PROFILES
 from explorer.store.ingest import ingest

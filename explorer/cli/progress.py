@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
-from explorer.costing.words import BUSY
+from explorer.page.amounts import BUSY
 from explorer.sweep.execute import Event
 
 EVERY = 10  # runs between two lines where the output is no terminal

@@ -9,10 +9,10 @@ import typer
 from explorer.cli import ledger_web, notebooks, sweep
 from explorer.cli.answer import print_answer
 from explorer.cli.options import RUNS, Runs, clock
-from explorer.cli.output import from_here
 from explorer.cli.progress import step_bar
 from explorer.cli.run import begin
 from explorer.document import read_document
+from explorer.page.terminal import from_here
 from explorer.report.run_report import write_run_report
 from explorer.report.sweep_report import write_sweep_report
 from explorer.runlog.documents import TRUST_FILE

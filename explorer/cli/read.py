@@ -14,7 +14,6 @@ import typer
 from explorer import rundir
 from explorer.audit.history import badge
 from explorer.cli.options import Json, ReaderPassphraseFile, RunDirectory, Steps, clock, span_of
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.signing import load_reader_key
 from explorer.disclosure import wrapped
 from explorer.disclosure.opening import believe, open_keys
@@ -25,6 +24,7 @@ from explorer.disclosure.standing import check_standing
 from explorer.disclosure.wrapped import parse_wrapped
 from explorer.disclosure.wrapping import naming
 from explorer.errors import ProvenanceError, unknown
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.project import read_project, runs_of
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.grants import open_grant

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
 from explorer.cli.options import Json, KeyFile, PassphraseFile, RunDirectory, TrustFile, clock
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.signing import load_key, provide_passphrase
 from explorer.errors import ProvenanceError, RunError
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.project import Project
 from explorer.provenance.model_attestation import ClassClaim, ModelAttestation
 from explorer.provenance.observation import Observer

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from explorer.cli.options import RUNS, Json, Runs, today
-from explorer.cli.output import print_json, print_table, tell_left_out, tell_upkeep, visible
+from explorer.cli.output import tell_left_out, tell_upkeep
 from explorer.cli.verbs import part
-from explorer.costing import age_words
-from explorer.costing.words import busy_times, dollars
 from explorer.errors import ExplorerError
+from explorer.page.amounts import age_words, busy_times, dollars
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.store import queries
 from explorer.store.export import csv_text, markdown_text
 from explorer.store.export import export as write

@@ -10,11 +10,11 @@ import typer
 
 from explorer import records, rundir
 from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.progress import step_bar
 from explorer.cli.signing import provide_passphrase
 from explorer.document import read_document
 from explorer.errors import RecipeError, RunError
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.recipes import catalogue
 from explorer.recipes.catalogue import cost, default
 from explorer.runlog.documents import keep

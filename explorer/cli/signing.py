@@ -15,8 +15,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.cli.options import clock
-from explorer.cli.output import print_json
 from explorer.errors import ProvenanceError
+from explorer.page.terminal import print_json
 from explorer.provenance.envelope import key_id, write_envelope
 from explorer.provenance.keys import (
     PASSPHRASE,

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import RUNS, Data, Engine, Json, Runs, Spec, Workers, today
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.progress import JsonLines, ProgressBar, duration
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_status import label
-from explorer.costing import load_prices, own_prices, price_words, train_seconds
-from explorer.costing.words import busy_words
+from explorer.costing import load_prices, own_prices, train_seconds
 from explorer.errors import SweepError, unknown
+from explorer.page.amounts import busy_words, price_words
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.planned import left_out_words
 from explorer.records import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest

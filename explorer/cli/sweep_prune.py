@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from explorer.cli.options import RUNS, Json, Runs
-from explorer.cli.output import print_json, print_table, visible
 from explorer.document import read_document
 from explorer.errors import SweepError
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.planned import read_plan
 from explorer.store.ingest import ingest
 from explorer.sweep.prune import plan_pruning, size_of

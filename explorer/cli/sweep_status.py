@@ -1,9 +1,9 @@
 """`explorer sweep status`: which needs no recipe code, and therefore no torch."""
 
 from explorer.cli.options import RUNS, Json, Runs, Spec
-from explorer.cli.output import print_json, print_table, visible
-from explorer.costing.words import busy_words
 from explorer.document import read_document
+from explorer.page.amounts import busy_words
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.planned import left_out_words
 from explorer.sweep.profiles import busy_reasons, read_profiles
 from explorer.sweep.status import sweep_status

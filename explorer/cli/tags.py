@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import Json, KeyFile, PassphraseFile, SignedOut, TrustFile, clock
-from explorer.cli.output import print_json, print_table
 from explorer.cli.signing import load_key, open_believed
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
+from explorer.page.terminal import print_json, print_table
 from explorer.provenance.commitments import destroy_salt, read_salts
 from explorer.provenance.description import read_description
 from explorer.provenance.envelope import write_envelope

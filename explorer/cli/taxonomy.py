@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import Believe, Json, KeyFile, PassphraseFile, SignedOut, TrustFile
-from explorer.cli.output import print_json, print_table
 from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.errors import ProvenanceError
+from explorer.page.terminal import print_json, print_table
 from explorer.provenance.signing import Opened
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.schema import to_json

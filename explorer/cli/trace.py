@@ -10,9 +10,9 @@ from explorer.audit.history import badge
 from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
 from explorer.cli.options import Json, RunDirectory, Steps, clock, span_of
-from explorer.cli.output import print_json, print_table, visible
 from explorer.errors import LedgerError
 from explorer.ledger.proof import SUFFIX, make_proof, write_proof
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 

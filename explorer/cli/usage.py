@@ -11,9 +11,9 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
-from explorer.cli.output import print_json, print_table, visible
 from explorer.cli.signing import load_key, provide_passphrase
 from explorer.errors import ProvenanceError, unknown
+from explorer.page.terminal import print_json, print_table, visible
 from explorer.provenance.keys import write_private
 from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust, read_trust

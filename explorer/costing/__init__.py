@@ -14,7 +14,6 @@ from explorer.costing.choice import current, default_price, matching, price_at, 
 from explorer.costing.duration import SAME_TIME, Duration, StepTime, train_seconds
 from explorer.costing.price import OWN, USD, Price, cost_usd
 from explorer.costing.table import COLUMNS, FILE, load_prices, own_prices, parse_prices, to_csv
-from explorer.costing.words import age_words, price_words, stale
 
 __all__ = [
     "COLUMNS",
@@ -25,7 +24,6 @@ __all__ = [
     "Duration",
     "Price",
     "StepTime",
-    "age_words",
     "cost_usd",
     "current",
     "default_price",
@@ -34,9 +32,7 @@ __all__ = [
     "own_prices",
     "parse_prices",
     "price_at",
-    "price_words",
     "providers",
-    "stale",
     "to_csv",
     "train_seconds",
 ]

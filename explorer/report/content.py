@@ -14,12 +14,12 @@ from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.audit.integrity import Integrity, check_runs
 from explorer.errors import SweepError
+from explorer.page import amounts
 from explorer.planned import read_plan
 from explorer.records import Metric, metric_of, tuning_words
 from explorer.report import negative
 from explorer.report.negative import Negative
 from explorer.store import frames
-from explorer.views import text
 from explorer.views.explorer.answer import Answer, answer
 from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.composition_rows import composed
@@ -233,7 +233,7 @@ def _recipe(label: str, runs: pd.DataFrame, comparison: EqualBudget | None) -> R
 def _facts(results: pd.DataFrame, profiles: pd.DataFrame, first: Answer) -> dict[str, str]:
     sources = sorted(results["time_source"].dropna().unique())
     predicted = int((results["time_source"] == "predicted").sum())
-    times = [" and ".join(sources) or "unknown", text.count(len(results) - predicted, "finished run")]
+    times = [" and ".join(sources) or "unknown", amounts.count(len(results) - predicted, "finished run")]
     times += [f"{predicted:,} predicted for other hardware"] if predicted else []
     return {
         "Task": f"{_each(results['model'])} on {_each(results['dataset'])}",
@@ -250,7 +250,7 @@ def _facts(results: pd.DataFrame, profiles: pd.DataFrame, first: Answer) -> dict
 def _left_out(every: pd.DataFrame) -> dict[str, str]:
     """What the report says of superseded runs, which are in none of its tables."""
     superseded = int(every["superseded"].sum())
-    return {"Left out": f"{text.count(superseded, 'run')} of an earlier specification"} if superseded else {}
+    return {"Left out": f"{amounts.count(superseded, 'run')} of an earlier specification"} if superseded else {}
 
 
 def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:

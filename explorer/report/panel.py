@@ -9,13 +9,13 @@ from pathlib import Path
 import ipywidgets as widgets
 from markupsafe import Markup
 
+from explorer.page.html import CSS
 from explorer.report.run_report import CROISSANT
 from explorer.store.examine import sweeps
 from explorer.views.explorer.run_cards import link
 from explorer.views.ledger.open_run import governed_runs
 from explorer.views.notebook import runs_directory
 from explorer.views.sweep_process import run_command
-from explorer.views.tables import CSS
 
 FORMATS = {
     "HTML, to read and to print": "html",

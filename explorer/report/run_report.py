@@ -19,12 +19,12 @@ import explorer
 from explorer import rundir
 from explorer.audit.shares import is_confidential
 from explorer.errors import RunError, StoreError, unknown
+from explorer.page.document import Page
+from explorer.page.html import render_html
+from explorer.page.markdown import render_markdown
+from explorer.page.pdf import render_pdf
 from explorer.provenance.keys import replace_private
 from explorer.provenance.spellings import format_time
-from explorer.report.page import Page
-from explorer.report.render_html import render_html
-from explorer.report.render_markdown import render_markdown
-from explorer.report.render_pdf import render_pdf
 from explorer.report.run.deletion_section import DeletionSection
 from explorer.report.run.entropy_section import EntropySection
 from explorer.report.run.forms_section import FormsSection

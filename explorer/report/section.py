@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
-from explorer.report.page import Block
+from explorer.page.document import Block
 from explorer.schema import record, to_json
 
 S = TypeVar("S")

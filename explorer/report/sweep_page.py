@@ -12,24 +12,12 @@ import explorer
 from explorer.analysis.composition import Composition
 from explorer.analysis.composition_sentences import composition_sentences
 from explorer.analysis.control_sentences import control_sentences
+from explorer.page import amounts
+from explorer.page.document import Block, Bullets, Code, Facts, Heading, Page, Paragraph, Picture, Span, Text, sentence
 from explorer.provenance.spellings import format_time
 from explorer.records import tuning_words
 from explorer.report import sweep_tables
 from explorer.report.content import Section, SweepContent
-from explorer.report.page import (
-    Block,
-    Bullets,
-    Code,
-    Facts,
-    Heading,
-    Page,
-    Paragraph,
-    Picture,
-    Span,
-    Text,
-    sentence,
-)
-from explorer.views import text
 from explorer.views.explorer import composition_rows
 from explorer.views.explorer.answer import facts, warnings
 from explorer.views.explorer.composition_charts import CAPTION, interactions, step_times, waterfall
@@ -192,7 +180,9 @@ def _unknown(content: SweepContent) -> list[str]:
         rows = section.answer.rows
         untimed = int(rows["train_seconds"].isna().sum())
         if untimed:
-            said.append(f"The training time of {text.count(untimed, 'run')} of {len(rows)} on {hardware}: no profile.")
+            said.append(
+                f"The training time of {amounts.count(untimed, 'run')} of {len(rows)} on {hardware}: no profile."
+            )
         if rows["usd_per_hour"].isna().all():
             said.append(f"What a run costs on {hardware}: {section.answer.price}.")
         if not any(map(tuning_words, rows["tuning"])):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.errors import StoreError, unknown
+from explorer.page.html import render_html
+from explorer.page.markdown import render_markdown
+from explorer.page.pdf import render_pdf
 from explorer.report.content import SweepContent, gather
-from explorer.report.render_html import render_html
-from explorer.report.render_markdown import render_markdown
-from explorer.report.render_pdf import render_pdf
 from explorer.report.sweep_document import as_json
 from explorer.report.sweep_page import sweep_page
 

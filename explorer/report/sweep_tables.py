@@ -10,15 +10,14 @@ from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.reprice import own_price
 from explorer.analysis.sentences import inference_interval, ratio_interval
 from explorer.analysis.verdict import Verdict
+from explorer.page import amounts
+from explorer.page.document import Column, Row, Span, Table, Text, with_note
 from explorer.records import Metric
 from explorer.report.content import LedgerHead, RecipeLine, Section, rate_of
 from explorer.report.negative import Negative
-from explorer.report.page import Column, Mark, Row, Span, Table, Text, with_note
-from explorer.views import text
 from explorer.views.explorer import control_rows
 from explorer.views.explorer.comparison_table import SAID_TUNED, said
 from explorer.views.explorer.payments import amount
-from explorer.views.tables import OUTLINES
 
 NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond both", "Time beyond both")
 
@@ -32,8 +31,8 @@ def equal_quality(section: Section) -> Table:
     titles = (f"{payment.label} needed", "Of baseline", interval, "Reach rate", "Adjusted p", "Inference", "n")
     columns = [Column("Recipe"), *(Column(title, number=True) for title in titles)]
     note = "baseline" if not first.n else SAID_TUNED if first.tuning else "untuned baseline"
-    needed = text.MISSING if first.baseline_x is None else _needed(first.baseline_x, section)
-    one = text.ratio(None if first.baseline_x is None else 1.0)
+    needed = amounts.MISSING if first.baseline_x is None else _needed(first.baseline_x, section)
+    one = amounts.ratio(None if first.baseline_x is None else 1.0)
     baseline = (with_note(named(first.baseline, section), note), needed, one, "", "", "", "", "")
     return Table(columns, [Row(baseline), *(_equal_quality(each, section) for each in found)])
 
@@ -87,11 +86,8 @@ def plain(titles: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str)
 
 def named(recipe: str, section: Section) -> Text:
     """A recipe's name behind its shape in its colour, as in the chart, if it is drawn there."""
-    look = section.answer.look
-    if recipe not in look.recipes:
-        return recipe
-    at = look.recipes.index(recipe)
-    return (Span(recipe, mark=Mark(outline=OUTLINES[look.shapes[at]], colour=look.colours[at])),)
+    mark = section.answer.look.mark(recipe)
+    return (Span(recipe, mark=mark),) if mark else recipe
 
 
 def _least_first(found: EqualQuality) -> tuple[bool, float, str]:
@@ -105,13 +101,13 @@ def _equal_quality(verdict: Verdict, section: Section) -> Row:
         upper = "at most " if found.outcome == Outcome.BELOW else ""
         needed = _needed(found.recipe_x, section, upper=upper)
     sign = "at most " if found.outcome == Outcome.BELOW else ""
-    inference = text.ratio(found.inference_ratio)
+    inference = amounts.ratio(found.inference_ratio)
     cells: tuple[Text, ...] = (
         with_note(named(found.label, section), said(verdict)),
         needed,
-        f"{sign}{text.ratio(found.ratio)}" if _reached(found) else text.MISSING,
+        f"{sign}{amounts.ratio(found.ratio)}" if _reached(found) else amounts.MISSING,
         ratio_interval(found),
-        text.MISSING if found.reach_rate is None else f"{found.reach_rate:.0%}",
+        amounts.MISSING if found.reach_rate is None else f"{found.reach_rate:.0%}",
         _p_value(found.p_adjusted),
         with_note(
             (Span(f"{inference} slower", "warn"),) if found.slower_inference else inference, inference_interval(found)
@@ -132,7 +128,7 @@ def _needed(x: float, section: Section, *, upper: str = "") -> Text:
     if payment.key != "time":
         return words
     rate = rate_of(section)
-    cost = "no price" if rate is None else text.dollars(costing.cost_usd(x, own_price(rate)))
+    cost = "no price" if rate is None else amounts.dollars(costing.cost_usd(x, own_price(rate)))
     return with_note(words, cost)
 
 
@@ -144,7 +140,7 @@ def _recipe(line: RecipeLine, section: Section) -> Row:
             line.methods,
             f"{budgets[0]:g}" if len(budgets) == 1 else f"{len(budgets)} from {budgets[0]:g} to {budgets[-1]:g}",
             str(line.seeds),
-            text.quality(line.full_quality, section.kind),
+            amounts.quality(line.full_quality, section.kind),
             _at_equal_budget(line, section),
             _p_value(line.equal_budget.p_adjusted if line.equal_budget else None),
         )
@@ -156,11 +152,11 @@ def _at_equal_budget(line: RecipeLine, section: Section) -> Text:
     found = line.equal_budget
     if found is None:
         baseline = line.label == section.answer.question.baseline
-        return text.quality(section.answer.target, section.kind) if baseline else text.MISSING
+        return amounts.quality(section.answer.target, section.kind) if baseline else amounts.MISSING
     if found.recipe_quality is None:
         payment = section.answer.question.paid_in
-        return f"not tested at {amount(found.budget, payment)}" if found.budget else found.reason or text.MISSING
-    return with_note(text.quality(found.recipe_quality, section.kind), _difference(found, section.kind))
+        return f"not tested at {amount(found.budget, payment)}" if found.budget else found.reason or amounts.MISSING
+    return with_note(amounts.quality(found.recipe_quality, section.kind), _difference(found, section.kind))
 
 
 def _difference(found: EqualBudget, kind: Metric) -> str:
@@ -175,5 +171,5 @@ def _p_value(value: float | None) -> str:
     ('0.031', 'below 0.001', '-')
     """
     if value is None:
-        return text.MISSING
+        return amounts.MISSING
     return "below 0.001" if value < 0.001 else f"{value:.3f}"

@@ -13,10 +13,12 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
+from explorer.page import amounts
+from explorer.page.document import clipped, one_line
+from explorer.page.html import CSS
 from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.upkeep import bring_up
-from explorer.views import text
 from explorer.views.explorer.answer import Answer, answer, headline, notes, where_words
 from explorer.views.explorer.comparison_table import comparison_table
 from explorer.views.explorer.exports import Format, export
@@ -30,7 +32,6 @@ from explorer.views.explorer.survey import frontier_table
 from explorer.views.explorer.tradeoff import Brush
 from explorer.views.explorer.widgets import Controls
 from explorer.views.notebook import runs_directory
-from explorer.views.tables import CSS
 
 OF_THE_SECTIONS = {"brush": (), "chosen": (), "versus": (), "section": ""}
 """Fields of a question that change nothing above the sections, with their defaults."""
@@ -132,7 +133,7 @@ class Explorer(widgets.VBox):
         self.question, self._answer = found.question, found
         self._body.layout.display = ""
         self._head.value = _head(found, [*self._told, *_left_out(self._snapshot, found.question.sweep)])
-        self._controls.show(found.settled, target=found.target, price=text.clipped(found.price, 90))
+        self._controls.show(found.settled, target=found.target, price=clipped(found.price, 90))
         self._figure.show(found)
         self._table.value = _table(found)
         return self._show_sections()
@@ -169,7 +170,7 @@ class Explorer(widgets.VBox):
             '<div class="x-empty" role="status"><p class="x-answer">Nothing to show yet</p><p>{}</p>'
             "<p>To fill it: <code>explorer quickstart</code>, or <code>explorer sweep run SPEC</code> and then "
             "<code>explorer store ingest</code>. Then press Refresh.</p></div>"
-        ).format(text.plain(reason))
+        ).format(one_line(reason))
 
 
 def _to_share(found: Answer) -> Question:
@@ -207,9 +208,9 @@ def _exported(found: Answer) -> pd.DataFrame:
 
 def _head(found: Answer, told: Iterable[str]) -> Markup:
     head = Markup('<p class="x-answer" role="status">{}</p><p class="x-note">{}</p>').format(
-        text.plain(headline(found)), text.plain(" · ".join(where_words(found)))
+        one_line(headline(found)), one_line(" · ".join(where_words(found)))
     )
-    return head + Markup("").join(Markup('<p class="x-note">{}</p>').format(text.plain(words)) for words in told)
+    return head + Markup("").join(Markup('<p class="x-note">{}</p>').format(one_line(words)) for words in told)
 
 
 def _left_out(snapshot: Snapshot, sweep: str) -> list[str]:
@@ -242,4 +243,4 @@ def _title(found: Answer) -> str:
     label = found.question.paid_in.label
     if found.target is None or found.scene is None:
         return f"{label} at equal quality"
-    return f"{label} to reach {found.scene.metric} {text.quality(found.target, found.scene.kind)}"
+    return f"{label} to reach {found.scene.metric} {amounts.quality(found.target, found.scene.kind)}"

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import anywidget
 
-from explorer.views import theme
+from explorer.page import theme
 
 
 def runs_directory(runs: str | Path | None) -> Path:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from explorer.costing.words import BUSY
 from explorer.errors import SweepError
-from explorer.views import text
+from explorer.page import amounts
+from explorer.page.amounts import BUSY
 
 TICK = 1.0  # seconds between two looks at the process
 LOGS = "_panel"  # in the directory of runs; names that start with "_" are no sweeps
@@ -103,7 +103,7 @@ def progress_words(event: dict[str, Any]) -> str:
     >>> progress_words({"event": "done", "done": 3, "failed": 1, "total": 12, "seconds_left": 90.0, "run": None})
     '3 of 12 runs done, 1 failed, about 2 min left.'
     """
-    parts = [f"{event['done']} of {text.count(event['total'], 'run')} done"]
+    parts = [f"{event['done']} of {amounts.count(event['total'], 'run')} done"]
     if event["failed"]:
         parts.append(f"{event['failed']} failed")
     if event["event"] == "profile":
@@ -118,5 +118,5 @@ def progress_words(event: dict[str, Any]) -> str:
 def _roughly(seconds: float) -> str:
     """A time that is an estimate: whole minutes, or tens of seconds."""
     if seconds >= 90:
-        return f"{round(seconds / text.MINUTE)} min"
+        return f"{round(seconds / amounts.MINUTE)} min"
     return f"{max(10, round(seconds, -1)):.0f} s"

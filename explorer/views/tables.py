@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from explorer.views import text, theme
+from explorer.page import theme
+from explorer.page.document import clipped, one_line
 
-CSS = Path(__file__).with_name("explorer.css").read_text(encoding="utf-8")
 MAX_HOVER = 1000  # characters of a name
 
 
@@ -44,31 +43,31 @@ def table(columns: Sequence[Column], rows: Iterable[Row], *, caption: str | Mark
 
 def with_note(words: str | Markup, note: str | Markup) -> Markup:
     """A cell with a small second line."""
-    first, second = (each if isinstance(each, Markup) else text.plain(each) for each in (words, note))
+    first, second = (each if isinstance(each, Markup) else one_line(each) for each in (words, note))
     return Markup("{}<small>{}</small>").format(first, second) if note else escape(first)
 
 
 def named(name: str, most: int = 60) -> Markup:
     """A name of anybody's: clipped, the whole of it on hover, and isolated, so that one that is written from right to
     left turns nothing around it."""
-    short = text.clipped(name, most)
-    hover = Markup(' title="{}"').format(text.clipped(name, MAX_HOVER)) if short != name else Markup("")
+    short = clipped(name, most)
+    hover = Markup(' title="{}"').format(clipped(name, MAX_HOVER)) if short != name else Markup("")
     return Markup("<bdi{}>{}</bdi>").format(hover, short)
 
 
 def swatch(recipe: str, look: theme.Look) -> Markup:
     """A recipe's name behind its shape in its colour, as in the chart; the name alone where the chart lacks it."""
-    position = look.place(recipe)
-    if position is None:
+    mark = look.mark(recipe)
+    if mark is None:
         return named(recipe)
     return Markup(
         '<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" style="margin-right:6px;'
         'vertical-align:-2px"><path d="{}" fill="none" stroke="{}" stroke-width="2"/></svg>{}'
-    ).format(OUTLINES[look.shapes[position]], look.colours[position], named(recipe))
+    ).format(mark.outline, mark.colour, named(recipe))
 
 
 def _row(columns: Sequence[Column], row: Row) -> Markup:
-    first, *rest = (cell if isinstance(cell, Markup) else text.plain(cell) for cell in row.cells)
+    first, *rest = (cell if isinstance(cell, Markup) else one_line(cell) for cell in row.cells)
     cells = [Markup('<th scope="row">{}</th>').format(first)]
     cells += [
         Markup("<td{}>{}</td>").format(_numeric(column), cell) for column, cell in zip(columns[1:], rest, strict=True)
@@ -79,17 +78,3 @@ def _row(columns: Sequence[Column], row: Row) -> Markup:
 
 def _numeric(column: Column) -> Markup:
     return Markup(' class="x-number"') if column.number else Markup("")
-
-
-OUTLINES = {
-    "circle": "M4.5,0A4.5,4.5,0,1,1,-4.5,0A4.5,4.5,0,1,1,4.5,0Z",
-    "square": "M-4.5,-4.5H4.5V4.5H-4.5Z",
-    "triangle-up": "M0,-5L5,4.5H-5Z",
-    "triangle-down": "M0,5L5,-4.5H-5Z",
-    "triangle-left": "M-5,0L4.5,-5V5Z",
-    "triangle-right": "M5,0L-4.5,-5V5Z",
-    "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
-    "cross": "M-5,-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z",
-    "stroke": "M-5.5,0H5.5",
-}
-"""The shapes of `theme.SHAPES` as outlines, for places that have no chart."""

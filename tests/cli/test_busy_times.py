@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from explorer import rundir
 from explorer.analysis.sentences import busy_recipes
 from explorer.cli.app import app
-from explorer.costing.words import BUSY, MOST_NAMES, busy_times
+from explorer.page import theme
+from explorer.page.amounts import BUSY, MOST_NAMES, busy_times
 from explorer.records import Watch
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database
-from explorer.views import theme
 from explorer.views.explorer.answer import answer, notes
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.run_cards import run_cards

@@ -7,21 +7,19 @@ import pytest
 from explorer.costing import (
     COLUMNS,
     Price,
-    age_words,
     cost_usd,
     default_price,
     load_prices,
     matching,
     parse_prices,
     price_at,
-    price_words,
     providers,
-    stale,
     table,
     to_csv,
     train_seconds,
 )
 from explorer.errors import PriceError, RunError
+from explorer.page.amounts import age_words, price_words, stale
 from explorer.records import PhaseProfile
 
 TODAY = datetime.date(2026, 11, 22)

@@ -22,7 +22,7 @@ from explorer.analysis.sentences import headliner
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli import confirm
 from explorer.cli.app import app
-from explorer.report import render_html
+from explorer.page import html
 from explorer.report.content import SweepContent, gather
 from explorer.report.sweep_report import FORMATS
 from explorer.store import frames
@@ -409,8 +409,8 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
 @pytest.fixture(autouse=True)
 def plain_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drawing takes its time, and is another test's."""
-    monkeypatch.setattr(render_html, "svg", lambda picture, width: "<svg ></svg>")
-    monkeypatch.setattr(render_html, "_bundle", lambda: "")
+    monkeypatch.setattr(html, "svg", lambda picture, width: "<svg ></svg>")
+    monkeypatch.setattr(html, "_bundle", lambda: "")
 
 
 SLOW = (

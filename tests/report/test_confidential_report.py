@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.report.render_pdf import source
+from explorer.page.pdf import source
 from explorer.report.run_report import FORMATS, page_of, read_run, run_page, write_run_report
 from tests.cli.command import explorer
 from tests.governed_sample import Sample, write_governed_run

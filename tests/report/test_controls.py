@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from explorer.cli.app import app
-from explorer.report import render_html
+from explorer.page import html
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
 from explorer.store.ingest import ingest
@@ -59,8 +59,8 @@ def made(runs: Path, format: str) -> str:
 
 
 def test_the_page_and_the_text_have_the_table_and_the_words(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(render_html, "svg", lambda picture, width: "<svg ></svg>")
-    monkeypatch.setattr(render_html, "_bundle", lambda: "")  # a drawing takes its time, and is another test's
+    monkeypatch.setattr(html, "svg", lambda picture, width: "<svg ></svg>")
+    monkeypatch.setattr(html, "_bundle", lambda: "")  # a drawing takes its time, and is another test's
     page, text = made(runs, "html"), made(runs, "md")
     assert page.count("<h3>Controls</h3>") == text.count("### Controls") == 2  # accuracy and nll
     for words in (VANISHES, "picky is better than picky-random, which chooses as many examples at random"):

@@ -17,9 +17,9 @@ from explorer.deletion.request import keep_request
 from explorer.entries.run import Genesis
 from explorer.errors import ExplorerError, RunError
 from explorer.ledger.storage import LedgerDirectory
+from explorer.page.markdown import render_markdown
 from explorer.provenance.deletion_certificate import MEANS
 from explorer.provenance.trust import write_trust
-from explorer.report.render_markdown import render_markdown
 from explorer.report.run import forms_section
 from explorer.report.run.deletion_section import DeletionSection, History
 from explorer.report.run.forms_section import (

@@ -18,12 +18,12 @@ from explorer.entries.run import Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.merkle import leaf_hash
+from explorer.page.document import Block, Heading, Paragraph, Span
+from explorer.page.html import render_html
+from explorer.page.markdown import render_markdown
+from explorer.page.pdf import source
 from explorer.project import Project, runs_of
 from explorer.report import publish, run_report
-from explorer.report.page import Block, Heading, Paragraph, Span
-from explorer.report.render_html import render_html
-from explorer.report.render_markdown import render_markdown
-from explorer.report.render_pdf import source
 from explorer.report.run.class_lines import UNESTABLISHED, parts
 from explorer.report.run.head_section import LIMITS, _rounded
 from explorer.report.run.references import MAX_LISTED, Reference, list_entries

@@ -10,6 +10,7 @@ import vl_convert
 
 from explorer.analysis.composition import Composition
 from explorer.errors import AnalysisError
+from explorer.page.pictures import VEGA_LITE
 from explorer.records import METRICS
 from explorer.views.explore import Explorer, explore
 from explorer.views.explorer.composition_charts import (
@@ -24,7 +25,6 @@ from explorer.views.explorer.composition_charts import (
     waterfall,
 )
 from explorer.views.explorer.composition_rows import composed, composition_tables, pair_rows, recipe_rows
-from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from tests.analysis.compositions import Bench

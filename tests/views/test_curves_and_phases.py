@@ -3,10 +3,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from explorer.page.theme import PALETTE, TEXT
 from explorer.records import METRICS
 from explorer.views.explorer.composition_charts import step_times
 from explorer.views.sweep.sweep_panel import MAX_POINTS, metric_curves, thinned
-from explorer.views.theme import PALETTE, TEXT
 
 
 def rows(chart: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,12 +10,12 @@ import vl_convert
 
 from explorer import records, rundir
 from explorer.errors import AnalysisError
+from explorer.page.pictures import VEGA_LITE
 from explorer.records import RunRecord
 from explorer.store.filter import Filter
 from explorer.store.ingest import ingest
 from explorer.views.explorer.answer import answer, facts
 from explorer.views.explorer.deletability import LEVELS, deletability
-from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 from explorer.views.explorer.tradeoff import tradeoff

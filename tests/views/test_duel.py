@@ -10,7 +10,7 @@ import pytest
 from markupsafe import Markup
 
 from explorer.analysis.duel import PICKED, duel
-from explorer.views import theme
+from explorer.page import theme
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.two_recipes import duel_html
 from tests.analysis.tables import rows, table

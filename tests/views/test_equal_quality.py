@@ -11,7 +11,7 @@ from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
 from explorer.analysis.sentences import CONFIRM
 from explorer.analysis.verdict import Verdict, verdicts
-from explorer.views import theme
+from explorer.page import theme
 from explorer.views.explorer.answer import answer, warnings, where_words
 from explorer.views.explorer.comparison_table import comparison_table
 from explorer.views.explorer.payments import PAYMENTS

@@ -11,8 +11,8 @@ import vl_convert
 
 from explorer.audit.history import DepthProfile, decisions, depth_profiles, directions
 from explorer.audit.shares import shares
+from explorer.page.pictures import VEGA_LITE
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.ledger import depth, matrices, timeline
 from explorer.views.ledger.matrices import CELL
 from explorer.views.ledger.open_run import read_all_steps

@@ -13,8 +13,8 @@ from explorer import records, rundir
 from explorer.audit.shares import shares
 from explorer.canonical import digest
 from explorer.entries.run import Genesis
+from explorer.page.pictures import VEGA_LITE
 from explorer.records import RunRecord
-from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.ledger.depth import depth_profile, profile_frame
 from explorer.views.ledger.open_run import OpenRun, governed_runs, open_run
 from explorer.views.ledger.two_runs import (

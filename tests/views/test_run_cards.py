@@ -10,11 +10,11 @@ import pytest
 from markupsafe import Markup
 
 from explorer.errors import StoreError
+from explorer.page import theme
 from explorer.records import PhaseProfile
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.of_runs import PhaseTime, Profile
-from explorer.views import theme
 from explorer.views.explorer.run_cards import CARDS, run_cards, times
 from tests.audit.governed_run import write_governed_run
 from tests.builders import CPU, H200, run_record, write_profile, write_run

@@ -3,7 +3,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from explorer.views import theme
+from explorer.page import theme
 from explorer.views.explorer.run_cards import reproduce
 from explorer.views.explorer.runs import MAX_ROWS, runs_table, selected
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import vl_convert
 
+from explorer.page.pictures import VEGA_LITE
 from explorer.views.explorer import tradeoff as scenes
-from explorer.views.explorer.exports import VEGA_LITE
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import BRUSH, PICKED, Scene, build_scene, tradeoff
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from explorer import records, rundir
 from explorer.errors import RunError
+from explorer.page import amounts as words
 from explorer.provenance.taxonomy import Source
 from explorer.records import ResultRecord
 from explorer.report.run.deletion_section import DeletionLine, DeletionSection, History
@@ -28,7 +29,6 @@ from explorer.report.run.taxonomy_section import TaxonomySection
 from explorer.report.run.training_section import TrainingSection
 from explorer.report.run.vouchers_section import VouchersSection
 from explorer.runlog.run_ledger import Missing
-from explorer.views import text as words
 
 MOST = 5  # layers that an answer names; the tables of the report have all
 

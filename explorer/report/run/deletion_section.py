@@ -17,11 +17,12 @@ from explorer.entries.project import Access, Deletion, GrantUse, Observation
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify
+from explorer.page import amounts
+from explorer.page.document import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table, Text
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD, UNREACHED, Opened, open_certificate
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.trust import Trust
-from explorer.report.page import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table, Text
 from explorer.report.run.references import Citations, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
@@ -29,7 +30,6 @@ from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import SWEEP
 from explorer.schema import record
-from explorer.views import text
 
 KEPT_COPIES = "deletions"  # where a pack has certificates, by run
 MAX_CERTIFICATES = 1_000
@@ -128,7 +128,7 @@ class DeletionSection(Section[ReportedRun, DeletionRecord]):
         columns = (Column("Class"), Column("Level"), Column("What the structure allows"), Column("From"))
         rows = []
         for line in subject.classes:
-            level = line.deletable.level or text.MISSING
+            level = line.deletable.level or amounts.MISSING
             rows.append(Row((line.path, level, line.deletable.words, (subject.cite(line.reference),))))
         return [
             Heading(2, "Deletion", "deletion"),
@@ -288,7 +288,7 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
         words = f"Here is not known what was deleted; it would stand in {history.unknown}."
         blocks.append(Paragraph(words, "bad" if history.fault else "note"))
     else:
-        entries = text.count(history.entries, "entry", "entries")
+        entries = amounts.count(history.entries, "entry", "entries")
         blocks.append(Paragraph(f"The project's ledger, {entries}: {history.judged}.", "note"))
     if history.unbelieved:
         faults = [f"A certificate that is not believed: {fault}" for fault in history.unbelieved]
@@ -299,7 +299,7 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
 def _facts(line: DeletionLine, cite: Citations) -> list[tuple[str, Text]]:
     pairs: list[tuple[str, Text]] = [
         ("This run", "is what came out of it" if line.is_result else "had the target"),
-        ("The other run", line.other or text.MISSING),
+        ("The other run", line.other or amounts.MISSING),
         ("On record in", (cite(line.reference),) if line.reference else "no project's ledger that is here"),
     ]
     certified = line.certificate
@@ -329,7 +329,7 @@ def _afterwards(history: History, cite: Citations) -> list[Block]:
         )
         for line in history.observations
     ]
-    grants = f"{text.count(history.grants, 'time')} that keys were granted or taken back"
-    words = f"{grants}, {text.count(history.reads, 'read')} through a grant"
+    grants = f"{amounts.count(history.grants, 'time')} that keys were granted or taken back"
+    words = f"{grants}, {amounts.count(history.reads, 'read')} through a grant"
     cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "Nobody was granted keys of it."
     return [Bullets(listed) if listed else Paragraph("No observation of the model is on record."), Paragraph(cited)]

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from explorer.audit.history import DepthProfile
 from explorer.entries.told_apart import Told
-from explorer.report.page import Block, Column, Heading, Paragraph, Picture, Row, Span, Table
+from explorer.page import amounts
+from explorer.page.document import Block, Column, Heading, Paragraph, Picture, Row, Span, Table
 from explorer.report.run.references import Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.training_section import inner
 from explorer.report.section import Section
 from explorer.schema import record
 from explorer.store.spool import ALL
-from explorer.views import text
 from explorer.views.ledger import depth
 
 TOLD_WORDS = (
@@ -153,7 +153,7 @@ def _table(lines: tuple[DepthLine, ...]) -> Table:
     ]
     first, last = lines[0].first, lines[0].last
     caption = (
-        f"Over all classes, {text.count(last.examples, 'probe')}: first after {first.step:,} steps, last after "
+        f"Over all classes, {amounts.count(last.examples, 'probe')}: first after {first.step:,} steps, last after "
         f"{last.step:,}. {TOLD_WORDS if told else ''}Chi compares the directions that the classes use, in nats; 0 says "
         "that they are shared, not that the classes cannot be told apart. By chance: the mean over permuted labels; p: "
         "how often these come to as much. Entropy, in nats, is that of the outputs "
@@ -164,7 +164,7 @@ def _table(lines: tuple[DepthLine, ...]) -> Table:
 
 
 def _told(measured: Measured) -> str:
-    return text.MISSING if measured.told is None else measured.told.words
+    return amounts.MISSING if measured.told is None else measured.told.words
 
 
 def _chance(value: float | None) -> str:
@@ -173,4 +173,4 @@ def _chance(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return text.MISSING if value is None else f"{value:.3f}"
+    return amounts.MISSING if value is None else f"{value:.3f}"

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from explorer.errors import ExplorerError, unknown
+from explorer.page.document import Block, Column, Heading, Paragraph, Row, Span, Table, Text, with_note
 from explorer.provenance.deletion_certificate import What
 from explorer.provenance.description import Description
 from explorer.provenance.taxonomy import Source
-from explorer.report.page import Block, Column, Heading, Paragraph, Row, Span, Table, Text, with_note
 from explorer.report.run.answers import RESOLVERS, Answer, NotRecorded
 from explorer.report.run.deletion_section import UNVERIFIED, DeletionSection
 from explorer.report.run.integrity_section import integrity_words

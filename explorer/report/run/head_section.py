@@ -4,8 +4,9 @@ of this kind does not show, and the entries that the figures rest on."""
 from typing import Literal
 
 import explorer
+from explorer.page import amounts
+from explorer.page.document import Block, Bullets, Column, Heading, Paragraph, Row, Span, Table, Tone, sentence
 from explorer.provenance.spellings import Time, format_time
-from explorer.report.page import Block, Bullets, Column, Heading, Paragraph, Row, Span, Table, Tone, sentence
 from explorer.report.run.class_lines import ClassLine
 from explorer.report.run.integrity_section import integrity_words
 from explorer.report.run.references import ListedEntry
@@ -13,7 +14,6 @@ from explorer.report.run.reported_run import ReportedRun, opens
 from explorer.report.section import Section
 from explorer.runlog.run_ledger import Missing
 from explorer.schema import record
-from explorer.views import text
 from explorer.views.ledger.badge import SIGNS, Verdict
 
 FORMAT = 2
@@ -150,7 +150,7 @@ class EntriesSection(Section[ReportedRun, EntriesRecord]):
                 (
                     str(entry.index),
                     entry.kind,
-                    text.MISSING if entry.step is None else f"{entry.step:,}",
+                    amounts.MISSING if entry.step is None else f"{entry.step:,}",
                     (Span(entry.leaf, "code"),),
                 ),
                 anchor=f"entry-{entry.index}",

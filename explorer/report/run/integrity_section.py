@@ -7,14 +7,14 @@ from typing import Literal
 from explorer.audit.conditions import Condition, Contradiction, Outcome, together
 from explorer.entries.fields import read_float
 from explorer.entries.run import End
+from explorer.page import amounts
+from explorer.page.document import Block, Bullets, Facts, Heading, Paragraph, Span, Text
 from explorer.records import METRICS
-from explorer.report.page import Block, Bullets, Facts, Heading, Paragraph, Span, Text
 from explorer.report.run.references import GENESIS, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
-from explorer.views import text
 from explorer.views.ledger.badge import Words, badge_words
 
 DIGEST = 64  # digits
@@ -125,7 +125,7 @@ def facts_of(run: ReportedRun) -> dict[str, str]:
         "Classes, layers": f"{len(genesis.classes)}, {len(genesis.layers)}",
         "Strategy": genesis.strategy,
         "Seed": str(genesis.seed),
-        "Ledger": f"{badge.origin}, {text.count(badge.size, 'entry', 'entries')}",
+        "Ledger": f"{badge.origin}, {amounts.count(badge.size, 'entry', 'entries')}",
         "Root": badge.root,
         "Recipe": genesis.recipe,
         "Code": genesis.code,

@@ -13,10 +13,10 @@ import numpy as np
 
 from explorer.audit.history import Decided, Rules
 from explorer.entries.run import Genesis
+from explorer.page import document
+from explorer.page.document import Block, Bullets, Heading, Paragraph, Picture, Row, Span, Table, sentence
 from explorer.provenance.policy import QUARANTINE_WORDS, confidential_words, region_words, rule_words
 from explorer.provenance.regions import exact
-from explorer.report import page
-from explorer.report.page import Block, Bullets, Heading, Paragraph, Picture, Row, Span, Table, sentence
 from explorer.report.run.references import GENESIS, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.training_section import inner
@@ -233,7 +233,7 @@ def _policy(policy: PolicyWords, run: ReportedRun) -> list[Block]:
         steps = f"steps {phase.first:,} to {phase.stop - 1:,}: {phase.phase or 'all steps'}"
         blocks += [
             Heading(3, (Span(f"Weights in force, {steps} "), run.cite(phase.reference))),
-            Table([page.Column("Class"), *map(page.Column, spans)], rows),
+            Table([document.Column("Class"), *map(document.Column, spans)], rows),
         ]
     return blocks
 
@@ -242,11 +242,11 @@ def _decisions(decisions: tuple[DecisionLine, ...], run: ReportedRun) -> list[Bl
     opened, shown = run.opened, decisions[-MOST_DECISIONS:]
     left = len(decisions) - len(shown)
     columns = (
-        page.Column("Entry"),
-        page.Column("Step", number=True),
-        page.Column("Decision"),
-        page.Column("About"),
-        page.Column("Decided by"),
+        document.Column("Entry"),
+        document.Column("Step", number=True),
+        document.Column("Decision"),
+        document.Column("About"),
+        document.Column("Decided by"),
     )
     rows = [
         Row(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from explorer.entries.envelope import read_head
 from explorer.merkle import leaf_hash
-from explorer.report.page import Span
+from explorer.page.document import Span
 from explorer.runlog.run_ledger import RunLedger
 
 MAX_LISTED = 300

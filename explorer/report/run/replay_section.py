@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from explorer import rundir
+from explorer.page import amounts
+from explorer.page.document import Block, Code, Heading, Paragraph, Span, sentence
 from explorer.records import RunRecord
-from explorer.report.page import Block, Code, Heading, Paragraph, Span, sentence
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
 from explorer.runlog.forecast import kept
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
-from explorer.views import text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class ReplaySection(Section[ReportedRun, ReplayRecord]):
     def blocks(self, record: ReplayRecord, subject: ReportedRun) -> list[Block]:
         replay = record.replay
         starts = ", ".join(f"{step:,}" for step in replay.starts)
-        states = text.count(replay.states, "state")
+        states = amounts.count(replay.states, "state")
         words = [f"{states} on record, each of parameters, buffers, optimiser and random numbers"]
         words += [
             f"a replay can begin after {starts} steps" if starts else "no state is here that a replay could begin with"

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from explorer.page import amounts
+from explorer.page.document import Block, Column, Heading, Paragraph, Row, Span, Table, with_note
 from explorer.provenance.description import Description
 from explorer.provenance.taxonomy import Source, Taxonomy
-from explorer.report.page import Block, Column, Heading, Paragraph, Row, Span, Table, with_note
 from explorer.report.run.references import GENESIS
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
 from explorer.schema import record
-from explorer.views import text
 
 SOURCES: dict[Source, str] = {
     Source.PUBLIC: "publicly available datasets",
@@ -104,6 +104,6 @@ def _row(line: TaxonomyLine) -> Row:
         line.definition,
         "may hold it" if line.personal_data else "no",
         SOURCES[line.source],
-        text.MISSING if line.records is None else f"{line.records:,}",
+        amounts.MISSING if line.records is None else f"{line.records:,}",
     )
     return Row(cells, quiet=not line.in_run)

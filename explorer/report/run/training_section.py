@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from explorer.audit.shares import Shares
-from explorer.report.page import Block, Column, Heading, Paragraph, Picture, Row, Span, Table, with_note
+from explorer.page import amounts
+from explorer.page.document import Block, Column, Heading, Paragraph, Picture, Row, Span, Table, with_note
 from explorer.report.run.class_lines import ClassLine, parts
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
-from explorer.views import text
 from explorer.views.ledger import matrices
 from explorer.views.ledger.open_run import Steps
 
@@ -80,7 +80,7 @@ class TrainingSection(Section[ReportedRun, TrainingRecord]):
         whose = "the ledger" if subject.confidential or not subject.sums.spooled else "the files beside the ledger"
         summed = f"Shares are summed from {whose}; {subject.sums}."
         if record.quarantined_slots:
-            slots = text.count(record.quarantined_slots, "slot")
+            slots = amounts.count(record.quarantined_slots, "slot")
             summed += f" {slots} held examples that nobody to be believed vouches for: they were never read."
         said = (
             "The share of each class in the summed gradient, over the whole run: of all layers, and of each quarter of "
@@ -214,7 +214,7 @@ def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
     # A page has room for so many rows: of more layers it shows every second, third, ...
     lines = record.layers[:: max(1, -(-len(record.layers) // MOST_LAYERS))]
     left = len(record.layers) - len(lines)
-    rest = f" {text.count(left, 'layer')} between these stand in the JSON report alone." if left else ""
+    rest = f" {amounts.count(left, 'layer')} between these stand in the JSON report alone." if left else ""
     classes = [cell.class_ for cell in record.layers[0].cells]
     return [
         Heading(3, (Span("Class by layer "), run.cite(run.steps))),
@@ -251,5 +251,5 @@ def share_words(value: float | None) -> str:
     ('24.9%', 'below 0.1%', '0.0%', '-')
     """
     if value is None:
-        return text.MISSING
+        return amounts.MISSING
     return "below 0.1%" if 0 < abs(value) < LEAST else f"{value:.1%}"

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from explorer.audit.history import Vouchers
+from explorer.page import amounts
+from explorer.page.document import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table
 from explorer.provenance.description import Description
 from explorer.provenance.envelope import key_id
 from explorer.provenance.trust import Authority, Trust
-from explorer.report.page import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table
 from explorer.report.run.references import GENESIS, Document, Reference
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.taxonomy_section import TaxonomySection
 from explorer.report.section import Section
 from explorer.schema import record
-from explorer.views import text
 
 SHOWN = 16  # digits of a key's id
 
@@ -182,7 +182,7 @@ def quorum_words(trust: Trust) -> tuple[str, ...]:
 
 
 def _voucher(line: VoucherLine, run: ReportedRun) -> list[Block]:
-    counts = "; ".join(f"{path}: {text.count(number, 'record')}" for path, number in line.counts.items())
+    counts = "; ".join(f"{path}: {amounts.count(number, 'record')}" for path, number in line.counts.items())
     signed = "; ".join(line.signed_by) or "nobody who is believed"
     pairs = [("Signed by", signed), *([("Tags", counts)] if counts else [])]
     blocks: list[Block] = [

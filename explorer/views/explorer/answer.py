@@ -16,7 +16,8 @@ from explorer.analysis.hypervolume import Hypervolume, hypervolume_answer, hyper
 from explorer.analysis.ladders import Machine
 from explorer.analysis.sentences import budget_answer, busy_notes, inference_words, time_notes
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
-from explorer.views import text, theme
+from explorer.page import amounts, theme
+from explorer.page.document import one_line
 from explorer.views.explorer.choices import Results, Settled, price_words, settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.series import machines
@@ -204,13 +205,13 @@ def where_words(found: Answer) -> list[str]:
     """What the answer is about, in a few words each."""
     asked, rows = found.question, found.settled.rows
     several = {"model": "models", "sweep": "sweeps", "hardware": "machines"}
-    counts = {field: text.count(rows[_COLUMNS[field]].nunique(), field, plural) for field, plural in several.items()}
+    counts = {field: amounts.count(rows[_COLUMNS[field]].nunique(), field, plural) for field, plural in several.items()}
     model, sweep, hardware = (
         counts[field] if getattr(asked, field) == "*" else getattr(asked, field) for field in several
     )
     counted = rows["n"] if asked.is_survey else pd.Series(1, index=rows.index)
     predicted = rows["time_source"] == "predicted"
-    runs = text.count(int(counted[~predicted].sum()), "finished run")
+    runs = amounts.count(int(counted[~predicted].sum()), "finished run")
     guesses = [f"{int(counted[predicted].sum()):,} predicted for other hardware"] if predicted.any() else []
     named = sweep if asked.is_survey else f"sweep {sweep}"
     return [f"{model} on {asked.dataset}", named, hardware, runs, *guesses, *_narrowed(asked)]
@@ -266,7 +267,9 @@ def facts(found: Answer) -> list[str]:
     if found.target is not None and found.scene is not None:
         whose = f", what the monotone curve of {found.question.baseline} has at its full budget"
         whose = "" if found.question.target is not None else whose
-        words.append(f"At equal quality: {found.scene.metric} {text.quality(found.target, found.scene.kind)}{whose}.")
+        words.append(
+            f"At equal quality: {found.scene.metric} {amounts.quality(found.target, found.scene.kind)}{whose}."
+        )
     if any(comparison.ratio_low is not None for comparison in found.comparisons):
         first = found.comparisons[0]
         words.append(
@@ -283,7 +286,7 @@ def facts(found: Answer) -> list[str]:
         volume = hypervolume_answer(found.volume)
         words.append(f"{volume[:1].upper()}{volume[1:]}.")
     if found.scene is not None and len(found.scene.runs) and not found.scene.draws_runs:
-        words.append(f"{text.count(len(found.scene.runs), 'run')}: their means are drawn, and not each of them.")
+        words.append(f"{amounts.count(len(found.scene.runs), 'run')}: their means are drawn, and not each of them.")
     return words
 
 
@@ -306,9 +309,9 @@ def _adjusted(found: Answer) -> str:
     sizes = sorted(set(families.values()))
     if not sizes or sizes == [1]:
         return ""
-    each = f"{sizes[0]:,} to {sizes[-1]:,} comparisons" if len(sizes) > 1 else text.count(sizes[0], "comparison")
+    each = f"{sizes[0]:,} to {sizes[-1]:,} comparisons" if len(sizes) > 1 else amounts.count(sizes[0], "comparison")
     return f"; adjusted for {each}{' on each machine' if len(families) > 1 else ''} (Bonferroni)"
 
 
 def _paragraph(words: str, kind: str) -> Markup:
-    return Markup('<p class="{}">{}</p>').format(kind, text.plain(words))
+    return Markup('<p class="{}">{}</p>').format(kind, one_line(words))

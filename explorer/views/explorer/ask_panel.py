@@ -12,10 +12,11 @@ from explorer.analysis.ask import Asked, ask
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError
+from explorer.page import amounts
+from explorer.page.document import clipped, one_line
 from explorer.provenance.levels import EXACT, read_cost
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
-from explorer.views import text, units
 from explorer.views.explorer import ask_words
 from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
@@ -34,7 +35,7 @@ REPEATED = {
 def ask_html(asked: Asked, *, today: datetime.date) -> Markup:
     """The answer, the runner-up, the evidence and how to read it, as HTML."""
     kind = "x-answer" if asked.holds else "x-answer x-warn"
-    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, text.plain(ask_words.headline(asked)))]
+    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, one_line(ask_words.headline(asked)))]
     if second := ask_words.runner_up(asked):
         said.append(_note(second))
     said.append(_evidence(asked))
@@ -42,7 +43,7 @@ def ask_html(asked: Asked, *, today: datetime.date) -> Markup:
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
         command = ask_words.confirming_command(best, None)
-        said.append(Markup('<p class="x-note">On fresh seeds: <code>{}</code></p>').format(text.clipped(command, 200)))
+        said.append(Markup('<p class="x-note">On fresh seeds: <code>{}</code></p>').format(clipped(command, 200)))
     return Markup("").join(said)
 
 
@@ -92,7 +93,7 @@ class AskPanel(widgets.VBox):
     def _offer(self, about: "_About") -> None:
         """The classes that this sweep's runs have; a choice that they do not have is given up."""
         chosen = self.deletable.value if self.deletable.value in about.classes else ""
-        self.deletable.options = [("any", ""), *((text.clipped(name), name) for name in about.classes)]
+        self.deletable.options = [("any", ""), *((clipped(name), name) for name in about.classes)]
         self.deletable.value = chosen
         for each in (self.deletable, self.repeated, self.deletion, self.deletion_unit):
             each.disabled = not about.classes
@@ -111,20 +112,22 @@ class AskPanel(widgets.VBox):
         self._said.value = ask_html(asked, today=datetime.date.today())
 
     def _refuse(self, error: ExplorerError) -> None:
-        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(text.plain(str(error)))
+        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(one_line(str(error)))
 
     def _limits(self) -> Limits:
         """What stands in the fields. Raises `ExplorerError` that names the field."""
         inference = _with_unit(self.inference, self.inference_unit)
-        seconds, ratio = units.inference(self.inference.description, inference) if inference else (None, None)
+        seconds, ratio = amounts.read_inference(self.inference.description, inference) if inference else (None, None)
         cost = self.cost.value.strip().removeprefix("$")
         class_, repeated = self.deletable.value, self.repeated.value
         chosen: dict[str, Any] = {class_: EXACT} if class_ else {}
         most = {class_: read_cost(repeated, where=self.repeated.description)} if class_ and repeated else {}
         return Limits(
-            quality=units.quality(self.quality.description, self.quality.value) if self.quality.value.strip() else None,
+            quality=amounts.read_quality(self.quality.description, self.quality.value)
+            if self.quality.value.strip()
+            else None,
             max_seconds=_seconds(self.time, self.time_unit),
-            max_usd=units.usd(self.cost.description, cost) if cost else None,
+            max_usd=amounts.read_usd(self.cost.description, cost) if cost else None,
             max_inference_seconds=seconds,
             max_inference_ratio=ratio,
             deletable=chosen,
@@ -176,7 +179,7 @@ def _evidence(asked: Asked) -> Markup:
 
 
 def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
+    return Markup('<p class="x-note">{}</p>').format(one_line(words))
 
 
 def _text(description: str, placeholder: str) -> widgets.Text:
@@ -195,4 +198,4 @@ def _with_unit(amount: widgets.Text, unit: widgets.Dropdown) -> str:
 
 def _seconds(amount: widgets.Text, unit: widgets.Dropdown) -> float | None:
     typed = _with_unit(amount, unit)
-    return units.seconds(amount.description, typed) if typed else None
+    return amounts.read_seconds(amount.description, typed) if typed else None

@@ -8,8 +8,9 @@ from pathlib import Path
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
-from explorer.costing import age_words
-from explorer.views import text
+from explorer.page import amounts
+from explorer.page.amounts import age_words
+from explorer.page.document import clipped
 
 
 def headline(asked: Asked) -> str:
@@ -23,7 +24,7 @@ def headline(asked: Asked) -> str:
     what = f"{_named(asked, best)} has {quality_asked(asked, best)} {_taking(best)}"
     if not asked.holds:
         return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
-    among = f", the least {asked.least} of {text.count(len(asked.candidates), 'candidate')} under these limits"
+    among = f", the least {asked.least} of {amounts.count(len(asked.candidates), 'candidate')} under these limits"
     return f"{what}{among}{verdict_words(best)}."
 
 
@@ -50,28 +51,31 @@ def limits_words(asked: Asked) -> str:
     """
     limits, kind = asked.limits, asked.kind
     most = "at least" if kind.higher_is_better else "at most"
-    whole = f"{asked.kind.name} {most} {text.quality(limits.quality, kind)}"
+    whole = f"{asked.kind.name} {most} {amounts.quality(limits.quality, kind)}"
     parts = [whole if limits.quality is not None else f"{asked.kind.name} as good as the baseline's at its full budget"]
     parts += [f"at most {amount} {of}" for amount, of in _amounts(limits) if amount]
-    within = f" within {text.seconds(limits.max_deletion_seconds)}" if limits.max_deletion_seconds else ""
+    within = f" within {amounts.seconds(limits.max_deletion_seconds)}" if limits.max_deletion_seconds else ""
     for name, level in limits.deletable.items():
         most = f", repeating at most {limits.deletion_at_most[name]}" if name in limits.deletion_at_most else ""
-        parts.append(f"{text.clipped(name)} deletable at {level}{most}{within}")
+        parts.append(f"{clipped(name)} deletable at {level}{most}{within}")
     return ", ".join(parts)
 
 
 def _amounts(limits: Limits) -> Iterable[tuple[str, str]]:
-    yield text.seconds(limits.max_seconds) if limits.max_seconds else "", "of training"
-    yield text.dollars(limits.max_usd) if limits.max_usd else "", "of training"
-    yield text.seconds(limits.max_inference_seconds) if limits.max_inference_seconds else "", "of inference an example"
-    yield text.ratio(limits.max_inference_ratio) if limits.max_inference_ratio else "", "of the baseline's inference"
+    yield amounts.seconds(limits.max_seconds) if limits.max_seconds else "", "of training"
+    yield amounts.dollars(limits.max_usd) if limits.max_usd else "", "of training"
+    yield (
+        amounts.seconds(limits.max_inference_seconds) if limits.max_inference_seconds else "",
+        "of inference an example",
+    )
+    yield amounts.ratio(limits.max_inference_ratio) if limits.max_inference_ratio else "", "of the baseline's inference"
 
 
 def quality_asked(asked: Asked, candidate: Candidate) -> str:
     """The quality that the candidate is held against, in words."""
     target = candidate.reached.target
     whose = "" if asked.limits.quality is not None else " (the baseline's)"
-    return f"{asked.kind.name} {text.quality(target, asked.kind)}{whose}"
+    return f"{asked.kind.name} {amounts.quality(target, asked.kind)}{whose}"
 
 
 def shortfall(asked: Asked, candidate: Candidate) -> str:
@@ -88,26 +92,28 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     if finding.standing in (Standing.UNKNOWN, Standing.UNCERTAIN) or (
         finding.limit is Limit.QUALITY and finding.standing is Standing.HOLDS
     ):
-        subject = f"deletion of {text.clipped(finding.class_)}" if finding.class_ else str(finding.limit)
+        subject = f"deletion of {clipped(finding.class_)}" if finding.class_ else str(finding.limit)
         return f"{subject} {finding.standing}{f': {finding.reason}' if finding.reason else ''}"
     found, allowed = finding.found, finding.allowed
     if finding.limit is Limit.QUALITY:
         kind = asked.kind
-        return f"{asked.kind.name} not reached: best {text.quality(found, kind)}, asked {text.quality(allowed, kind)}"
+        best, least = amounts.quality(found, kind), amounts.quality(allowed, kind)
+        return f"{kind.name} not reached: best {best}, asked {least}"
     if finding.limit is Limit.TIME:
-        return f"takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
+        return f"takes {amounts.seconds(found)}, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.COST:
-        return f"costs {text.dollars(found)}, at most {text.dollars(allowed)} allowed"
+        return f"costs {amounts.dollars(found)}, at most {amounts.dollars(allowed)} allowed"
     if finding.limit is Limit.INFERENCE:
-        return f"inference takes {text.seconds(found)} an example, at most {text.seconds(allowed)} allowed"
+        return f"inference takes {amounts.seconds(found)} an example, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.INFERENCE_RATIO:
         known = finding.low is not None and finding.high is not None
-        span = f"{text.ratio(finding.low)} to {text.ratio(finding.high)}" if known else "no interval"
-        return f"inference takes {text.ratio(found)} of the baseline's ({span}), at most {text.ratio(allowed)} allowed"
-    of = text.clipped(finding.class_)
+        span = f"{amounts.ratio(finding.low)} to {amounts.ratio(finding.high)}" if known else "no interval"
+        most = amounts.ratio(allowed)
+        return f"inference takes {amounts.ratio(found)} of the baseline's ({span}), at most {most} allowed"
+    of = clipped(finding.class_)
     if finding.reason:
         return f"{of} is deletable at {finding.level}: {finding.reason}"
-    return f"deleting {of} takes {text.seconds(found)}, at most {text.seconds(allowed)} allowed"
+    return f"deleting {of} takes {amounts.seconds(found)}, at most {amounts.seconds(allowed)} allowed"
 
 
 def confirming_command(candidate: Candidate, runs: Path | None) -> str:
@@ -122,18 +128,18 @@ def _taking(candidate: Candidate) -> str:
     """ "in 22.7 s (21.6 s to 23.8 s, 3 seeds)" """
     reached = candidate.reached
     interval = span_words(reached.low, reached.high)
-    seeds = text.count(reached.n, "seed")
+    seeds = amounts.count(reached.n, "seed")
     least = "at most " if reached.at_lowest else ""
     lowest = " at its lowest budget," if reached.at_lowest else ""
-    cost = f", {least}{text.dollars(candidate.usd)}" if candidate.usd is not None else ""
+    cost = f", {least}{amounts.dollars(candidate.usd)}" if candidate.usd is not None else ""
     within = f"95% interval {interval}, {seeds}" if interval else seeds
     how = "predicted, " if candidate.is_predicted else ""
-    return f"in{lowest} {least}{text.seconds(reached.seconds)}{cost} ({how}{within})"
+    return f"in{lowest} {least}{amounts.seconds(reached.seconds)}{cost} ({how}{within})"
 
 
 def span_words(low: float | None, high: float | None) -> str:
     """An interval of times; empty where there is none."""
-    return "" if low is None or high is None else f"{text.seconds(low)} to {text.seconds(high)}"
+    return "" if low is None or high is None else f"{amounts.seconds(low)} to {amounts.seconds(high)}"
 
 
 def verdict_words(best: Candidate) -> str:
@@ -146,22 +152,20 @@ def verdict_words(best: Candidate) -> str:
         return ""
     result, of = found.comparison, " of the baseline's time"
     ratio = "" if result.ratio is None or result.adjusted_low is None else f", {result.ratio:.2f}{of}"
-    control = (
-        "" if found.control is None else f"; its gain vanishes against its control {text.clipped(found.control.name)}"
-    )
-    words = f"; at {text.clipped(result.baseline)}'s own quality: {call_words(found)}{ratio}"
+    control = "" if found.control is None else f"; its gain vanishes against its control {clipped(found.control.name)}"
+    words = f"; at {clipped(result.baseline)}'s own quality: {call_words(found)}{ratio}"
     return f"{words}{control}{fresh_words(found, of)}"
 
 
 def _named(asked: Asked, candidate: Candidate) -> str:
     """Its name, and its machine where there are several."""
     several = len({each.setting.machine for each in asked.candidates}) > 1
-    return f"{name_of(candidate)} on {text.clipped(str(candidate.setting.machine))}" if several else name_of(candidate)
+    return f"{name_of(candidate)} on {clipped(str(candidate.setting.machine))}" if several else name_of(candidate)
 
 
 def name_of(candidate: Candidate) -> str:
     """The candidate's name, fit to be shown."""
-    return text.clipped(candidate.label)
+    return clipped(candidate.label)
 
 
 COLUMNS = (
@@ -215,21 +219,21 @@ def price_words(candidate: Candidate, today: datetime.date) -> str:
         return f"Price: {known.no_price}."
     as_of = f" as of {known.price_as_of}" if known.price_as_of else ""
     age = age_words(known.price_as_of, today)
-    return f"Price: {text.dollars(known.usd_per_hour)}/h{as_of}{f' ({age})' if age else ''}, {known.price_source}."
+    return f"Price: {amounts.dollars(known.usd_per_hour)}/h{as_of}{f' ({age})' if age else ''}, {known.price_source}."
 
 
 def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
     reached, known = candidate.reached, candidate.known
     tested = reached.tested
     return (
-        text.clipped(candidate.label),
-        text.clipped(str(candidate.setting.machine)),
+        clipped(candidate.label),
+        clipped(str(candidate.setting.machine)),
         _time(candidate),
-        span_words(reached.low, reached.high) or ("n=1" if reached.n == 1 else text.MISSING),
-        text.MISSING if reached.reach_rate is None else f"{reached.reach_rate:.0%}",
-        text.dollars(candidate.usd) if known.usd_per_hour is not None else "no price",
-        text.seconds(known.inference_seconds),
-        "" if tested is None else f"{text.quality(tested.quality, asked.kind)} at budget {tested.ssr:g}",
+        span_words(reached.low, reached.high) or ("n=1" if reached.n == 1 else amounts.MISSING),
+        amounts.MISSING if reached.reach_rate is None else f"{reached.reach_rate:.0%}",
+        amounts.dollars(candidate.usd) if known.usd_per_hour is not None else "no price",
+        amounts.seconds(known.inference_seconds),
+        "" if tested is None else f"{amounts.quality(tested.quality, asked.kind)} at budget {tested.ssr:g}",
         str(reached.n),
         "holds" if candidate.standing is Standing.HOLDS else shortfall(asked, candidate),
     )
@@ -238,9 +242,9 @@ def _row(asked: Asked, candidate: Candidate) -> tuple[str, ...]:
 def _time(candidate: Candidate) -> str:
     reached = candidate.reached
     if not reached.seconds:
-        return text.MISSING
+        return amounts.MISSING
     predicted = " (predicted)" if candidate.is_predicted else ""
-    return f"{'at most ' if reached.at_lowest else ''}{text.seconds(reached.seconds)}{predicted}"
+    return f"{'at most ' if reached.at_lowest else ''}{amounts.seconds(reached.seconds)}{predicted}"
 
 
 def _between(asked: Asked, best: Candidate) -> list[str]:
@@ -250,8 +254,8 @@ def _between(asked: Asked, best: Candidate) -> list[str]:
     if tested is not None and reached.below is not None:
         said.append(
             f"{name_of(best)}: interpolated between its budgets {reached.below:g} and {tested.ssr:g};"
-            f" the latter has {text.quality(tested.quality, asked.kind)} in {text.seconds(tested.seconds)}"
-            f" ({text.count(tested.n, 'seed')})."
+            f" the latter has {amounts.quality(tested.quality, asked.kind)} in {amounts.seconds(tested.seconds)}"
+            f" ({amounts.count(tested.n, 'seed')})."
         )
     if reached.left_out:
         budgets = ", ".join(f"{ssr:g}" for ssr in reached.left_out)

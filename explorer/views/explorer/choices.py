@@ -10,9 +10,10 @@ import pandas as pd
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.reprice import DELETION, own_price, reprice, reprice_at
-from explorer.costing import Price, age_words, price_at, providers
+from explorer.costing import Price, price_at, providers
+from explorer.page import amounts
+from explorer.page.amounts import age_words
 from explorer.store.filter import Filter
-from explorer.views import text
 from explorer.views.explorer.payments import PAYMENTS, Payment, known_measures
 from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
 from explorer.views.explorer.series import machines
@@ -51,7 +52,7 @@ def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
             yield f"no price for {name}"
             continue
         first = priced.iloc[0]
-        words = f"{text.dollars(first['usd_per_hour'])}/h"
+        words = f"{amounts.dollars(first['usd_per_hour'])}/h"
         if "price_source" in first:  # means of many sweeps do not say
             as_of = first["price_as_of"] if isinstance(first["price_as_of"], str) else ""
             age = age_words(as_of, today)

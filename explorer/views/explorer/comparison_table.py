@@ -14,7 +14,7 @@ from explorer.analysis.ladders import Machine
 from explorer.analysis.reprice import own_price
 from explorer.analysis.sentences import call_words, control_words, fresh_words, inference_interval, ratio_interval
 from explorer.analysis.verdict import Verdict
-from explorer.views import text, theme
+from explorer.page import amounts, theme
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.tables import Column, Row, swatch, table, with_note
 
@@ -66,7 +66,7 @@ def said(found: Verdict) -> str:
 def difference(result: EqualBudget | None) -> str | Markup:
     """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
     if result is None or result.difference is None:
-        return text.MISSING
+        return amounts.MISSING
     shown = by_how_much(result.difference, result.setting.kind)
     if result.adjusted_low is None:
         return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
@@ -97,7 +97,7 @@ def _baseline(
     cells = (
         with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
         _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else nowhere.value,
-        text.ratio(None if x is None else 1.0),
+        amounts.ratio(None if x is None else 1.0),
         "",
         "",
         "",
@@ -122,7 +122,7 @@ def _recipe(
         _outcome(result, payment=payment, rate=rates.get(result.setting.machine)),
         _ratio(result),
         difference(beside),
-        with_note(text.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),
+        with_note(amounts.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),
         _inference(result),
     )
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
@@ -148,20 +148,20 @@ def _needed(x: float | None, *, payment: Payment, rate: float | None) -> str | M
 
 
 def _dollars(seconds: float, rate: float | None) -> str:
-    return "no price" if rate is None else text.dollars(costing.cost_usd(seconds, own_price(rate)))
+    return "no price" if rate is None else amounts.dollars(costing.cost_usd(seconds, own_price(rate)))
 
 
 def _ratio(result: EqualQuality) -> str | Markup:
     if result.ratio is None or result.outcome not in (Outcome.REACHED, Outcome.BELOW):
-        return text.MISSING
+        return amounts.MISSING
     sign = "at most " if result.outcome == Outcome.BELOW else ""
-    return with_note(f"{sign}{text.ratio(result.ratio)}", ratio_interval(result))
+    return with_note(f"{sign}{amounts.ratio(result.ratio)}", ratio_interval(result))
 
 
 def _inference(result: EqualQuality) -> str | Markup:
     if result.slower_inference:
         slower = Markup('<span class="x-warn" title="costs more at inference than the baseline">{}</span>').format(
-            f"{text.ratio(result.inference_ratio)} slower"
+            f"{amounts.ratio(result.inference_ratio)} slower"
         )
         return with_note(slower, inference_interval(result))
-    return with_note(text.ratio(result.inference_ratio), inference_interval(result))
+    return with_note(amounts.ratio(result.inference_ratio), inference_interval(result))

@@ -17,8 +17,9 @@ import pandas as pd
 from explorer.analysis.composition import Composed, Composition, Pair
 from explorer.analysis.estimate import Estimate
 from explorer.errors import AnalysisError
+from explorer.page import amounts, theme
+from explorer.page.document import clipped
 from explorer.records import Metric
-from explorer.views import text, theme
 from explorer.views.explorer.axes import payment_axis
 from explorer.views.explorer.composition_rows import interval_words, quality_words, time_words
 from explorer.views.explorer.payments import PAYMENTS
@@ -100,7 +101,7 @@ def interactions(found: Composition, *, width: int | str = "container") -> alt.L
 
 def describe_pairs(found: Composition) -> str:
     """The picture in sentences, for who does not see it."""
-    said = [f"Interactions of {text.count(len(found.measured_pairs), 'pair')} of {len(found.methods)} methods."]
+    said = [f"Interactions of {amounts.count(len(found.measured_pairs), 'pair')} of {len(found.methods)} methods."]
     said += [f"{pair.first} with {pair.second}: {'; '.join(_spoken(pair, found))}." for pair in found.measured_pairs]
     return " ".join(said)
 
@@ -119,7 +120,7 @@ def _quality(pair: Pair, found: Composition) -> dict[str, Any]:
             "kind": "quality",
             "value": float("nan"),
             "text": "\u00b7",
-            **_said(pair, pair.quality, text.MISSING, found),
+            **_said(pair, pair.quality, amounts.MISSING, found),
         }
     return {
         "kind": "quality",
@@ -145,7 +146,7 @@ def _said(pair: Pair, estimate: Estimate, words: str, found: Composition, kind: 
         "words": words,
         "interval": interval_words(estimate, kind),
         "mark": mark(estimate, found.confidence),
-        "n": f"{estimate.n} {'windows' if kind is None else 'seeds'}" if estimate.n else text.MISSING,
+        "n": f"{estimate.n} {'windows' if kind is None else 'seeds'}" if estimate.n else amounts.MISSING,
         "of": "training time" if kind is None else kind.name,
     }
 
@@ -214,12 +215,12 @@ def waterfall(recipe: Composed, *, baseline: str, width: int | str = "container"
         place=range(count),
         right=frame[["start", "end"]].max(axis=1),
         text=[
-            text.seconds(end) if kind == "whole" else f"{factor:.2f}x"
+            amounts.seconds(end) if kind == "whole" else f"{factor:.2f}x"
             for kind, end, factor in zip(frame["kind"], frame["end"], frame["factor"], strict=True)
         ],
-        factor_text=[text.ratio(factor) for factor in frame["factor"]],
+        factor_text=[amounts.ratio(factor) for factor in frame["factor"]],
         times=[
-            f"{text.seconds(start)} to {text.seconds(end)}"
+            f"{amounts.seconds(start)} to {amounts.seconds(end)}"
             for start, end in zip(frame["start"], frame["end"], strict=True)
         ],
     )
@@ -259,8 +260,8 @@ def describe_waterfall(frame: pd.DataFrame) -> str:
     first, *between, last = frame.to_dict("records")
     factors = ", ".join(f"{row['name']} {row['factor']:.2f}" for row in between)
     return (
-        f"From the training time of {first['name']}, {text.seconds(first['end'])}, to that of {last['name']},"
-        f" {text.seconds(last['end'])}, by factors: {factors}."
+        f"From the training time of {first['name']}, {amounts.seconds(first['end'])}, to that of {last['name']},"
+        f" {amounts.seconds(last['end'])}, by factors: {factors}."
     )
 
 
@@ -278,9 +279,7 @@ def _interval(recipe: Composed, *, at: int) -> pd.DataFrame:
 
 def _rows(names: Sequence[str]) -> dict[str, Any]:
     """A numeric axis with a name for each row, the first on top: names may repeat."""
-    labels = "".join(
-        f"datum.value == {index} ? {json.dumps(text.clipped(name))} : " for index, name in enumerate(names)
-    )
+    labels = "".join(f"datum.value == {index} ? {json.dumps(clipped(name))} : " for index, name in enumerate(names))
     return {
         "title": None,
         "scale": alt.Scale(domain=[-0.5, len(names) - 0.5], reverse=True, nice=False, zero=False),

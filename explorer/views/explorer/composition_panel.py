@@ -9,7 +9,7 @@ from markupsafe import Markup
 from explorer.analysis.composition import Composed, Composition
 from explorer.analysis.composition_sentences import composed_words, composition_sentences
 from explorer.errors import ExplorerError
-from explorer.views import text
+from explorer.page.document import one_line
 from explorer.views.explorer.composition_charts import CAPTION, interactions, step_times, waterfall
 from explorer.views.explorer.composition_rows import composed, composition_tables
 from explorer.views.explorer.question import Question
@@ -150,9 +150,9 @@ def _heading(words: str) -> Markup:
 
 
 def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
+    return Markup('<p class="x-note">{}</p>').format(one_line(words))
 
 
 def _empty(words: str, code: str = "") -> Markup:
-    shown = Markup("<p><code>{}</code></p>").format(text.plain(code)) if code else Markup("")
-    return Markup('<div class="x-empty" role="status"><p>{}</p>{}</div>').format(text.plain(words), shown)
+    shown = Markup("<p><code>{}</code></p>").format(one_line(code)) if code else Markup("")
+    return Markup('<div class="x-empty" role="status"><p>{}</p>{}</div>').format(one_line(words), shown)

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from explorer.analysis.composing import composition
 from explorer.analysis.composition import Composed, Composition
 from explorer.analysis.estimate import Estimate
+from explorer.page import amounts
 from explorer.records import Metric
-from explorer.views import text
 from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
@@ -59,7 +59,7 @@ def quality_words(value: float | None, kind: Metric | None) -> str:
     >>> quality_words(-0.5, Metric(name="nll", unit="nats", higher_is_better=False)), quality_words(None, None)
     ('-0.5000 nats', '-')
     """
-    return text.MISSING if kind is None or value is None or text.missing(value) else kind.difference(value)
+    return amounts.MISSING if kind is None or value is None or amounts.missing(value) else kind.difference(value)
 
 
 def time_words(value: float | None) -> str:
@@ -68,7 +68,7 @@ def time_words(value: float | None) -> str:
     >>> time_words(0.0953), time_words(-0.1), time_words(None)
     ('+10.0%', '-9.5%', '-')
     """
-    return text.MISSING if value is None or text.missing(value) else f"{math.expm1(value):+.1%}"
+    return amounts.MISSING if value is None or amounts.missing(value) else f"{math.expm1(value):+.1%}"
 
 
 def interval_words(estimate: Estimate, kind: Metric | None = None) -> str:
@@ -113,17 +113,17 @@ def _recipe(recipe: Composed) -> tuple[str, ...]:
         interval = f"{math.exp(error.low):.2f} to {math.exp(error.high):.2f}"
     return (
         recipe.label,
-        " + ".join(recipe.methods) or text.MISSING,
-        text.ratio(recipe.speedup),
-        text.ratio(recipe.predicted_speedup),
-        text.MISSING if error.value is None else f"{math.exp(error.value):.2f}",
+        " + ".join(recipe.methods) or amounts.MISSING,
+        amounts.ratio(recipe.speedup),
+        amounts.ratio(recipe.predicted_speedup),
+        amounts.MISSING if error.value is None else f"{math.exp(error.value):.2f}",
         interval,
     )
 
 
 def _holm(confidence: float, **p_values: float | None) -> str:
     sure = [kind for kind, p_value in p_values.items() if p_value is not None and p_value < 1 - confidence]
-    return " and ".join(sure) or text.MISSING
+    return " and ".join(sure) or amounts.MISSING
 
 
 def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]], caption: str) -> Markup:

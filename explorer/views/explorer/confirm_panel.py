@@ -17,7 +17,8 @@ from explorer.analysis.ladders import Setting, axis_words
 from explorer.analysis.sentences import call_words, control_words, fresh_words, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
-from explorer.views import text
+from explorer.page import amounts
+from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer, answer
 from explorer.views.explorer.snapshot import read_snapshot
 from explorer.views.sweep_process import TICK, SweepProcess, progress_words, run_command
@@ -54,7 +55,7 @@ class Winner(widgets.VBox):
         where = f"in {_ratio(result)} of the baseline's {axis_words(result.x)}:"
         self.words.value = Markup(
             '<p class="x-confirmed"><strong>{}</strong> {} <span class="{}">{}</span></p>'
-        ).format(text.clipped(result.label), where, kind, "; ".join(filter(None, said)))
+        ).format(clipped(result.label), where, kind, "; ".join(filter(None, said)))
         judged = verdict.is_confirmed or verdict.is_refuted
         self._buttons.layout.display = "none" if judged and not self._running else ""
 
@@ -69,7 +70,7 @@ class Winner(widgets.VBox):
             return self._tell(said.text.strip(), failed=True)
         plan = json.loads(said.text)
         self._spec = Path(plan["spec"])
-        self.button.description = f"Start {text.count(plan['missing'], 'run')}"
+        self.button.description = f"Start {amounts.count(plan['missing'], 'run')}"
         self._tell(plan_words(plan))
 
     async def run(self) -> None:
@@ -117,7 +118,7 @@ class Winner(widgets.VBox):
         self._offer(running=running)
 
     def _offer(self, *, running: bool = False) -> None:
-        self.button.description = f"Confirm {text.clipped(self._recipe, 24)} on {SEEDS} fresh seeds"
+        self.button.description = f"Confirm {clipped(self._recipe, 24)} on {SEEDS} fresh seeds"
         self.button.tooltip = "Show what that takes; nothing starts yet"
         for each in (self.stop_button, self.bar):
             each.layout.display = "" if running else "none"
@@ -141,19 +142,19 @@ def plan_words(plan: dict[str, Any]) -> str:
     'seeds 3, 4: 8 runs, 8 to do, about 1.5 min with 2 side by side, no price for this hardware (runs/a.yaml)'
     """
     seeds = ", ".join(map(str, plan["seeds"]))
-    parts = [text.count(plan["runs"], "run"), f"{plan['missing']} to do"]
+    parts = [amounts.count(plan["runs"], "run"), f"{plan['missing']} to do"]
     if plan["missing"] and plan["unknown"] == plan["missing"]:
         parts.append("of unknown step time")
     elif plan["missing"]:
-        parts.append(f"about {text.seconds(plan['wall_seconds'])} with {plan['workers']} side by side")
-        parts.append("no price for this hardware" if plan["usd"] is None else text.dollars(plan["usd"]))
+        parts.append(f"about {amounts.seconds(plan['wall_seconds'])} with {plan['workers']} side by side")
+        parts.append("no price for this hardware" if plan["usd"] is None else amounts.dollars(plan["usd"]))
     return f"seeds {seeds}: {', '.join(parts)} ({plan['spec']})"
 
 
 def _ratio(result: EqualQuality) -> str:
     interval = f" ({ratio_interval(result)})" if result.adjusted_low is not None else ""
     upper = "at most " if result.outcome is Outcome.BELOW else ""
-    return f"{upper}{text.ratio(result.ratio)}{interval}"
+    return f"{upper}{amounts.ratio(result.ratio)}{interval}"
 
 
 MOST = 12  # winners that are shown: those that need least

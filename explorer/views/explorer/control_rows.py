@@ -7,7 +7,8 @@ from markupsafe import Markup
 
 from explorer.analysis.control_sentences import by_how_much, control_sentences, interval
 from explorer.analysis.controls import Controlled, controlled
-from explorer.views import text
+from explorer.page import amounts
+from explorer.page.document import one_line
 from explorer.views.tables import Column, Row, table
 
 CONTROLS = (
@@ -34,8 +35,8 @@ def control_rows(found: Sequence[Controlled]) -> list[tuple[str, ...]]:
             each.label,
             f"{each.ssr:g}",
             each.name if each.control == "random-subset" else f"{each.name} for as long",
-            text.MISSING if each.control_ssr is None else f"{each.control_ssr:g}",
-            text.seconds(each.control_seconds),
+            amounts.MISSING if each.control_ssr is None else f"{each.control_ssr:g}",
+            amounts.seconds(each.control_seconds),
             by_how_much(each.against.difference, each.setting.kind),
             _interval(each),
             str(each.against.n),
@@ -67,6 +68,6 @@ def controls_of(rows: pd.DataFrame) -> Markup:
     """What the controls among some rows of `results` say: sentences and the table; nothing where there are none."""
     found = controlled(rows)
     said = Markup("").join(
-        Markup('<p class="x-note">{}.</p>').format(text.plain(words)) for words in control_sentences(found)
+        Markup('<p class="x-note">{}.</p>').format(one_line(words)) for words in control_sentences(found)
     )
     return control_table(found) + said

@@ -11,8 +11,8 @@ import pandas as pd
 
 from explorer.analysis.reprice import DELETION
 from explorer.errors import AnalysisError, unknown
+from explorer.page import amounts, theme
 from explorer.records import Metric, metric_of
-from explorer.views import text, theme
 from explorer.views.explorer.axes import heights, payment_axis, quality_axis, round_ticks
 from explorer.views.explorer.payments import PAYMENTS, payment_of
 
@@ -81,9 +81,9 @@ def describe(means: pd.DataFrame, kind: Metric, *, what: str) -> str:
     said = []
     for recipe, rows in means.groupby("recipe", sort=False):
         last = rows.sort_values("x").iloc[-1]
-        takes = "unknown" if text.missing(last["seconds"]) else f"{text.seconds(last['seconds'])}, {last['way']}"
+        takes = "unknown" if amounts.missing(last["seconds"]) else f"{amounts.seconds(last['seconds'])}, {last['way']}"
         said.append(
-            f"{recipe}: {kind.name} {text.quality(last['quality'], kind)}; {what[:1].lower()}{what[1:]}: {takes}."
+            f"{recipe}: {kind.name} {amounts.quality(last['quality'], kind)}; {what[:1].lower()}{what[1:]}: {takes}."
         )
     return " ".join(said)
 
@@ -114,8 +114,8 @@ def _means(rows: pd.DataFrame, x: str) -> pd.DataFrame:
     return means.assign(
         way=means["level"].map(LEVELS),
         last=means["x"] == last,
-        quality_text=[text.quality(value, kind) for value in means["quality"]],
-        deletion_text=["unknown" if text.missing(value) else text.seconds(value) for value in means["seconds"]],
+        quality_text=[amounts.quality(value, kind) for value in means["quality"]],
+        deletion_text=["unknown" if amounts.missing(value) else amounts.seconds(value) for value in means["seconds"]],
         budget=[f"{ssr:g} of the full schedule" for ssr in means["ssr"]],
     )
 
@@ -124,7 +124,7 @@ def _colour(title: str, seconds: pd.Series) -> alt.Color:
     """Seconds on a log scale, whose ticks are labelled as times."""
     low, high = float(seconds.min()), float(seconds.max())
     ticks = round_ticks(low, high, log=True) if high > low else [low]
-    words = [*(f"datum.value == {tick!r} ? '{text.seconds(tick)}'" for tick in ticks), "''"]
+    words = [*(f"datum.value == {tick!r} ? '{amounts.seconds(tick)}'" for tick in ticks), "''"]
     legend = alt.Legend(
         title=title,
         titleFontWeight="normal",

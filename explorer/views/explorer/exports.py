@@ -13,25 +13,20 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Literal
 
-import altair as alt
 import pandas as pd
-import vl_convert
 
 from explorer import __version__, rundir
 from explorer.canonical import digest
 from explorer.costing import Price
 from explorer.errors import AnalysisError
+from explorer.page.pictures import Chart, drawn
 from explorer.store import frames, text
 from explorer.store.queries import Table
-from explorer.views.drawable import drawable
 from explorer.views.explorer.question import Question, to_token
 from explorer.views.explorer.snapshot import Snapshot
 
 Format = Literal["csv", "parquet", "svg", "png", "pdf"]
 FORMATS: tuple[Format, ...] = ("csv", "parquet", "svg", "png", "pdf")
-VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-
-Chart = alt.LayerChart | alt.ConcatChart | alt.VConcatChart | alt.HConcatChart
 
 
 def export(
@@ -84,19 +79,7 @@ def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
         buffer = io.BytesIO()
         rows.to_parquet(buffer, index=False)
         return buffer.getvalue()
-    specification = on_paper(chart)
-    if kind == "svg":
-        return vl_convert.vegalite_to_svg(specification, vl_version=VEGA_LITE).encode()
-    if kind == "pdf":
-        return vl_convert.vegalite_to_pdf(specification, vl_version=VEGA_LITE)
-    return vl_convert.vegalite_to_png(specification, vl_version=VEGA_LITE, scale=2)
-
-
-def on_paper(chart: Chart) -> dict[str, Any]:
-    """The chart's specification on a white ground, because a picture does not know the page it will stand on."""
-    specification = drawable(chart.to_dict())
-    specification["config"]["background"] = "white"
-    return specification
+    return drawn(kind, chart)
 
 
 def prices_behind(rows: pd.DataFrame, prices: Sequence[Price]) -> dict[str, Any]:

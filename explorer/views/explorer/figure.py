@@ -10,7 +10,8 @@ import ipywidgets as widgets
 import pandas as pd
 from altair.utils import schemapi
 
-from explorer.views import text, theme
+from explorer.page import amounts, theme
+from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.tradeoff import (
     BRUSH,
@@ -42,13 +43,13 @@ def multiples(found: Answer) -> alt.ConcatChart:
         alt.LayerChart(layer=layers(part, look=look)).properties(
             width=SMALL_WIDTH,
             height=SMALL_HEIGHT,
-            title=alt.TitleParams(text.clipped(name, 44), fontSize=12, fontWeight="normal", offset=14),
-            description=f"{split} {text.clipped(name)}: {describe(part)}",
+            title=alt.TitleParams(clipped(name, 44), fontSize=12, fontWeight="normal", offset=14),
+            description=f"{split} {clipped(name)}: {describe(part)}",
         )
         for name, part in drawn.items()
     ]
     left_out = len(parts) - len(drawn)
-    words = f"{text.count(len(drawn), 'chart')}, one for each {split}" + (f"; {left_out} more" if left_out else "")
+    words = f"{amounts.count(len(drawn), 'chart')}, one for each {split}" + (f"; {left_out} more" if left_out else "")
     whole = alt.concat(*charts, columns=COLUMNS).resolve_scale(color="shared", shape="shared", size="shared")
     return theme.styled(whole.properties(description=f"{words}. {describe(scene)}", spacing=28))
 

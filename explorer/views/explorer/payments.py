@@ -6,7 +6,7 @@ from typing import Literal
 import pandas as pd
 
 from explorer.analysis.reprice import COST, DELETION, of_class
-from explorer.views import text
+from explorer.page import amounts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,10 +65,10 @@ def payment_of(key: str, *, class_: str = "") -> Payment:
 def amount(x: float | None, payment: Payment) -> str:
     """A value on the x axis, in words."""
     if payment.unit == "seconds":
-        return text.seconds(x)
+        return amounts.seconds(x)
     if payment.unit == "dollars":
-        return text.dollars(x)
-    return text.MISSING if text.missing(x) else f"{x:,.0f}"
+        return amounts.dollars(x)
+    return amounts.MISSING if amounts.missing(x) else f"{x:,.0f}"
 
 
 DEAREST = "the dearest class"
@@ -90,13 +90,13 @@ class Measure:
 
     def words(self, value: float | None) -> str:
         """A value in words; a dash where it is unknown."""
-        if value is None or text.missing(value):
-            return text.MISSING
+        if value is None or amounts.missing(value):
+            return amounts.MISSING
         match self.unit:
             case "seconds":
-                return text.seconds(value)
+                return amounts.seconds(value)
             case "dollars":
-                return text.dollars(value)
+                return amounts.dollars(value)
             case "share":
                 return f"{value:.1%}"
             case "nats":

@@ -18,12 +18,12 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.analysis import ladders, schedules
 from explorer.analysis.sentences import busy_recipes
-from explorer.costing import age_words
-from explorer.costing.words import BUSY
 from explorer.errors import AnalysisError, StoreError
+from explorer.page import amounts, theme
+from explorer.page.amounts import BUSY, age_words
+from explorer.page.document import clipped, isolated
 from explorer.records import metric_of, tuning_words
 from explorer.store.of_runs import Machine, Profile, RunDetails, run_details
-from explorer.views import text, theme
 from explorer.views.explorer.composition_charts import COLOURS, PARTS
 from explorer.views.explorer.deletability import LEVELS
 from explorer.views.tables import Column, Row, named, swatch, table, with_note
@@ -50,7 +50,7 @@ def reproduce(directory: Path, *, here: Path) -> str:
 def notebook(directory: Path, *, here: Path) -> str | Markup:
     """A link to the executed notebook, a dash where there is none."""
     path = directory / rundir.NOTEBOOK
-    return link(path, "open", here=here) if path.is_file() else text.MISSING
+    return link(path, "open", here=here) if path.is_file() else amounts.MISSING
 
 
 def ledger(directory: Path, *, here: Path) -> Markup:
@@ -121,7 +121,7 @@ def _phases(profile: Profile, steps: int) -> Markup:
 
 def _phase(name: str, steps: int, seconds: float | None) -> Row:
     one = None if seconds is None else seconds / steps
-    return Row(cells=(named(name), f"{steps:,}", text.seconds(one), text.seconds(seconds)), quiet=seconds is None)
+    return Row(cells=(named(name), f"{steps:,}", amounts.seconds(one), amounts.seconds(seconds)), quiet=seconds is None)
 
 
 def _profiled(profile: Profile) -> Markup:
@@ -140,7 +140,7 @@ def _profiled(profile: Profile) -> Markup:
             for phase in profile.phases
         ]
     except AnalysisError as error:  # one damaged profile does not hide the card
-        return Markup('<p class="x-note x-warn">{}</p>').format(text.clipped(str(error), 160))
+        return Markup('<p class="x-note x-warn">{}</p>').format(clipped(str(error), 160))
     parts = schedules.Schedule(recipe="", phases=tuple(found)).by_part()
     return _split(parts, f"What steps are spent on, as profiled {profile.made_at[:10]}")
 
@@ -203,12 +203,12 @@ def run_cards(rows: pd.DataFrame, *, database: Path, runs: Path, here: Path, loo
         _card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()
     )
     rest = len(rows) - len(shown)
-    more = Markup('<p class="x-note">and {}: {} are shown at most</p>').format(text.count(rest, "more run"), CARDS)
+    more = Markup('<p class="x-note">and {}: {} are shown at most</p>').format(amounts.count(rest, "more run"), CARDS)
     return Markup('<div class="x-cards">{}</div>{}').format(cards, more if rest else "")
 
 
 def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, look: theme.Look) -> Markup:
-    title = f"{text.clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
+    title = f"{clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
     facts = Markup("").join(
         Markup("<dt>{}</dt><dd>{}</dd>").format(name, value)
         for name, value in [*_facts(run, known), *_files(run, runs=runs, here=here)]
@@ -232,25 +232,25 @@ def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, l
 def _figures(run: pd.Series) -> Iterator[Markup]:
     """The three that are asked for first."""
     figure = Markup("<li><strong>{}</strong><small>{}</small></li>")
-    yield figure.format(text.quality(run["quality"], metric_of(run.to_dict())), named(run["metric"]))
-    source = text.isolated(run["time_source"]) if isinstance(run["time_source"], str) else "unknown"
-    yield figure.format(text.seconds(run["train_seconds"]), f"training time, {source}")
-    priced = not text.missing(run["usd_per_hour"])
-    yield figure.format(text.dollars(run["cost_usd"]) if priced else "no price", "US dollars")
+    yield figure.format(amounts.quality(run["quality"], metric_of(run.to_dict())), named(run["metric"]))
+    source = isolated(run["time_source"]) if isinstance(run["time_source"], str) else "unknown"
+    yield figure.format(amounts.seconds(run["train_seconds"]), f"training time, {source}")
+    priced = not amounts.missing(run["usd_per_hour"])
+    yield figure.format(amounts.dollars(run["cost_usd"]) if priced else "no price", "US dollars")
 
 
 def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, str | Markup]]:
     others = [each for each in (known.finals if known else ()) if each.metric.name != run["metric"]]
     if others:
         parts = [
-            Markup("{} {}").format(named(each.metric.name), text.quality(each.value, each.metric)) for each in others
+            Markup("{} {}").format(named(each.metric.name), amounts.quality(each.value, each.metric)) for each in others
         ]
         yield "Other metrics", Markup(", ").join(parts)
     yield "Time", _time(run, known)
     yield "Dollars", _dollars(run)
     yield "Inference", _inference(run)
     yield "Hardware", named(_label(_machine(run)), 80)
-    yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {text.isolated(run['precision'])}"
+    yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {isolated(run['precision'])}"
     yield "Methods", _methods(run)
     yield "Baseline", _baseline(run)
     if isinstance(run["control"], str):
@@ -260,36 +260,38 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, str 
 
 
 def _time(run: pd.Series, known: RunDetails | None) -> str:
-    if text.missing(run["train_seconds"]):
+    if amounts.missing(run["train_seconds"]):
         return UNTIMED
-    words = SOURCES.get(run["time_source"], text.isolated(str(run["time_source"])))
-    if not text.missing(run["train_seconds_low"]):
-        low, high = text.seconds(run["train_seconds_low"]), text.seconds(run["train_seconds_high"])
+    words = SOURCES.get(run["time_source"], isolated(str(run["time_source"])))
+    if not amounts.missing(run["train_seconds_low"]):
+        low, high = amounts.seconds(run["train_seconds_low"]), amounts.seconds(run["train_seconds_high"])
         words += f"; {low} to {high} between the quartiles of the profile"
     if busy_recipes(run.to_frame().T):
         words += f"; {BUSY}"
     if run["time_source"] == "predicted" and known is not None:
-        words += f"; the quality was measured on {text.isolated(_label(known.machine))}"
+        words += f"; the quality was measured on {isolated(_label(known.machine))}"
     return words
 
 
 def _dollars(run: pd.Series) -> str:
-    if text.missing(run["usd_per_hour"]):
-        return f"no price for {text.isolated(run['hardware'])}"
+    if amounts.missing(run["usd_per_hour"]):
+        return f"no price for {isolated(run['hardware'])}"
     as_of = run["price_as_of"] if isinstance(run["price_as_of"], str) else ""
     told = (
-        f"{text.dollars(run['usd_per_hour'])}/h as of {as_of}" if as_of else f"{text.dollars(run['usd_per_hour'])}/h",
+        f"{amounts.dollars(run['usd_per_hour'])}/h as of {as_of}"
+        if as_of
+        else f"{amounts.dollars(run['usd_per_hour'])}/h",
         age_words(as_of, date.today()),
-        text.isolated(str(run["price_source"]), 160),
-        "the time is unknown" if text.missing(run["cost_usd"]) else "",
+        isolated(str(run["price_source"]), 160),
+        "the time is unknown" if amounts.missing(run["cost_usd"]) else "",
     )
     return ", ".join(filter(None, told))
 
 
 def _inference(run: pd.Series) -> str:
-    if text.missing(run["inference_seconds"]):
+    if amounts.missing(run["inference_seconds"]):
         return "not measured"
-    return f"{text.seconds(run['inference_seconds'])} an example"
+    return f"{amounts.seconds(run['inference_seconds'])} an example"
 
 
 def _methods(run: pd.Series) -> str | Markup:
@@ -301,7 +303,7 @@ def _baseline(run: pd.Series) -> Markup:
     tuning = tuning_words(run["tuning"])
     words = "untuned: nobody searched for good settings"
     if tuning is not None:
-        words = f'tuning, in the author\'s words: "{text.isolated(tuning, 160)}"'
+        words = f'tuning, in the author\'s words: "{isolated(tuning, 160)}"'
     whose = Markup("this is it") if run["is_baseline"] else named(str(run["baseline"]))
     return (
         with_note(whose, words)
@@ -316,16 +318,16 @@ def _governed(run: pd.Series) -> Iterator[tuple[str, str | Markup]]:
         yield "Governance", "none: the run keeps no ledger"
         return
     yield "Policy", named(str(run["policy"])) if isinstance(run["policy"], str) else "not recorded"
-    entries = text.count(int(run["ledger_size"]), "entry", "entries")
+    entries = amounts.count(int(run["ledger_size"]), "entry", "entries")
     yield (
         "Ledger",
         Markup("{}, root {}<small>as it was read; nobody has verified it</small>").format(
             entries, _digest(run["ledger_root"])
         ),
     )
-    if not text.missing(run["ledger_overhead"]):
+    if not amounts.missing(run["ledger_overhead"]):
         yield "Governing took", f"{run['ledger_overhead']:.1%} of the time of its steps"
-    if not text.missing(run["chi"]):
+    if not amounts.missing(run["chi"]):
         yield "Directions of classes differ", f"chi {run['chi']:.3g} nats above chance, in the layer where most"
     yield "Deletion", _deletion(run)
 
@@ -334,12 +336,12 @@ def _deletion(run: pd.Series) -> str | Markup:
     if not isinstance(run["deletion_level"], str):
         return "no forecast"
     words = LEVELS.get(run["deletion_level"], str(run["deletion_level"]))
-    if text.missing(run["deletion_seconds"]):
+    if amounts.missing(run["deletion_seconds"]):
         return with_note(words, "how long it takes is not known for this machine")
     low, high = run["deletion_seconds_low"], run["deletion_seconds_high"]
-    within = "" if text.missing(low) else f" ({text.seconds(low)} to {text.seconds(high)})"
+    within = "" if amounts.missing(low) else f" ({amounts.seconds(low)} to {amounts.seconds(high)})"
     note = Markup("{} for {}, the dearest class: a forecast").format(
-        f"{text.seconds(run['deletion_seconds'])}{within}", named(str(run["deletion_class"]))
+        f"{amounts.seconds(run['deletion_seconds'])}{within}", named(str(run["deletion_class"]))
     )
     return with_note(words, note)
 
@@ -359,8 +361,8 @@ def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, str
 
 def _digest(value: object) -> Markup:
     if not isinstance(value, str):
-        return Markup(text.MISSING)
-    return Markup('<code title="{}">{}</code>').format(text.clipped(value, 128), text.clipped(value[:DIGEST]))
+        return Markup(amounts.MISSING)
+    return Markup('<code title="{}">{}</code>').format(clipped(value, 128), clipped(value[:DIGEST]))
 
 
 def _machine(run: pd.Series) -> Machine:

@@ -8,8 +8,9 @@ import ipywidgets as widgets
 import pandas as pd
 from markupsafe import Markup
 
+from explorer.page import amounts, theme
+from explorer.page.document import clipped
 from explorer.records import metric_of
-from explorer.views import text, theme
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.run_cards import CARDS, command, notebook, reproduce, run_cards, run_directory
 from explorer.views.explorer.snapshot import Snapshot
@@ -46,7 +47,7 @@ def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) 
     shown = rows.head(MAX_ROWS)
     body = table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
     rest = len(rows) - len(shown)
-    more = Markup('<p class="x-note">and {}; the export has them all</p>').format(text.count(rest, "more run"))
+    more = Markup('<p class="x-note">and {}; the export has them all</p>').format(amounts.count(rest, "more run"))
     return body + more if rest else body
 
 
@@ -57,9 +58,9 @@ def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
             swatch(run["recipe"], look),
             f"{run['ssr']:g}",
             str(run["seed"]),
-            text.quality(run["y"], metric_of(run.to_dict())),
-            text.seconds(run["train_seconds"]),
-            "no price" if text.missing(run["usd_per_hour"]) else text.dollars(run["cost_usd"]),
+            amounts.quality(run["y"], metric_of(run.to_dict())),
+            amounts.seconds(run["train_seconds"]),
+            "no price" if amounts.missing(run["usd_per_hour"]) else amounts.dollars(run["cost_usd"]),
             notebook(directory, here=here),
             command(reproduce(directory, here=here)),
         )
@@ -97,7 +98,7 @@ class RunList(widgets.VBox):
         )
         self._table.value = Markup("")
         if found.question.brush:
-            heading = Markup('<p class="x-heading">{} selected</p>').format(text.count(len(listed), "run"))
+            heading = Markup('<p class="x-heading">{} selected</p>').format(amounts.count(len(listed), "run"))
             self._table.value = heading + runs_table(listed, look=look, runs=snapshot.runs, here=here)
 
     def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
@@ -132,11 +133,11 @@ def chosen_rows(found: Answer) -> pd.DataFrame:
 def hint(scene: Scene) -> str:
     """How runs are chosen."""
     return (
-        f"All {text.count(len(scene.runs), 'run')} are shown. Drag over the chart to list some of them here, click one,"
-        " or choose it from the list: a card says what it was, what it cost and how to repeat it."
+        f"All {amounts.count(len(scene.runs), 'run')} are shown. Drag over the chart to list some of them here, click"
+        " one, or choose it from the list: a card says what it was, what it cost and how to repeat it."
     )
 
 
 def _words(recipe: str, ssr: float, seed: int, scene: Scene, quality: float) -> str:
-    reached = text.quality(quality, scene.kind)
-    return f"{text.clipped(recipe, 40)} · budget {ssr:g} · seed {seed} · {reached}"
+    reached = amounts.quality(quality, scene.kind)
+    return f"{clipped(recipe, 40)} · budget {ssr:g} · seed {seed} · {reached}"

@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
-from explorer.views import text
+from explorer.page.document import one_line
 from explorer.views.explorer.exports import FORMATS, Format
 from explorer.views.explorer.question import Question, from_token, to_token
 
@@ -63,7 +63,7 @@ class Sharing(widgets.VBox):
             self._warn(str(error))
 
     def _warn(self, words: str) -> None:
-        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(text.plain(words))
+        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(one_line(words))
 
 
 def button(label: str, *, tooltip: str) -> widgets.Button:

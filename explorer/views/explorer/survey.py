@@ -12,13 +12,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.analysis import pareto
+from explorer.page import amounts
+from explorer.page.theme import Look
 from explorer.records import metric_of
-from explorer.views import text
 from explorer.views.explorer.payments import MEASURES, Payment, amount
 from explorer.views.explorer.series import group_name, machines
 from explorer.views.explorer.tradeoff import Scene, extent
 from explorer.views.tables import Column, Row, named, swatch, table
-from explorer.views.theme import Look
 
 PLACES = (72, 44)  # of the chart, across and up: at most so many points are drawn beside the frontier
 MAX_GROUPS = 24  # colours; further groups share one
@@ -66,8 +66,8 @@ def survey_scene(
 
 def survey_sentence(means: pd.DataFrame) -> str:
     """What there is, and that nothing of it is compared."""
-    recipes = text.count(means[["sweep", "recipe_digest"]].drop_duplicates().shape[0], "recipe")
-    sweeps = text.count(means["sweep"].nunique(), "sweep")
+    recipes = amounts.count(means[["sweep", "recipe_digest"]].drop_duplicates().shape[0], "recipe")
+    sweeps = amounts.count(means["sweep"].nunique(), "sweep")
     return f"{recipes} of {sweeps}: choose one sweep to compare its recipes with its baseline"
 
 
@@ -75,7 +75,8 @@ def survey_note(means: pd.DataFrame, scene: Scene) -> str:
     """How much of it is drawn."""
     drawn, points = len(scene.means), len(means)
     if drawn == points:
-        return f"{text.count(points, 'mean')} of {text.count(int(means['n'].sum()), 'run')}; the frontier is over all."
+        runs = amounts.count(int(means["n"].sum()), "run")
+        return f"{amounts.count(points, 'mean')} of {runs}; the frontier is over all."
     return f"{drawn:,} of {points:,} means are drawn, one for each place of the chart; the frontier is over all."
 
 
@@ -97,7 +98,7 @@ def frontier_table(scene: Scene, look: Look) -> Markup:
                 named(str(row["sweep"])),
                 f"{row['ssr']:g}",
                 amount(float(row["x"]), scene.payment),
-                text.quality(float(row["y"]), scene.kind),
+                amounts.quality(float(row["y"]), scene.kind),
                 str(row["n"]),
             )
         )

@@ -11,8 +11,9 @@ import pandas as pd
 from explorer.analysis import curves, pareto
 from explorer.analysis.curves import Curve
 from explorer.analysis.ladders import Machine
+from explorer.page import amounts, theme
+from explorer.page.document import clipped
 from explorer.records import Metric
-from explorer.views import text, theme
 from explorer.views.explorer.axes import Heights, heights, payment_axis, quality_axis
 from explorer.views.explorer.payments import Measure, Payment, amount, measure_of
 from explorer.views.explorer.series import group_of, run_labels, series_names
@@ -281,13 +282,13 @@ def describe(scene: Scene) -> str:
     direction = "higher" if scene.kind.higher_is_better else "lower"
     parts = [
         f"{scene.metric} ({direction} is better) against {scene.payment.title.lower()} for "
-        f"{text.count(len(names), 'recipe')}: {listed(names)}.",
+        f"{amounts.count(len(names), 'recipe')}: {listed(names)}.",
         f"On the frontier: {listed([name for name in names if name in on_front]) or 'none'}.",
     ]
     if scene.controls:
         parts.append(f"Controls, dashed: {listed(scene.controls)}.")
     if scene.target is not None:
-        parts.append(f"Target quality: {text.quality(scene.target, scene.kind)}.")
+        parts.append(f"Target quality: {amounts.quality(scene.target, scene.kind)}.")
     if scene.size is not None:
         parts.append(f"The size of a mark is {scene.size.label.lower()}.")
     return " ".join(parts)
@@ -296,7 +297,7 @@ def describe(scene: Scene) -> str:
 def listed(names: list[str], *, most: int = 12) -> str:
     """Names in a row, as many as one listens to."""
     rest = len(names) - most
-    shown = ", ".join(text.clipped(name) for name in names[:most])
+    shown = ", ".join(clipped(name) for name in names[:most])
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
@@ -326,7 +327,7 @@ def _front(scene: Scene, x: alt.X, y: alt.Y) -> alt.Chart | None:
 def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
     if scene.target is None:
         return None
-    label = f"target {text.quality(scene.target, scene.kind)}"
+    label = f"target {amounts.quality(scene.target, scene.kind)}"
     frame = _placed(pd.DataFrame({"y": [scene.target], "label": [label]}), scene)
     base = alt.Chart(frame)
     rule = base.mark_rule(color=theme.TEXT, opacity=0.5, strokeDash=[5, 4]).encode(y=y)
@@ -499,17 +500,18 @@ def _bright(frame: pd.DataFrame, scene: Scene) -> pd.Series:
 def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     """The rows with the texts of their tooltips."""
     words: dict[str, Any] = {
-        "recipe_text": frame["series"].map(text.clipped),
-        "quality_text": [text.quality(value, scene.kind) for value in frame["y"]],
+        "recipe_text": frame["series"].map(clipped),
+        "quality_text": [amounts.quality(value, scene.kind) for value in frame["y"]],
         "budget": [f"{ssr:g} of the full schedule" for ssr in frame["ssr"]],
     }
     if "train_seconds" in frame:
         sources = frame["time_source"].fillna("unknown")
         words["time_text"] = [
-            f"{text.seconds(value)} ({source})" for value, source in zip(frame["train_seconds"], sources, strict=True)
+            f"{amounts.seconds(value)} ({source})"
+            for value, source in zip(frame["train_seconds"], sources, strict=True)
         ]
-        words["cost_text"] = ["no price" if text.missing(v) else text.dollars(v) for v in frame["cost_usd"]]
-        words["methods_text"] = frame["methods"].fillna("").map(text.clipped)
+        words["cost_text"] = ["no price" if amounts.missing(v) else amounts.dollars(v) for v in frame["cost_usd"]]
+        words["methods_text"] = frame["methods"].fillna("").map(clipped)
         if scene.payment.forecast:
             words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
     else:

@@ -14,7 +14,8 @@ from explorer.analysis.estimate import Estimate
 from explorer.analysis.ladders import axis_words
 from explorer.analysis.sentences import inference_interval, ratio_interval
 from explorer.errors import ExplorerError
-from explorer.views import text, theme
+from explorer.page import amounts, theme
+from explorer.page.document import clipped, isolated, one_line
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.tables import Column, Row, named, swatch, table, with_note
@@ -36,7 +37,7 @@ def duel_html(found: Duel, *, look: theme.Look, payment: Payment) -> Markup:
 
 def _said(found: Duel) -> Markup:
     """The sentence, and why there is no budget to compare at if there is none."""
-    named_ = {field: text.isolated(getattr(found.equal_quality, field)) for field in ("label", "baseline")}
+    named_ = {field: isolated(getattr(found.equal_quality, field)) for field in ("label", "baseline")}
     words = sentence(replace(found, equal_quality=replace(found.equal_quality, **named_)))
     lines = [f"{words}.", *([f"{_clipped(found.reason)}."] if found.reason else [])]
     return Markup("").join(Markup('<p class="x-note">{}</p>').format(line) for line in lines)
@@ -65,7 +66,7 @@ def _at(found: Duel, at: AtBudget, payment: Payment) -> Row:
 
 
 def _reached(found: Duel, side: Reached, payment: Payment) -> Markup:
-    return with_note(text.quality(side.quality, found.setting.kind), f"{amount(side.x, payment)}, n={side.n}")
+    return with_note(amounts.quality(side.quality, found.setting.kind), f"{amount(side.x, payment)}, n={side.n}")
 
 
 def _equal_x(found: Duel, payment: Payment) -> Row:
@@ -75,8 +76,8 @@ def _equal_x(found: Duel, payment: Payment) -> Row:
     return Row(
         cells=(
             with_note(title, "" if at.budget is None else amount(at.budget, payment)),
-            text.quality(at.baseline_quality, kind),
-            text.quality(at.recipe_quality, kind),
+            amounts.quality(at.baseline_quality, kind),
+            amounts.quality(at.recipe_quality, kind),
             _difference(found, difference),
         )
     )
@@ -87,10 +88,10 @@ def _equal_quality(found: Duel, payment: Payment) -> Row:
     title = f"{payment.label} at equal {found.setting.metric}"
     return Row(
         cells=(
-            with_note(title, "" if at.target is None else text.quality(at.target, found.setting.kind)),
+            with_note(title, "" if at.target is None else amounts.quality(at.target, found.setting.kind)),
             amount(at.baseline_x, payment),
             _needed(found, payment),
-            text.MISSING if at.ratio is None else with_note(_ratio(found), _of_ratio(found)),
+            amounts.MISSING if at.ratio is None else with_note(_ratio(found), _of_ratio(found)),
         )
     )
 
@@ -106,7 +107,7 @@ def _needed(found: Duel, payment: Payment) -> str:
 
 def _ratio(found: Duel) -> str:
     at_most = "at most " if found.equal_quality.outcome == Outcome.BELOW else ""
-    return f"{at_most}{text.ratio(found.equal_quality.ratio)}"
+    return f"{at_most}{amounts.ratio(found.equal_quality.ratio)}"
 
 
 def _of_ratio(found: Duel) -> str:
@@ -122,7 +123,7 @@ def _of_ratio(found: Duel) -> str:
 def _difference(found: Duel, less: Estimate) -> str | Markup:
     kind = found.setting.kind
     if less.value is None:
-        return with_note(text.MISSING, _clipped(less.reason or ""))
+        return with_note(amounts.MISSING, _clipped(less.reason or ""))
     unclear = ", inconclusive" if less.low is not None and not less.differs else ""
     span = _clipped(interval(less.low, less.high, kind, reason=less.reason))
     return with_note(by_how_much(less.value, kind), f"{span}, n={less.n}{unclear}")
@@ -131,22 +132,22 @@ def _difference(found: Duel, less: Estimate) -> str | Markup:
 def _inference(found: Duel) -> Row:
     first, second = found.first.inference_seconds, found.second.inference_seconds
     ratio = None if first is None or second is None else second / first
-    beside = with_note(text.ratio(ratio), "" if ratio is None else inference_interval(found.equal_quality))
-    return Row(cells=("Inference, one example", text.seconds(first), text.seconds(second), beside))
+    beside = with_note(amounts.ratio(ratio), "" if ratio is None else inference_interval(found.equal_quality))
+    return Row(cells=("Inference, one example", amounts.seconds(first), amounts.seconds(second), beside))
 
 
 def _deletion(side: Side) -> str | Markup:
     if side.deletion_level is None:
         return "no ledger"
-    return with_note(side.deletion_level, text.seconds(side.deletion_seconds))
+    return with_note(side.deletion_level, amounts.seconds(side.deletion_seconds))
 
 
 def _only(side: Side) -> Markup:
-    return Markup(", ").join(map(named, side.only)) or Markup(text.MISSING)
+    return Markup(", ").join(map(named, side.only)) or Markup(amounts.MISSING)
 
 
 def _clipped(words: str) -> str:
-    return text.clipped(words, SAID)
+    return clipped(words, SAID)
 
 
 class Versus(widgets.VBox):
@@ -171,7 +172,7 @@ class Versus(widgets.VBox):
         self._showing = True
         try:
             for field, name in zip((self.first, self.second), chosen, strict=True):
-                field.options = tuple((text.clipped(recipe), recipe) for recipe in recipes)
+                field.options = tuple((clipped(recipe), recipe) for recipe in recipes)
                 field.value = name
         finally:
             self._showing = False
@@ -194,4 +195,4 @@ def _default(found: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(text.plain(words))
+    return Markup('<p class="x-note">{}</p>').format(one_line(words))

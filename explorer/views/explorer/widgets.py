@@ -6,7 +6,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from explorer.views import text
+from explorer.page.document import clipped
 from explorer.views.explorer.choices import Choices, Settled
 from explorer.views.explorer.payments import DEAREST, MEASURES, PAYMENTS
 from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
@@ -154,7 +154,7 @@ def _offers(choices: Choices, question: Question) -> dict[str, Sequence[Any]]:
 
 
 def _with_all(names: Sequence[str], plural: str) -> list[tuple[str, str]]:
-    return [(f"all {plural}" if name == ALL else text.clipped(name), name) for name in names]
+    return [(f"all {plural}" if name == ALL else clipped(name), name) for name in names]
 
 
 def _number(label: str, *, least: float) -> widgets.BoundedFloatText:

@@ -6,9 +6,10 @@ from markupsafe import Markup
 
 from explorer.audit.badges import ProjectBadge, project_badge
 from explorer.disclosure.access_log import AccessLog, Logged, access_log
+from explorer.page import amounts
+from explorer.page.document import clipped
 from explorer.project import AUDIT, runs_of
 from explorer.runlog.run_keys import JOINT
-from explorer.views import text
 from explorer.views.ledger.drilldown import prove_commands
 from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import coded, heading, note, nothing, warning
@@ -61,7 +62,7 @@ def _log(found: AccessLog, badge: ProjectBadge) -> Markup:
 
 
 def _standing(badge: ProjectBadge) -> Markup:
-    size = f"{text.count(badge.size, 'entry', 'entries')} in {badge.directory}, root {badge.root[:16]}"
+    size = f"{amounts.count(badge.size, 'entry', 'entries')} in {badge.directory}, root {badge.root[:16]}"
     if not badge.anchored:
         return note(f"The project's ledger: {size}. Not checked: name a trust file.")
     if badge.findings:
@@ -88,23 +89,23 @@ def _who(each: Logged) -> Markup:
     if each.known is None:
         return with_note("not known here", f"{digest}: its file is not beside the run")
     standing = "holds today" if each.known.believed else each.known.why or "nobody was asked who signed it"
-    return with_note(named(each.known.grant.grantee.name), f"{digest}: {text.clipped(standing, 160)}")
+    return with_note(named(each.known.grant.grantee.name), f"{digest}: {clipped(standing, 160)}")
 
 
 def _covers(each: Logged) -> str | Markup:
     if each.known is None:
-        return text.MISSING
+        return amounts.MISSING
     grant = each.known.grant
-    words = text.clipped(", ".join(grant.classes), 120)
+    words = clipped(", ".join(grant.classes), 120)
     return with_note(words, f"{', '.join(grant.entries)} entries, until {grant.expires}")
 
 
 def _asked(each: Logged) -> str | Markup:
     if each.query is None:
-        return text.MISSING
+        return amounts.MISSING
     if each.asked is None:
         return with_note("in no words here", f"query {each.query[:12]}")
     asked = each.asked
-    classes = text.clipped(", ".join("numbers over several" if path == JOINT else path for path in asked.classes), 120)
+    classes = clipped(", ".join("numbers over several" if path == JOINT else path for path in asked.classes), 120)
     steps = f"{asked.kind} entries, steps {asked.steps.start:,} to {asked.steps.stop - 1:,}"
     return with_note(classes, f"{steps}; query {each.query[:12]}")

@@ -6,7 +6,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from explorer.audit.history import Badge
-from explorer.views import text
+from explorer.page import amounts
 
 Verdict = Literal["verified", "unchecked", "broken"]
 TITLES: dict[Verdict, str] = {
@@ -41,11 +41,11 @@ class Words:
 def badge_words(found: Badge) -> Words:
     """A ledger is broken where something contradicts it, whoever is trusted; without trust it is not verified."""
     findings = tuple(each for each in found.faults if found.anchored or not each.startswith(NOBODY))
-    size = f"{text.count(found.size, 'entry', 'entries')} for {text.count(found.steps, 'step')}; "
+    size = f"{amounts.count(found.size, 'entry', 'entries')} for {amounts.count(found.steps, 'step')}; "
     size += OUTCOMES[found.outcome]
     if found.blobs.erased:
         entries = ", ".join(map(str, found.blobs.by))
-        size += f"; {text.count(found.blobs.erased, 'blob')} erased, by entry {entries} of the project's ledger: "
+        size += f"; {amounts.count(found.blobs.erased, 'blob')} erased, by entry {entries} of the project's ledger: "
         size += "what was in them cannot be told"
     if findings:
         return Words(

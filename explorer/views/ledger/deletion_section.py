@@ -11,13 +11,14 @@ from explorer.audit.withheld import read_withheld
 from explorer.deletion.certificates import Found, certificates
 from explorer.deletion.checks import Outcome
 from explorer.errors import ExplorerError
+from explorer.page import amounts
+from explorer.page.document import clipped
 from explorer.provenance.deletion_certificate import MEANS
 from explorer.runlog.forecast import Forecast, forecast_of
 from explorer.runlog.influence import Presence
 from explorer.runlog.run_keys import JOINT, OwnKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
-from explorer.views import text
 from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import coded, heading, note, nothing, warning
 from explorer.views.tables import Column, Row, named, table, with_note
@@ -100,13 +101,13 @@ def deletions_table(run: RunLedger) -> Markup:
 
 def _cells(path: str, found: Forecast) -> tuple[str | Markup, ...]:
     route, time = found.route, found.time
-    interval = "" if time.low is None else f"{text.seconds(time.low)} to {text.seconds(time.high)}"
+    interval = "" if time.low is None else f"{amounts.seconds(time.low)} to {amounts.seconds(time.high)}"
     return (
         path,
         with_note(route.level, WAYS[route.level]),
         "none" if found.reach.first is None else f"step {found.reach.first:,}",
         f"{route.steps:,}",
-        with_note("not measured" if time.seconds is None else text.seconds(time.seconds), interval),
+        with_note("not measured" if time.seconds is None else amounts.seconds(time.seconds), interval),
     )
 
 
@@ -156,20 +157,20 @@ def target(each: Found) -> str:
     if each.deletion.classes:
         return ", ".join(each.deletion.classes)
     vouched = ", ".join(each.deletion.authorities)
-    return f"what {vouched} vouches for" if vouched else text.count(each.deletion.records, "record")
+    return f"what {vouched} vouches for" if vouched else amounts.count(each.deletion.records, "record")
 
 
 def _row(each: Found) -> Row:
     claimed, deletion = each.claimed, each.deletion
-    level = claimed.level if claimed is not None else deletion.level if deletion is not None else text.MISSING
+    level = claimed.level if claimed is not None else deletion.level if deletion is not None else amounts.MISSING
     entry = "in no entry" if each.entry is None else f"entry {each.entry}"
     still = "not looked" if each.verified is None else f"{len(each.remaining):,}"
     return Row(
         cells=(
             with_note(named(target(each)), "this run had it" if each.side == "had" else "this run is without it"),
             level if each.deleted else with_note(level, "as it claims"),
-            with_note(verdict(each), text.clipped(_why(each), 160)),
-            text.MISSING if claimed is None else claimed.issued,
+            with_note(verdict(each), clipped(_why(each), 160)),
+            amounts.MISSING if claimed is None else claimed.issued,
             entry,
             still,
         ),
@@ -210,5 +211,5 @@ def _details(each: Found, here: Path) -> Markup:
 
 
 def _list(title: str, items: "list[str] | tuple[str, ...]") -> Markup:
-    listed = Markup("").join(Markup("<li><bdi>{}</bdi></li>").format(text.clipped(each, 400)) for each in items)
+    listed = Markup("").join(Markup("<li><bdi>{}</bdi></li>").format(clipped(each, 400)) for each in items)
     return Markup("<p>{}:</p><ul>{}</ul>").format(title, listed)

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from explorer.audit.history import DepthProfile
+from explorer.page import amounts, theme
 from explorer.provenance.regions import depths_of
 from explorer.store.spool import ALL
-from explorer.views import text, theme
 
 MAX_LINES = 6
 SIGNIFICANT = 0.05
@@ -110,7 +110,7 @@ def depth_profile(
     if measure == "told_apart" and not shown.empty:
         chance = alt.Chart(pd.DataFrame({"chance": [shown["told_chance"].max()]}), name="chance")
         layers.append(chance.mark_rule(strokeDash=[2, 3], color=theme.TEXT, opacity=0.6).encode(y="chance:Q"))
-    words = f"{title} by depth, measured {text.count(len(steps), 'time')}."
+    words = f"{title} by depth, measured {amounts.count(len(steps), 'time')}."
     chart = alt.LayerChart(layer=layers).properties(width=width, height=250, description=words)
     return theme.styled(chart.properties(padding={"top": 18, "left": 2, "right": 12, "bottom": 4}))
 
@@ -153,7 +153,7 @@ def profile_frame(profiles: Sequence[DepthProfile]) -> pd.DataFrame:
                 "told_apart": _number(each.told_apart),
                 "told_chance": _number(each.told_chance),
                 "told_p_value": _number(each.told_p_value),
-                "told": text.MISSING if each.told is None else each.told.words,
+                "told": amounts.MISSING if each.told is None else each.told.words,
             }
             for each in rows
         ]

@@ -12,10 +12,10 @@ from explorer import rundir
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.merkle import leaf_hash
+from explorer.page import amounts
 from explorer.runlog.run_keys import Keys, NoKeys
 from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
-from explorer.views import text
 from explorer.views.ledger.open_run import Steps
 from explorer.views.ledger.pane import heading, note
 from explorer.views.tables import Column, Row, table
@@ -67,7 +67,7 @@ def no_numbers(recorded: Steps, class_: int, steps: range) -> str:
     examples = int(recorded.examples[steps.start : steps.stop, class_].sum())
     if not examples:
         return "It had no examples in these steps."
-    had = f"It had {text.count(examples, 'example')} in the batches and no numbers"
+    had = f"It had {amounts.count(examples, 'example')} in the batches and no numbers"
     if recorded.weights(steps)[class_].any():
         return f"{had}: what it contributed was not measured, or it was left out of training."
     return f"{had}: every layer was denied to it."
@@ -119,15 +119,15 @@ def entries_table(lines: tuple[EntryLine, ...], total: int) -> Markup:
                 str(line.index),
                 f"{line.step:,}",
                 f"{line.examples:,}",
-                text.MISSING if line.weight is None else f"{line.weight:.4g}",
-                text.MISSING if line.norm is None else f"{line.norm:.4g}",
+                amounts.MISSING if line.weight is None else f"{line.weight:.4g}",
+                amounts.MISSING if line.norm is None else f"{line.norm:.4g}",
                 _status(line.commitment),
             )
         )
         for line in lines
     ]
     rest = total - len(lines)
-    more = f"And {text.count(rest, 'more entry', 'more entries')} in these steps. " if rest else ""
+    more = f"And {amounts.count(rest, 'more entry', 'more entries')} in these steps. " if rest else ""
     return table(COLUMNS, rows) + Markup('<p class="x-note">{}{}</p>').format(more, OPENED)
 
 
@@ -138,7 +138,7 @@ def proofs_html(run: RunLedger, entries: Sequence[int], *, here: Path) -> Markup
     words = Markup(
         '<p class="x-note">A proof shows somebody far away, who trusts the signer, that the entry is in this ledger '
         'of {}. These commands write one and check it; the text below is the same:</p><pre class="x-said">{}</pre>'
-    ).format(text.count(run.ledger.checkpoint().size, "entry", "entries"), commands)
+    ).format(amounts.count(run.ledger.checkpoint().size, "entry", "entries"), commands)
     return words + Markup("").join(_proof(run, index) for index in entries)
 
 

@@ -13,7 +13,8 @@ import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
-from explorer.views import text
+from explorer.page import amounts
+from explorer.page.html import CSS
 from explorer.views.ledger.access_section import access_html
 from explorer.views.ledger.badge import badge_html, badge_words, simulated_note
 from explorer.views.ledger.deletion_section import deletion_html
@@ -23,7 +24,6 @@ from explorer.views.ledger.pane import Quiet, buttons, warning
 from explorer.views.ledger.training_section import Training
 from explorer.views.ledger.two_runs import Compare
 from explorer.views.notebook import runs_directory
-from explorer.views.tables import CSS
 
 SECTIONS = {
     "training": "Who moved what",
@@ -171,9 +171,9 @@ class Page(widgets.VBox):
 def _headline(opened: OpenRun) -> Markup:
     genesis = opened.ledger.genesis
     facts = [
-        text.count(len(opened.recorded), "step"),
-        text.count(len(opened.classes), "class", "classes"),
-        text.count(len(opened.layers), "layer"),
+        amounts.count(len(opened.recorded), "step"),
+        amounts.count(len(opened.classes), "class", "classes"),
+        amounts.count(len(opened.layers), "layer"),
         f"ledger {opened.badge.origin}",
         f"root {opened.badge.root[:16]}",
         *(f"goes on from {parent.words}" for parent in genesis.parents),

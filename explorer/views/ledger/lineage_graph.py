@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from explorer.page import amounts
+from explorer.page.document import clipped
 from explorer.release.family import MOST, Family, family
 from explorer.release.relatives import Relative, Standing
-from explorer.views import text
 from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import heading, note, warning
 from explorer.views.tables import Column, Row, named, table, with_note
@@ -91,9 +92,9 @@ def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]
 
 def _box(box: Box, at: _Spot) -> Markup:
     lines = Markup('<text x="{:.1f}" y="{:.1f}" class="x-graph-title">{}</text>').format(
-        at.x + 10, at.y + 19, text.clipped(box.title, LETTERS)
+        at.x + 10, at.y + 19, clipped(box.title, LETTERS)
     ) + Markup('<text x="{:.1f}" y="{:.1f}" class="x-graph-line">{}</text>').format(
-        at.x + 10, at.y + 36, text.clipped(box.line, LETTERS + 4)
+        at.x + 10, at.y + 36, clipped(box.line, LETTERS + 4)
     )
     return Markup(
         '<g><title>{}</title><rect x="{:.1f}" y="{:.1f}" width="{}" height="{}" rx="6" class="x-graph-box" '
@@ -144,7 +145,7 @@ def lineage_html(opened: OpenRun) -> Markup:
     found = family(opened.ledger, trust=opened.trust, now=opened.now)
     said = Markup("").join(warning(each) for each in found.remarks)
     if found.left_out:
-        said += warning(f"{text.count(len(found.relatives), 'relative')} are shown, at most {MOST}; more were met.")
+        said += warning(f"{amounts.count(len(found.relatives), 'relative')} are shown, at most {MOST}; more were met.")
     if len(found.relatives) == 1:
         said += note("It goes on from no other run, and nothing that is recorded here goes on from it.")
     return (
@@ -178,8 +179,8 @@ def _arrows(found: Family) -> list[Arrow]:
 
 
 def _words(found: Family) -> str:
-    kinds = [text.count(sum(each.what == what for each in found.relatives), what) for what in ("run", "model")]
-    seen = text.count(sum(each.what == "observation" for each in found.relatives), "observation")
+    kinds = [amounts.count(sum(each.what == what for each in found.relatives), what) for what in ("run", "model")]
+    seen = amounts.count(sum(each.what == "observation" for each in found.relatives), "observation")
     return f"Lineage of the run: {', '.join(kinds)}, {seen}. The table below says the same."
 
 
@@ -196,9 +197,9 @@ def _rows(found: Family) -> Iterator[Row]:
             cells=(
                 "this run" if each.generation == 0 else each.what,
                 named(each.name),
-                Markup('<code title="{}">{}</code>').format(each.digest, each.digest[:16] or text.MISSING),
-                Markup("<br>").join(origins) if origins else text.MISSING,
-                with_note(STANDINGS[each.standing], text.clipped(each.why, 200)),
+                Markup('<code title="{}">{}</code>').format(each.digest, each.digest[:16] or amounts.MISSING),
+                Markup("<br>").join(origins) if origins else amounts.MISSING,
+                with_note(STANDINGS[each.standing], clipped(each.why, 200)),
             ),
             bold=each.generation == 0,
             quiet=each.standing == "claimed",

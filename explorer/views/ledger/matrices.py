@@ -15,8 +15,8 @@ import pandas as pd
 
 from explorer.audit.history import Directions
 from explorer.audit.shares import Shares
+from explorer.page import amounts, theme
 from explorer.provenance.regions import exact
-from explorer.views import text, theme
 from explorer.views.ledger.open_run import Steps
 
 CELL = "cell"  # the name of the selection
@@ -187,7 +187,7 @@ def heat_map(
         alt.Tooltip("examples:Q", title="Examples in the batches", format=","),
         alt.Tooltip("steps:Q", title="Steps with numbers", format=","),
     ]
-    words = f"Share of {len(classes)} classes in the gradients of {text.count(len(layers), 'layer')}."
+    words = f"Share of {len(classes)} classes in the gradients of {amounts.count(len(layers), 'layer')}."
     return signed_matrix(worded, rows=layers, columns=classes, tooltip=tooltip, words=words, width=width, chosen=chosen)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.audit.history import Decided
-from explorer.views import theme
+from explorer.page import theme
 from explorer.views.tables import Column, Row, table
 
 MAX_ROWS = 40

@@ -19,11 +19,12 @@ from explorer.audit.shares import is_confidential, shares
 from explorer.canonical import canonical
 from explorer.entries.run import Genesis, Profile
 from explorer.errors import ExplorerError
+from explorer.page import amounts
+from explorer.page.document import clipped
 from explorer.records import RunRecord
 from explorer.runlog.documents import POLICY_FILE, read_policy
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import Missing
-from explorer.views import text
 from explorer.views.ledger import depth, matrices
 from explorer.views.ledger.badge import TITLES, badge_words, simulated_note
 from explorer.views.ledger.depth import MEASURES, P_VALUES, depth_profile, profile_frame
@@ -241,9 +242,8 @@ def difference_map(frame: pd.DataFrame, *, width: int | str = "container") -> al
         alt.Tooltip("second_text:N", title="Second"),
         alt.Tooltip("text:N", title="Difference, in points of a hundred"),
     ]
-    words = (
-        f"Difference of the shares of {len(classes)} classes in {text.count(len(layers), 'layer')}, second less first."
-    )
+    of = amounts.count(len(layers), "layer")
+    words = f"Difference of the shares of {len(classes)} classes in {of}, second less first."
     return signed_matrix(worded, rows=layers, columns=classes, tooltip=tooltip, words=words, width=width)
 
 
@@ -259,7 +259,7 @@ def differences_table(frame: pd.DataFrame) -> Markup:
                 named(str(row["class"])),
                 _share(row["first"], row["state_first"]),
                 _share(row["second"], row["state_second"]),
-                text.MISSING if np.isnan(row["difference"]) else _points(row["difference"]),
+                amounts.MISSING if np.isnan(row["difference"]) else _points(row["difference"]),
             )
         )
         for _, row in ordered.head(MOST).iterrows()
@@ -337,7 +337,7 @@ def _only_note(noun: str, found: Common, plural: str | None = None) -> Markup:
 def _only(noun: str, found: Common, plural: str | None = None) -> str:
     """What only one of them has, and is not compared."""
     said = [
-        f"{text.count(len(names), noun, plural)} of the {which} run alone: {text.clipped(', '.join(names), 200)}."
+        f"{amounts.count(len(names), noun, plural)} of the {which} run alone: {clipped(', '.join(names), 200)}."
         for which, names in (("first", found.first), ("second", found.second))
         if names
     ]
@@ -345,8 +345,8 @@ def _only(noun: str, found: Common, plural: str | None = None) -> str:
 
 
 def _number(value: float, *, signed: bool) -> str:
-    if text.missing(value):
-        return text.MISSING
+    if amounts.missing(value):
+        return amounts.MISSING
     sign = "+" if signed and value else ""
     return f"{value:{sign}.4g}".replace("-", "\u2212")
 

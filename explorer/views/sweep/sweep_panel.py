@@ -13,15 +13,15 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.document import read_document
 from explorer.errors import ExplorerError, RunError, StoreError
+from explorer.page import theme
+from explorer.page.html import CSS
 from explorer.records import METRICS, Metric
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.views import theme
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, tradeoff
 from explorer.views.notebook import Fit, empty_chart, runs_directory
 from explorer.views.sweep_process import TICK, SweepProcess, progress_words, run_command
-from explorer.views.tables import CSS
 
 MAX_POINTS = 200  # a line; more cannot be told apart, and altair refuses more than 5,000 rows
 MAX_ROWS = 4800

@@ -14,9 +14,8 @@ import pypdf
 import pytest
 import typst
 
-from explorer.report import render_html, render_pdf
-from explorer.report.drawing import specification
-from explorer.report.page import (
+from explorer.page import html, pdf
+from explorer.page.document import (
     Block,
     Bullets,
     Code,
@@ -31,8 +30,8 @@ from explorer.report.page import (
     Table,
     with_note,
 )
-from explorer.report.render_markdown import render_markdown
-from explorer.views.drawable import LONGEST
+from explorer.page.markdown import render_markdown
+from explorer.page.pictures import LONGEST, specification
 
 LONG = "w" * 10_000
 HOSTILE = {
@@ -93,7 +92,7 @@ class Elements(HTMLParser):
 
 
 def test_html_shows_every_text_and_runs_none() -> None:
-    content = render_html.render_html(page([*HOSTILE.values(), TURNED]))
+    content = html.render_html(page([*HOSTILE.values(), TURNED]))
     seen = Elements(content)
     for text in HOSTILE.values():
         assert seen.words.count(text) >= 6
@@ -105,7 +104,7 @@ def test_html_shows_every_text_and_runs_none() -> None:
 
 
 def test_html_is_a_document_that_a_screen_reader_can_walk() -> None:
-    content = render_html.render_html(page(["a", "b"], picture=False))
+    content = html.render_html(page(["a", "b"], picture=False))
     seen = Elements(content).found
     tags = [tag for tag, _ in seen]
     assert dict(seen)["html"] == {"lang": "en"}
@@ -131,15 +130,15 @@ def test_markdown_shows_every_text_and_formats_none() -> None:
 
 
 @pytest.fixture(scope="module")
-def pdf() -> tuple[bytes, str]:
+def hostile_pdf() -> tuple[bytes, str]:
     """A hostile page as PDF, and its words as a reader of PDF finds them."""
-    content = render_pdf.render_pdf(page([*HOSTILE.values(), TURNED]))
+    content = pdf.render_pdf(page([*HOSTILE.values(), TURNED]))
     found = pypdf.PdfReader(io.BytesIO(content))
     return content, "".join("".join(each.extract_text().split()) for each in found.pages)
 
 
-def test_pdf_shows_every_text_and_evaluates_none(pdf: tuple[bytes, str]) -> None:
-    content, words = pdf
+def test_pdf_shows_every_text_and_evaluates_none(hostile_pdf: tuple[bytes, str]) -> None:
+    content, words = hostile_pdf
     assert content.startswith(b"%PDF-")
     for name, text in HOSTILE.items():
         if name not in ("rtl", "long"):  # extracted in the order in which they stand on paper
@@ -149,8 +148,8 @@ def test_pdf_shows_every_text_and_evaluates_none(pdf: tuple[bytes, str]) -> None
 
 def test_pdf_is_the_same_twice_and_has_outline_language_and_tags() -> None:
     made = page(["a", "b"])
-    content = render_pdf.render_pdf(made)
-    assert content == render_pdf.render_pdf(made)
+    content = pdf.render_pdf(made)
+    assert content == pdf.render_pdf(made)
     for part in (b"/Outlines", b"/Lang", b"/StructTreeRoot", b"/MarkInfo"):
         assert part in content
     assert b"D:20231114" in content  # when it was made
@@ -158,8 +157,8 @@ def test_pdf_is_the_same_twice_and_has_outline_language_and_tags() -> None:
 
 def test_pdf_gets_its_texts_as_data_alone() -> None:
     """The template that is compiled is the one of the package, to the byte; what differs is in page.json."""
-    with render_pdf.source(page([HOSTILE["typst"]], picture=False)) as template:
-        assert template.read_bytes() == Path(render_pdf.__file__).with_name("page.typ").read_bytes()
+    with pdf.source(page([HOSTILE["typst"]], picture=False)) as template:
+        assert template.read_bytes() == Path(pdf.__file__).with_name("page.typ").read_bytes()
         assert json.loads((template.parent / "page.json").read_text())["title"] == HOSTILE["typst"]
         headings = json.loads(typst.query(template, "heading", root=template.parent))
         assert HOSTILE["typst"] in json.dumps(headings, ensure_ascii=False).replace('\\"', '"').replace("\\\\", "\\")

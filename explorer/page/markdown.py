@@ -1,17 +1,18 @@
 """A page as Markdown, for a pull request or a wiki. Every text is escaped, so that it can neither format nor link.
 
-Pictures are left out; their descriptions are there, and their numbers stand in tables. Of the links only those that
+Pictures are left out; their descriptions are there, and their numbers are in tables. Of the links only those that
 lead out of the page are kept: few readers of Markdown know anchors of table rows.
 """
 
 import re
 from collections.abc import Iterable
 
-from explorer.report.page import (
+from explorer.page.document import (
     Block,
     Bullets,
     Code,
     Facts,
+    Fold,
     Heading,
     Page,
     Paragraph,
@@ -21,60 +22,62 @@ from explorer.report.page import (
     Text,
     clean,
     spans,
+    words,
 )
 
 SIGNS = {"warning": "**Note:** ", "bad": "**Not in order:** ", "good": "**In order:** "}
 
 
 def render_markdown(page: Page) -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [f"# {inline(page.title)}", f"**{inline(page.subtitle)}**", *map(_block, page.blocks)]
     parts += ["---", "\n".join(f"- {inline(name)}: {inline(value)}" for name, value in page.facts)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def inline(text: Text) -> str:
-    """A text on one line."""
+    """Return a text on one line."""
     return "".join(map(_span, spans(text))).strip()
 
 
-def plain(words: str) -> str:
-    """The words with what Markdown and HTML would take for markup escaped, on one line.
+def plain(text: str) -> str:
+    """Return words on one line, with what Markdown and HTML would take for markup escaped.
 
     >>> plain("a_b <b> | [x](y)")
     'a\\\\_b \\\\<b\\\\> \\\\| \\\\[x\\\\](y)'
     """
-    line = re.sub(r"\s+", " ", clean(words))
+    line = re.sub(r"\s+", " ", clean(text))
     line = re.sub(r"([\\`*_\[\]<>|#~&$])", r"\\\1", line)
     return re.sub(r"(?i)(https?|ftp|mailto)(:)|(www)(\.)", r"\1\3\\\2\4", line)  # what would be a link by itself
 
 
 def _span(span: Span) -> str:
+    if span.kind == "small":
+        return f" ({inline(span.text)})"
+    bare = words(span.text)
     match span.kind:
         case "strong":
-            return f"**{plain(span.text)}**"
+            return f"**{plain(bare)}**"
         case "code":
-            return _code(span.text)
-        case "small":
-            return f" ({plain(span.text.strip())})"
+            return _code(bare)
         case "link" if not span.target.startswith("#"):
-            return f"[{plain(span.text)}](<{span.target}>)"
+            return f"[{plain(bare)}](<{span.target}>)"
         case _:
-            return plain(span.text)
+            return plain(bare)
 
 
-def _code(words: str) -> str:
-    """Words as code, between more backticks than they have in a row. A bar would end the cell of a table."""
-    if "|" in words or not words.strip():
-        return plain(words)
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
-    space = " " if "`" in words else ""
-    line = re.sub(r"\s+", " ", words)
+def _code(text: str) -> str:
+    """Return words as code, between more backticks than they have in a row. A bar would end the cell of a table."""
+    if "|" in text or not text.strip():
+        return plain(text)
+    fence = "`" * (1 + max((len(ticks) for ticks in re.findall("`+", text)), default=0))
+    space = " " if "`" in text else ""
+    line = re.sub(r"\s+", " ", text)
     return f"{fence}{space}{line}{space}{fence}"
 
 
 def _begin(line: str) -> str:
-    """A line that begins neither a list, a rule, nor the underline of a heading."""
+    """Return a line that begins neither a list, a rule, nor the underline of a heading."""
     return re.sub(r"^(\d*)([-+=.)])(?=[-=\s]|$)", r"\1\\\2", line)
 
 
@@ -91,6 +94,8 @@ def _block(block: Block) -> str:
             return "\n".join(f"- {inline(name)}: {inline(value)}" for name, value in block.pairs)
         case Code():
             return (f"{plain(block.title)}:\n\n" if block.title else "") + _indented(block.text)
+        case Fold():
+            return "\n\n".join((f"**{plain(block.title)}**", *map(_block, block.blocks)))
         case Picture():
             return f"*Picture: {plain(block.description)}*"
         case Table():
@@ -109,10 +114,10 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _strong(words: str, strong: bool) -> str:
-    return f"**{words}**" if strong and words and "*" not in words else words
+def _strong(cell: str, strong: bool) -> str:
+    return f"**{cell}**" if strong and cell and "*" not in cell else cell
 
 
 def _indented(text: str) -> str:
-    """A code block that its content cannot end."""
+    """Return a code block that its content cannot end."""
     return "\n".join(f"    {line}" for line in clean(text).splitlines())

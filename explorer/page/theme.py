@@ -11,10 +11,24 @@ from typing import Any, TypeVar
 
 import altair as alt
 
+from explorer.page.document import Mark
+
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 TEXT = "currentColor"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F")
 SHAPES = ("square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right", "stroke")
+
+OUTLINES = {  # of these shapes and the baseline's, for places that have no chart
+    "circle": "M4.5,0A4.5,4.5,0,1,1,-4.5,0A4.5,4.5,0,1,1,4.5,0Z",
+    "square": "M-4.5,-4.5H4.5V4.5H-4.5Z",
+    "triangle-up": "M0,-5L5,4.5H-5Z",
+    "triangle-down": "M0,5L5,-4.5H-5Z",
+    "triangle-left": "M-5,0L4.5,-5V5Z",
+    "triangle-right": "M5,0L-4.5,-5V5Z",
+    "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
+    "cross": "M-5,-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z",
+    "stroke": "M-5.5,0H5.5",
+}
 
 MAX_LEGEND = 24
 MAX_LABEL = 170  # pixels; a longer name is cut off in the legend, and whole in the table
@@ -98,10 +112,13 @@ class Look:
         scale = alt.Scale(domain=list(self.recipes), range=list(self.shapes))
         return alt.Shape(f"{field}:N", scale=scale, legend=self._legend)
 
-    def place(self, recipe: str) -> int | None:
-        """Where in the legend a recipe's group is; None for one that is not drawn."""
+    def mark(self, recipe: str) -> Mark | None:
+        """Return the shape of a recipe's group in its colour; None for one that is not drawn."""
         group = self.groups.get(recipe, recipe)
-        return self.recipes.index(group) if group in self.recipes else None
+        if group not in self.recipes:
+            return None
+        position = self.recipes.index(group)
+        return Mark(outline=OUTLINES[self.shapes[position]], colour=self.colours[position])
 
     @property
     def _legend(self) -> alt.Legend:

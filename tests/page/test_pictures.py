@@ -7,9 +7,8 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from explorer.views.drawable import LONGEST, drawable
+from explorer.page.pictures import LONGEST, VEGA_LITE, drawable, drawn, on_paper
 from explorer.views.explorer.composition_charts import _rows
-from explorer.views.explorer.exports import VEGA_LITE, encode, on_paper
 
 LONG = "w" * 5_000
 CONTROLS = [f"a{sign}b" for sign in ("\x00", "\x01", "\x1b", "\x7f", "\u202e", "\ufffe", "\uffff")]
@@ -25,7 +24,7 @@ def bars(names: list[str], **axis: Any) -> alt.LayerChart:
 
 
 def test_an_exported_chart_of_names_that_no_xml_holds_is_drawn() -> None:
-    assert encode("svg", rows=pd.DataFrame(), chart=bars([*CONTROLS, *TWINS])).startswith(b"<svg")
+    assert drawn("svg", bars([*CONTROLS, *TWINS])).startswith(b"<svg")
 
 
 def test_names_that_are_cut_or_cleaned_stay_apart_and_a_domain_names_the_same_as_the_data() -> None:

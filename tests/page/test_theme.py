@@ -1,8 +1,8 @@
 import altair as alt
 import pandas as pd
 
-from explorer.views import theme
-from explorer.views.tables import OUTLINES
+from explorer.page import theme
+from explorer.page.theme import OUTLINES
 
 
 def test_the_baseline_is_drawn_as_text_and_every_other_recipe_differs() -> None:

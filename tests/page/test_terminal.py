@@ -1,0 +1,89 @@
+"""Blocks as text, tables in a terminal that is too narrow for them, and the answers of verbs."""
+
+import json
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+from explorer.page.document import Bullets, Code, Column, Facts, Fold, Heading, Paragraph, Row, Span, Table, with_note
+from explorer.page.terminal import Answer, deliver, print_table, show
+
+
+def test_a_narrow_terminal_breaks_words_and_leaves_nothing_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    name, word = "uniform_sampling_of_names", "a_word_that_is_long"
+    print_table(("first", "second"), [(name, f"{word} {word}")])
+    header, _, *lines = capsys.readouterr().out.strip("\n ").splitlines()
+    assert header.split() == ["first", "second"]
+    shown = sorted("".join(lines).replace(" ", ""))
+    assert shown == sorted(name + word + word)
+
+
+def test_what_is_piped_has_a_line_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size(fallback))
+    print_table(("first", "second"), [("a" * 200, "b" * 200)])
+    assert ("a" * 200 + "  " + "b" * 200) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["20", "300"])
+def test_a_cell_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    print_table(("name",), [("\x1b[31mred\x07\nline\u202eback",)])
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\u202e"} & set(out)
+    assert "\\x1b[31mred\\x07\\nline\\u202eback" in "".join(out.split())
+
+
+BLOCKS = [
+    Heading(2, "Recipes"),
+    Paragraph(with_note("fast\x1b[31m", "n=3"), "lead"),
+    Facts([("key", "a"), ("longer", "b")]),
+    Bullets(["one", "two"]),
+    Table([Column("recipe"), Column("time", number=True)], [Row(("fast", (Span("1 s", "strong"),)))], caption="Times"),
+    Fold("More", [Code("as it is")]),
+    "a line",
+]
+SHOWN = """
+Recipes
+fast\\x1b[31m (n=3)
+  key     a
+  longer  b
+- one
+- two
+Times
+recipe  time
+──────  ────
+fast     1 s
+
+More
+as it is
+a line
+"""
+
+
+def test_blocks_are_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    show(BLOCKS)
+    assert capsys.readouterr().out == SHOWN
+
+
+def refuse() -> NoReturn:
+    raise AssertionError("not asked for")
+
+
+@pytest.mark.parametrize(("holds", "status", "expected"), [(True, None, 0), (False, None, 1), (False, 3, 3)])
+def test_an_answer_prints_what_is_asked_for_and_gives_the_status(
+    capsys: pytest.CaptureFixture[str], holds: bool, status: int | None, expected: int
+) -> None:
+    people = Answer(page=lambda: ["it holds"], record=refuse, holds=holds, status=status, faults_to_stderr=True)
+    assert deliver(people, as_json=False) == expected
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (("it holds\n", "") if holds else ("", "it holds\n"))
+    programs = Answer(page=refuse, record=lambda: {"holds": holds}, holds=holds, status=status)
+    assert deliver(programs, as_json=True) == expected
+    assert json.loads(capsys.readouterr().out) == {"holds": holds}
