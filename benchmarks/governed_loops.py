@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from explorer.canonical import digest
 from explorer.data.batches import Batches, Typing
-from explorer.data.dataset import Dataset, DataSource, Provenance, Split
+from explorer.data.dataset import Dataset, DataSource, Provenance, Split, simulated
 from explorer.data.images import Images
 from explorer.data.sequences import Text
-from explorer.data.simulated import simulated
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Method

@@ -18,8 +18,10 @@ else:
     Loader = object  # importlib.abc would load importlib.resources, which takes as long as all of this package
 
 MOVED: dict[str, str] = {
+    "provenance.drafts": "provenance.signing",
     "recipes.demonstration": "training.demonstration",
     "recipes.run": "training.run",
+    "recorded": "runlog",
     "views.ledger_panel": "views.ledger.ledger_panel",
     "views.run_notebook": "views.sweep.run_notebook",
     "views.sweep_panel": "views.sweep.sweep_panel",

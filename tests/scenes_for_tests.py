@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from explorer.data.batches import Batch
+from explorer.data.clutter import Pictures, Scenes, Volumes
 from explorer.data.dataset import Split
-from explorer.data.scenes import Pictures, Scenes, Volumes
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.engine.task import Segmentation

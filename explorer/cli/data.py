@@ -8,8 +8,7 @@ import typer
 
 from explorer.cli.options import Data, Json
 from explorer.cli.tags import write_table
-from explorer.data.cards import Card, card, describe, describe_all
-from explorer.data.croissant import as_croissant
+from explorer.data.cards import Card, as_croissant, card, describe, describe_all
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.document import parse_document

@@ -1,15 +1,21 @@
 """The batches of a training run: a pure function of the step.
 
-The examples form one endless sequence (order.py), cut into batches of exactly B (pace.py): nothing is left over at the
-end of an epoch and the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The
-slots of one provenance class go to the device together and apart from all others, so that no arithmetic sees two
-classes at once.
+**Order.** The examples form one endless sequence. An epoch has every example once. Each provenance class is shuffled by
+itself, and the classes are interleaved evenly: the k-th of n examples of a class is at (k + 1/2) / n of the epoch, so
+every batch has each class in its share, to within one or two examples, whatever the shuffles are. Which class is where
+follows from the counts only: leaving a class's content out moves nothing. Without provenance there is one class, and
+this is an ordinary shuffle.
+
+**Batches.** The sequence is cut into batches of exactly B (pace.py): nothing is left over at the end of an epoch and
+the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The slots of one provenance
+class go to the device together and apart from all others, so that no arithmetic sees two classes at once.
 
 Shapes: B examples, K classes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,10 +24,58 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from explorer.data.dataset import Dataset
-from explorer.data.order import Order
 from explorer.data.pace import Pace
 from explorer.data.streams import stream
 from explorer.errors import DataError
+
+# --- the order of the examples ---------------------------------------------------------------------------------------
+
+
+class Order:
+    """The sequence for examples of these classes."""
+
+    def __init__(self, codes: np.ndarray, *, seed: int) -> None:
+        """`codes`: N, the class of each example."""
+        self._seed = seed
+        self._members = {int(code): np.flatnonzero(codes == code) for code in np.unique(codes)}
+        self._places, self._pattern = _interleaved({code: len(found) for code, found in self._members.items()})
+        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def __len__(self) -> int:
+        """The length of an epoch."""
+        return len(self._pattern)
+
+    def examples(self, start: int, stop: int) -> np.ndarray:
+        """The numbers of the examples at positions [start, stop) of the sequence, int64."""
+        epochs, offsets = np.divmod(np.arange(start, stop), len(self))
+        found = np.empty(stop - start, np.int64)
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            found[here] = self._epoch(int(epoch))[offsets[here]]
+        return found
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """The classes at those positions, int64."""
+        return self._pattern[np.arange(start, stop) % len(self)]
+
+    def _shuffled(self, epoch: int) -> np.ndarray:
+        """The examples of one epoch."""
+        found = np.empty(len(self), np.int64)
+        for code, members in self._members.items():
+            draws = stream(self._seed, "order", epoch, code)
+            found[self._places[code]] = members[draws.permutation(len(members))]
+        return found
+
+
+def _interleaved(counts: dict[int, int]) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """The places of each class in an epoch, and the class at each place."""
+    codes = np.repeat(np.fromiter(counts, np.int64), list(counts.values()))
+    fractions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts.values()])
+    pattern = codes[np.lexsort((codes, fractions))]
+    return {code: np.flatnonzero(pattern == code) for code in counts}, pattern
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
 
 IGNORED = -100  # a label without a loss: the `ignore_index` of torch's cross-entropy
 UNTYPED = 0  # the code of every example where there is no provenance
@@ -150,3 +204,22 @@ class Batches:
             slots=torch.from_numpy(slots).to(self.device, non_blocking=True),
             codes=torch.full((len(slots),), code, dtype=torch.int64, device=self.device),
         )
+
+
+# --- partners for mixing, within a class -----------------------------------------------------------------------------
+
+
+def draw_partners(draws: np.random.Generator, *, slots: Tensor, codes: Tensor, batch_size: int) -> Tensor:
+    """A random partner for every row, of the same provenance class: B row numbers, a permutation.
+
+    Every slot of the nominal batch draws a number, whether its example is here or not. Within a class the rows are
+    chained in a circle by those numbers, so leaving another class out changes no pair.
+    """
+    numbers = torch.from_numpy(draws.random(batch_size)).to(slots.device)[slots]
+    order = torch.argsort(numbers, stable=True)
+    order = order[torch.argsort(codes[order], stable=True)]
+    partners = torch.empty_like(order)
+    for code in torch.unique(codes):
+        circle = order[codes[order] == code]
+        partners[circle] = circle.roll(1)
+    return partners

@@ -20,9 +20,8 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.cache import cached
-from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, Split, TaskName
+from explorer.data.dataset import MAX_CLASSES, DataFile, DataSource, Fitted, Modality, Split, TaskName, simulated
 from explorer.data.images import Images
-from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
 from explorer.provenance.description import PARQUET
 

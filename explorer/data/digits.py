@@ -20,9 +20,8 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from explorer.data.dataset import DataSource, Fitted, Modality, Split, TaskName
+from explorer.data.dataset import MAX_CLASSES, DataSource, Fitted, Modality, Split, TaskName, simulated
 from explorer.data.images import Images
-from explorer.data.simulated import MAX_CLASSES, simulated
 from explorer.errors import DataError
 
 TRAIN = 899  # of 1,797

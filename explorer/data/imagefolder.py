@@ -16,11 +16,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from explorer import canonical
-from explorer.data.class_table import classes_of, read_class_table
 from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import Entry, Side, labelled
-from explorer.data.local import Fault, LocalFile, below, data_files, listed, shown
+from explorer.data.local import Fault, LocalFile, below, classes_of, data_files, listed, read_class_table, shown
 from explorer.data.pictures import MAX_ENCODED_BYTES, decoded
 from explorer.errors import DataError
 

@@ -1,4 +1,4 @@
-"""Labelled images in memory: augmentation and normalisation.
+"""Labelled images in memory: augmentation, normalisation and resizing.
 
 Shapes: B examples, C channels, H rows, W columns.
 """
@@ -65,3 +65,24 @@ def _cropped(images: Tensor, corners: np.ndarray, pad: int) -> Tensor:
     columns = torch.from_numpy(corners[1])[:, None] + torch.arange(width)
     cut = padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
     return cut.permute(0, 3, 1, 2).contiguous()
+
+
+# --- resizing: bilinear for images, nearest for classes, since nothing lies between two ------------------------------
+
+
+def resize(images_BCHW: Tensor, *, size: tuple[int, int]) -> Tensor:
+    """The images at `size` (rows, columns). The same size returns the same tensor."""
+    if tuple(images_BCHW.shape[-2:]) == size:
+        return images_BCHW
+    return F.interpolate(images_BCHW, size=size, mode="bilinear", align_corners=False, antialias=True)
+
+
+def resize_classes(targets: Tensor, *, size: tuple[int, int]) -> Tensor:
+    """Classes B H W, or distributions over them B H W K, at `size`: each pixel has those of the pixel that its centre
+    lies in. The same size returns the same tensor."""
+    for axis, new in enumerate(size, start=1):
+        old = targets.shape[axis]
+        if old != new:
+            nearest = (2 * torch.arange(new, device=targets.device) + 1) * old // (2 * new)
+            targets = targets.index_select(axis, nearest)
+    return targets

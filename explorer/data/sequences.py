@@ -1,15 +1,17 @@
-"""Text in memory: sequences of bytes, and the byte after each.
+"""Text in memory: sequences of bytes, made by cutting streams into blocks, and cut further into pieces.
 
-Shapes: N examples, T tokens.
+Shapes: N examples, B sequences of a batch, T tokens.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from explorer.data.batches import Batch
 from explorer.data.dataset import Dataset, Modality, Provenance, Skipped, Split, TaskName
 
 BYTES = 256  # the vocabulary
@@ -41,3 +43,41 @@ class Text(Dataset):
 
 def _split(blocks: Tensor) -> Split:
     return Split(inputs=blocks[:, :-1], labels=blocks[:, 1:])
+
+
+# --- cutting ---------------------------------------------------------------------------------------------------------
+
+
+def cut_blocks(stream: bytes, *, context: int) -> Tensor:
+    """Blocks of T + 1 bytes, N x (T + 1) uint8: T to read and the byte after each. Too short an end is left out.
+
+    A block begins with the last byte of the one before, so that every byte but the first is predicted once.
+
+    >>> cut_blocks(b"abcdefg", context=2).tolist()  # "abc", "cde", "efg"
+    [[97, 98, 99], [99, 100, 101], [101, 102, 103]]
+    """
+    content = np.frombuffer(stream, dtype=np.uint8)
+    if len(content) <= context:
+        return torch.empty(0, context + 1, dtype=torch.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(content, context + 1)[::context]
+    return torch.from_numpy(windows.copy())
+
+
+def cut_pieces(values: Tensor, *, length: int) -> Tensor:
+    """Each row, B T ..., as pieces of `length` in its place: B floor(T / length) rows. A shorter rest is left out."""
+    pieces = values.shape[1] // length
+    return values[:, : pieces * length].unflatten(1, (pieces, length)).flatten(0, 1)
+
+
+def cut_rows(batch: Batch, *, length: int) -> Batch:
+    """The batch with its rows cut so. Together the pieces of a row weigh what it did, and they are in its slot."""
+    pieces = batch.inputs.shape[1] // length
+    return replace(
+        batch,
+        inputs=cut_pieces(batch.inputs, length=length),
+        targets=cut_pieces(batch.targets, length=length),
+        labels=cut_pieces(batch.labels, length=length),
+        slots=batch.slots.repeat_interleave(pieces),
+        codes=batch.codes.repeat_interleave(pieces),
+        weight=batch.weight / pieces,
+    )

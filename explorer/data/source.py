@@ -1,13 +1,27 @@
 """`source`: the Python source of the installed distributions, byte by byte, with the licences they declare as classes.
 
 Real provenance that ships with every Python environment: nothing is downloaded, and every class is what distributions
-say of themselves (families.py). The stream of each distribution is cut into blocks of its own, so an example belongs to
-one distribution and has one class. Files that are not UTF-8 are passed over.
+declare. The classes are found from metadata only, in this order:
 
-The digest of the dataset covers the digest of every file that may be read, and reading checks each against it.
+1. Every distribution with a licence that is understood has the class of that licence (distributions.py).
+2. Of equal files one is kept, that of the first distribution by name. A file that is shipped under two classes is
+   left out: both are claimed for it, and to choose one would let it train what the other forbids.
+3. A class has at least two distributions and a least number of bytes; what is smaller is pooled as `open/pooled`, and
+   a pool that is still too small is left out.
+4. An eighth of a class's distributions, at least one and never the largest, are held out for validation. They are
+   chosen by a hash of their names.
+5. The distributions of a class share what is asked of it evenly: each gives the same number of bytes, or all it has.
+   Its files follow each other in the order of their digests, which is arbitrary and always the same, a zero byte
+   behind each.
+
+The stream of each distribution is cut into blocks of its own, so an example belongs to one distribution and has one
+class. Files that are not UTF-8 are passed over. The digest of the dataset covers the digest of every file that may be
+read, and reading checks each against it.
 """
 
+import hashlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,12 +33,102 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer import canonical
-from explorer.data.blocks import cut
 from explorer.data.dataset import Dataset, DataSource, Fitted, Modality, Provenance, TaskName
-from explorer.data.distributions import installed, read
-from explorer.data.families import SEPARATOR, Family, Member, families, shared
-from explorer.data.sequences import Text
+from explorer.data.distributions import POOLED, Distribution, PythonFile, installed, read
+from explorer.data.sequences import Text, cut_blocks
 from explorer.errors import DataError
+
+# --- the classes that an environment holds ---------------------------------------------------------------------------
+
+HELD_OUT = 8  # one distribution in so many
+SEPARATOR = b"\0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """A distribution as part of a class, with the files that it alone gives, in the order in which they are read."""
+
+    distribution: Distribution
+    files: tuple[PythonFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the stream."""
+        return sum(file.size + len(SEPARATOR) for file in self.files)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """A class: the distributions that train and those that are held out, by name."""
+
+    path: str
+    train: tuple[Member, ...]
+    test: tuple[Member, ...]
+
+
+@lru_cache(maxsize=4)
+def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tuple[Family, ...]:
+    """The classes of these distributions, sorted by path. Raises `DataError` if there are fewer than two."""
+    classes: dict[str, list[Member]] = {}
+    for member in _claims([each for each in distributions if each.licence]):
+        classes.setdefault(member.distribution.licence or "", []).append(member)
+    small = [path for path, members in classes.items() if not _is_enough(members, least_bytes)]
+    pool = [member for path in small for member in classes.pop(path)]
+    if _is_enough(pool, least_bytes):
+        classes[POOLED] = pool
+    if len(classes) < 2:
+        names = ", ".join(sorted(classes)) or "none"
+        raise DataError(
+            f"dataset 'source': found classes with two distributions and {least_bytes} bytes: {names}; expected two or "
+            f"more: install other distributions or lower least_bytes (too small: {', '.join(sorted(small)) or 'none'})"
+        )
+    return tuple(_divided(path, classes[path]) for path in sorted(classes))
+
+
+def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
+    """How many bytes each of them gives so that together they give `total`: the same of each, or all that it has."""
+    limits, left = {}, total
+    for place, member in enumerate(sorted(members, key=lambda member: member.size)):
+        limits[member.distribution.key] = min(member.size, left // (len(members) - place))
+        left -= limits[member.distribution.key]
+    return [(member, limits[member.distribution.key]) for member in members]
+
+
+def _claims(distributions: Sequence[Distribution]) -> list[Member]:
+    """The distributions with the files that no other has: the first of equal ones, and none that two classes claim."""
+    claims: dict[str, set[str | None]] = {}
+    for distribution in distributions:
+        for file in distribution.files:
+            claims.setdefault(file.digest, set()).add(distribution.licence)
+    free = {content for content, classes in claims.items() if len(classes) == 1}
+    members = []
+    for distribution in distributions:
+        files = sorted(distribution.files, key=lambda file: file.path, reverse=True)  # the first path of equal files
+        own = {file.digest: file for file in files if file.digest in free}
+        free -= own.keys()
+        if own:
+            members.append(Member(distribution=distribution, files=tuple(own[content] for content in sorted(own))))
+    return members
+
+
+def _is_enough(members: Sequence[Member], least_bytes: int) -> bool:
+    return len(members) >= 2 and sum(member.size for member in members) >= least_bytes
+
+
+def _divided(path: str, members: Sequence[Member]) -> Family:
+    """Some held out: those whose names have the smallest hashes, the largest distribution excepted."""
+    *others, _ = sorted(members, key=lambda member: (member.size, member.distribution.key))
+    others.sort(key=lambda member: hashlib.sha256(member.distribution.key.encode()).digest())
+    held = {member.distribution.key for member in others[: max(1, len(members) // HELD_OUT)]}
+    by_name = sorted(members, key=lambda member: member.distribution.key)
+    return Family(
+        path=path,
+        train=tuple(member for member in by_name if member.distribution.key not in held),
+        test=tuple(member for member in by_name if member.distribution.key in held),
+    )
+
+
+# --- the dataset -----------------------------------------------------------------------------------------------------
 
 TEST_SHARE = 20  # the test side of a class has this part of the bytes of the training side
 
@@ -87,7 +191,7 @@ class Source(DataSource):
                 starts.append(len(stream))
                 paths.append(file.path)
                 stream += content + SEPARATOR
-        blocks = cut(bytes(stream[:limit]), context=self.context)
+        blocks = cut_blocks(bytes(stream[:limit]), context=self.context)
         within = np.searchsorted(starts, np.arange(len(blocks)) * self.context, side="right") - 1
         who = f"{member.distribution.name} {member.distribution.version}"
         return blocks, [f"{who}: {paths[index]}" for index in within]

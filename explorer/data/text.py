@@ -18,12 +18,21 @@ import torch
 from pydantic import Field
 
 from explorer import canonical, rundir
-from explorer.data.blocks import cut
-from explorer.data.class_table import classes_of, read_class_table
 from explorer.data.dataset import DataFile, Dataset, DataSource, Fitted, Modality, Provenance, TaskName
-from explorer.data.families import SEPARATOR
-from explorer.data.local import Fault, LocalFile, below, data_files, first_of_each, listed, shown, skipped
-from explorer.data.sequences import Text
+from explorer.data.local import (
+    Fault,
+    LocalFile,
+    below,
+    classes_of,
+    data_files,
+    first_of_each,
+    listed,
+    read_class_table,
+    shown,
+    skipped,
+)
+from explorer.data.sequences import Text, cut_blocks
+from explorer.data.source import SEPARATOR
 from explorer.errors import DataError
 
 MAX_BYTES = 2**30
@@ -131,7 +140,7 @@ class LocalText(DataSource):
         """Both sides of a stream in blocks, and the file in which each block of the training side begins."""
         stream = SEPARATOR.join(contents)
         middle = len(stream) - len(stream) // TEST
-        train, test = (cut(side, context=self.context) for side in (stream[:middle], stream[middle:]))
+        train, test = (cut_blocks(side, context=self.context) for side in (stream[:middle], stream[middle:]))
         if not len(train) or not len(test):
             what = f"class {path!r} of {self.path}" if path else self.path
             least = TEST * (self.context + 1)

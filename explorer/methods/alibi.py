@@ -14,13 +14,12 @@ from pydantic import Field
 from torch import nn
 
 from explorer.data.dataset import Modality
-from explorer.data.pieces import cut_rows
+from explorer.data.sequences import cut_rows
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.modules import change_modules
 from explorer.engine.state import State
 from explorer.errors import RecipeError
-from explorer.models.attention import AlibiBias, Attention
-from explorer.models.embedding import Embedding, NoPositions
+from explorer.models.transformer import AlibiBias, Attention, Embedding, NoPositions
 
 
 def apply_alibi(model: nn.Module) -> list[str]:
@@ -37,7 +36,9 @@ def apply_alibi(model: nn.Module) -> list[str]:
         module.bias = biases.setdefault(module.heads, AlibiBias(module.heads))
         return True
 
-    target = "attention that takes a bias and has none (explorer.models.attention.Attention), as in a GPT without ALiBi"
+    target = (
+        "attention that takes a bias and has none (explorer.models.transformer.Attention), as in a GPT without ALiBi"
+    )
     names = change_modules(model, change, method=Alibi.name, target=target)
     for name, module in model.named_modules():
         if isinstance(module, Embedding) and not isinstance(module.positions, NoPositions):

@@ -14,9 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.batches import dense
+from explorer.data.batches import dense, draw_partners
 from explorer.data.dataset import Modality
-from explorer.data.partners import draw_partners
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State

@@ -14,7 +14,7 @@ from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method
 from explorer.engine.modules import initialised, replace_modules
 from explorer.engine.state import State
-from explorer.models.perceptron import GatedPerceptron, Perceptron, gated_hidden
+from explorer.models.transformer import GatedPerceptron, Perceptron, gated_hidden
 
 
 def gated(perceptron: Perceptron, *, seed: int, name: str) -> GatedPerceptron:
@@ -37,7 +37,7 @@ def apply_gated_linear_units(model: nn.Module, *, seed: int = 0) -> list[str]:
         model,
         lambda module, name: gated(module, seed=seed, name=name) if isinstance(module, Perceptron) else None,
         method=GatedLinearUnits.name,
-        target="a known feed-forward (explorer.models.perceptron.Perceptron), as in a GPT that has no gates yet",
+        target="a known feed-forward (explorer.models.transformer.Perceptron), as in a GPT that has no gates yet",
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.dataset import Modality
-from explorer.data.interpolate import resize, resize_classes
+from explorer.data.images import resize, resize_classes
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State

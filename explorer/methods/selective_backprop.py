@@ -20,7 +20,7 @@ from torch import Tensor
 
 from explorer.data.batches import UNTYPED, Batches
 from explorer.data.dataset import Modality
-from explorer.data.interpolate import resize
+from explorer.data.images import resize
 from explorer.engine.method import Planned, Unit
 from explorer.engine.probing import undisturbed
 from explorer.engine.state import State

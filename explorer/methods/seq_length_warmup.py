@@ -12,7 +12,7 @@ from pydantic import Field
 
 from explorer.data.batches import Batch, Batches
 from explorer.data.dataset import Modality
-from explorer.data.pieces import cut_rows
+from explorer.data.sequences import cut_rows
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError

@@ -18,11 +18,18 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.errors import RecipeError
-from explorer.models.attention import AlibiBias, Attention, Documents
-from explorer.models.embedding import Embedding, NoPositions
-from explorer.models.perceptron import GatedPerceptron, Perceptron, gated_hidden
 from explorer.models.residual import Gate
 from explorer.models.specification import Modality, ModelSpec, TaskName
+from explorer.models.transformer import (
+    AlibiBias,
+    Attention,
+    Documents,
+    Embedding,
+    GatedPerceptron,
+    NoPositions,
+    Perceptron,
+    gated_hidden,
+)
 
 Places = Literal["learned", "alibi", "none"]
 

@@ -1,7 +1,7 @@
 """The table of models: a new family is its file and a line here."""
 
-from explorer.models import gpt, resnet, resnet_deep, unet
+from explorer.models import gpt, resnet, unet
 from explorer.models.specification import ModelSpec
 
-FAMILIES = (resnet.FAMILY, resnet_deep.FAMILY, unet.FAMILY, gpt.FAMILY)
+FAMILIES = (resnet.FAMILY, resnet.DEEP_FAMILY, unet.FAMILY, gpt.FAMILY)
 MODELS: dict[str, type[ModelSpec]] = {model.name: model for family in FAMILIES for model in family}

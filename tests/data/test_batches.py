@@ -1,4 +1,4 @@
-"""The order of the data and the way of an image into a batch, against loops in numpy."""
+"""The order of the data, the way of an image into a batch, and partners, against loops in numpy."""
 
 from dataclasses import replace
 
@@ -7,10 +7,70 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from explorer.data.batches import IGNORED, Batch, check_labels, dense
+from explorer.data.batches import IGNORED, Batch, Order, check_labels, dense, draw_partners
 from explorer.data.streams import stream
 from explorer.errors import DataError
 from tests.data_for_tests import noise, noise_batches
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+COUNTS = {0: 3, 4: 17, 9: 40, 12: 1}
+
+
+def codes(counts: dict[int, int] = COUNTS) -> np.ndarray:
+    """Classes in a fixed mixture."""
+    listed = np.repeat(np.fromiter(counts, np.int64), list(counts.values()))
+    return np.random.default_rng(0).permutation(listed)
+
+
+def test_every_epoch_has_every_example_once_in_a_place_of_its_class() -> None:
+    given = codes()
+    order = Order(given, seed=3)
+    epochs = [order.examples(start, start + 61) for start in (0, 61, 122)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(61))
+        assert (given[epoch] == order.codes(0, 61)).all()
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 16])
+def test_every_batch_has_each_class_in_its_share(batch_size: int) -> None:
+    """To within two: a window over places that are evenly spaced by n / N, across the seam of an epoch too."""
+    order = Order(codes(), seed=0)
+    for step in range(40):
+        found = order.codes(step * batch_size, (step + 1) * batch_size)
+        for code, count in COUNTS.items():
+            assert abs((found == code).sum() - batch_size * count / 61) <= 2, (step, code)
+
+
+def test_an_ordinary_shuffle_is_not_even() -> None:
+    """The control of the shares."""
+    shuffled = np.random.default_rng(1).permutation(codes())
+    windows = [shuffled[start : start + 16] for start in range(0, 45)]
+    assert max(abs((window == 4).sum() - 16 * 17 / 61) for window in windows) > 2
+
+
+def test_another_class_moves_neither_places_nor_examples() -> None:
+    """Exchanging the numbers of two examples of one class changes that class's order and no other's."""
+    given = codes()
+    order, seeds = Order(given, seed=5), Order(given, seed=6)
+    assert (order.codes(0, 200) == seeds.codes(0, 200)).all(), "which class stands where does not depend on the seed"
+    renamed = given.copy()
+    renamed[given == 4] = 5  # another name that keeps its place in the order of the codes
+    other = Order(renamed, seed=5)
+    mine, theirs = order.examples(0, 200), other.examples(0, 200)
+    same = order.codes(0, 200) != 4
+    assert (mine[same] == theirs[same]).all()
+    assert (mine[~same] != theirs[~same]).any()
+
+
+def test_one_class_alone_is_a_shuffle() -> None:
+    order = Order(np.zeros(10, np.int64), seed=0)
+    assert sorted(order.examples(0, 10)) == list(range(10))
+    assert (order.codes(0, 25) == 0).all()
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
 
 SLOTS = np.arange(8)
 
@@ -134,3 +194,62 @@ def test_labels_that_are_no_class_are_named_with_their_example(labels: list, wor
     check_labels(torch.tensor(labels).clamp(0, 2), numbers, classes=3, method="mixup")
     check_labels(torch.tensor([0, -100, 2]), numbers, classes=3, method="mixup")
     check_labels(torch.rand(3, 3), numbers, classes=3, method="mixup")  # distributions are as they are
+
+
+# --- partners: one circle in each provenance class -------------------------------------------------------------------
+
+
+def partners_of(slots: list[int], codes: list[int], *, batch_size: int = 16, step: int = 0) -> dict[int, int]:
+    """For each slot, the slot of its partner."""
+    found = draw_partners(
+        stream(0, "mixup", step), slots=torch.tensor(slots), codes=torch.tensor(codes), batch_size=batch_size
+    )
+    return {slots[row]: slots[partner] for row, partner in enumerate(found.tolist())}
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_partners_are_one_circle(size: int) -> None:
+    pairs = partners_of(list(range(size)), [0] * size)
+    seen, slot = [], 0
+    while slot not in seen:
+        seen.append(slot)
+        slot = pairs[slot]
+    assert sorted(seen) == list(range(size))
+
+
+def test_nobody_is_left_alone_with_themselves() -> None:
+    """A random permutation would pair an example with itself once a step; the circle never does."""
+    for step in range(50):
+        pairs = partners_of(list(range(8)), [0] * 8, step=step)
+        assert all(slot != partner for slot, partner in pairs.items())
+
+
+def test_circles_differ_from_step_to_step() -> None:
+    circles = {tuple(partners_of(list(range(8)), [0] * 8, step=step).items()) for step in range(20)}
+    assert len(circles) == 20
+
+
+def test_partners_stay_within_their_class() -> None:
+    codes = [2, 0, 1, 0, 0, 2, 1, 2, 0, 5, 1, 0, 2, 2, 0, 1]
+    for step in range(20):
+        for slot, partner in partners_of(list(range(16)), codes, step=step).items():
+            assert codes[slot] == codes[partner]
+    assert partners_of(list(range(16)), codes)[9] == 9, "a class of one mixes with itself"
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2, 5])
+def test_leaving_a_class_out_changes_no_other_pair(gone: int) -> None:
+    codes = [2, 0, 1, 0, 0, 2, 1, 2, 0, 5, 1, 0, 2, 2, 0, 1]
+    everybody = partners_of(list(range(16)), codes)
+    slots = [slot for slot in range(16) if codes[slot] != gone]
+    without = partners_of(slots, [codes[slot] for slot in slots])
+    assert without == {slot: everybody[slot] for slot in slots}
+
+
+def test_renumbering_the_rows_instead_of_keeping_slots_would_change_pairs() -> None:
+    """The control of the test above: with slots 0..n-1 of those present, the draws shift."""
+    codes = [2, 0, 1, 0, 0, 2, 1, 2, 0, 5, 1, 0, 2, 2, 0, 1]
+    everybody = partners_of(list(range(16)), codes)
+    slots = [slot for slot in range(16) if codes[slot] != 0]
+    shifted = partners_of(list(range(len(slots))), [codes[slot] for slot in slots])
+    assert {slots[a]: slots[b] for a, b in shifted.items()} != {slot: everybody[slot] for slot in slots}

@@ -18,7 +18,7 @@ from explorer.canonical import canonical
 from explorer.cli.profile_import import read_carried
 from explorer.costing import parse_prices
 from explorer.costing.catalogue import parse_catalogue
-from explorer.data.class_table import parse_class_table
+from explorer.data.local import parse_class_table
 from explorer.data.pictures import decode
 from explorer.entries import chosen, fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError

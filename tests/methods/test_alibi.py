@@ -10,9 +10,9 @@ from explorer.engine.loop import Loop
 from explorer.engine.task import LanguageModelling
 from explorer.errors import RecipeError
 from explorer.methods.alibi import Alibi, apply_alibi
-from explorer.models.attention import Attention
 from explorer.models.gpt import GPT
 from explorer.models.table import MODELS
+from explorer.models.transformer import Attention
 from tests.loop_for_tests import noise_loop, small_net
 from tests.planned_for_tests import planned
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from explorer.data.batches import dense
-from explorer.data.interpolate import resize
+from explorer.data.images import resize
 from explorer.engine.method import Moment
 from explorer.engine.order import ordered
 from explorer.errors import RecipeError

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
 from explorer.methods.gated_linear_units import apply_gated_linear_units
-from explorer.models.perceptron import GatedPerceptron, Perceptron
 from explorer.models.table import MODELS
+from explorer.models.transformer import GatedPerceptron, Perceptron
 from tests.loop_for_tests import small_net
 
 

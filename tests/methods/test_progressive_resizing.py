@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from explorer.data.interpolate import resize, resize_classes
+from explorer.data.images import resize, resize_classes
 from explorer.engine.method import Moment
 from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing, scale_at, size_at

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from explorer.data.pieces import cut_rows
-from explorer.data.sequences import Text
+from explorer.data.sequences import Text, cut_rows
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment, Planned
 from explorer.engine.optimizer import SGDSpec

@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from explorer.engine.leaves import leaves
 from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
-from explorer.models.attention import AlibiBias
 from explorer.models.gpt import FAMILY, GPT, AnySpec, Size, SmallSpec, TinySpec
-from explorer.models.linear import STD
-from explorer.models.perceptron import GatedPerceptron
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
+from explorer.models.transformer import STD, AlibiBias, GatedPerceptron
 from explorer.recipes.choice import choose
 
 SIZE = Size(depth=2, width=12, heads=3)

@@ -9,8 +9,7 @@ from explorer.engine.leaves import leaves
 from explorer.engine.modules import initialise
 from explorer.models.gpt import GPT, Size
 from explorer.models.residual import Gate
-from explorer.models.resnet import ResNet
-from explorer.models.resnet_blocks import Block
+from explorer.models.resnet import Block, ResNet
 
 AROUND, BRANCH = torch.randn(2, 4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from explorer.data.licences import PATHS
+from explorer.data.distributions import PATHS
 from explorer.document import read_document
 from explorer.engine.leaves import leaves
 from explorer.governance.layers import governed_layers

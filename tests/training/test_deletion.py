@@ -17,9 +17,9 @@ import pytest
 
 from explorer import records, rundir
 from explorer.audit.trace import participants
-from explorer.data import order
+from explorer.data import batches
+from explorer.data.batches import Order
 from explorer.data.digits import Digits
-from explorer.data.order import Order
 from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
@@ -327,7 +327,7 @@ def test_shifted_slots_would_break_it(old: Path, new: Path, tmp_path: Path, monk
     def shifted(self: Order, codes: np.ndarray, *, seed: int) -> None:
         begin(self, codes, seed=seed)
         self._members.pop(desk.TAXONOMY.codes[NEWS])
-        self._places, self._pattern = order._interleaved({code: len(found) for code, found in self._members.items()})
+        self._places, self._pattern = batches._interleaved({code: len(found) for code, found in self._members.items()})
 
     monkeypatch.setattr(Order, "__init__", shifted)
     assert not same(new, never(old, CLASS, tmp_path / "never"))

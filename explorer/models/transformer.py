@@ -1,9 +1,10 @@
-"""Causal self-attention, with what may be added to its scores: a bias by distance, and borders between documents.
+"""The parts of a transformer: affine maps, causal self-attention, perceptrons, embeddings.
 
-Press et al., "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation", 2022,
-arXiv:2108.12409 (ALiBi).
+Weights start as in GPT-2. What may be added to the scores of attention: a bias by distance, and borders between
+documents. Press et al., "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+2022, arXiv:2108.12409 (ALiBi); Shazeer, "GLU Variants Improve Transformer", 2020, arXiv:2002.05202 (GEGLU).
 
-Shapes: B examples, T places, D width, H heads, d width of a head.
+Shapes: B examples, T places, D width, H heads, d width of a head, K tokens in the vocabulary.
 """
 
 import math
@@ -13,7 +14,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.models.linear import Linear
+# --- affine maps -----------------------------------------------------------------------------------------------------
+
+STD = 0.02  # of initial weights
+
+
+class Linear(nn.Linear):
+    """An affine map that starts without a shift. `branches` is the number of terms in the sum that it adds to."""
+
+    def __init__(self, width_in: int, width_out: int, *, branches: int = 1, bias: bool = True) -> None:
+        self.branches = branches  # first: the base class draws weights
+        super().__init__(width_in, width_out, bias=bias)
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=STD / math.sqrt(self.branches))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+# --- attention -------------------------------------------------------------------------------------------------------
 
 
 def alibi_slopes(heads: int) -> Tensor:
@@ -105,3 +124,93 @@ class Attention(nn.Module):
         else:
             y_BHTd = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(y_BHTd.transpose(1, 2).reshape(batch, places, width))
+
+
+# --- perceptrons: what is done at each place by itself ---------------------------------------------------------------
+
+
+class Perceptron(nn.Module):
+    """Two affine maps with GELU between them: B T D in and out."""
+
+    def __init__(self, width: int, *, hidden: int, branches: int) -> None:
+        super().__init__()
+        self.width, self.hidden, self.branches = width, hidden, branches
+        self.up = Linear(width, hidden)
+        self.down = Linear(hidden, width, branches=branches)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x_BTD)))
+
+
+class GatedPerceptron(nn.Module):
+    """down(GELU(gate(x)) * up(x)), three matrices and no biases: B T D in and out."""
+
+    def __init__(self, width: int, *, hidden: int, branches: int) -> None:
+        super().__init__()
+        self.width, self.hidden, self.branches = width, hidden, branches
+        self.gate = Linear(width, hidden, bias=False)
+        self.up = Linear(width, hidden, bias=False)
+        self.down = Linear(hidden, width, branches=branches, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.down(F.gelu(self.gate(x_BTD)) * self.up(x_BTD))
+
+
+def gated_hidden(hidden: int) -> int:
+    """How wide three matrices are that hold what two of this width hold: 2/3 of it, to the nearest multiple of 8.
+
+    >>> gated_hidden(4 * 768)
+    2048
+    """
+    return max(8, round(hidden / 12) * 8)
+
+
+# --- both ends: vectors for tokens and places, and the way back ------------------------------------------------------
+
+
+class Tokens(nn.Embedding):
+    """A vector for each token: B T in, B T D out; `unembed` is the way back."""
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=STD)
+
+    def unembed(self, x_BTD: Tensor) -> Tensor:
+        """Logits, B T K."""
+        return F.linear(x_BTD, self.weight)
+
+
+class Positions(nn.Module):
+    """A vector for each place, added to what stands there."""
+
+    def __init__(self, context: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(context, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=STD)
+
+    def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
+        """Places are counted from the start of the row, or of each document."""
+        if documents is None:
+            return x_BTD + self.weight[: x_BTD.shape[1]]
+        return x_BTD + F.embedding(documents.places_BT, self.weight)
+
+
+class NoPositions(nn.Module):
+    """Stands where places are not marked: what comes in goes on."""
+
+    def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
+        return x_BTD
+
+
+class Embedding(nn.Module):
+    """Tokens and places as vectors: B T in, B T D out."""
+
+    def __init__(self, tokens: int, context: int, width: int) -> None:
+        super().__init__()
+        self.tokens = Tokens(tokens, width)
+        self.positions: nn.Module = Positions(context, width)
+
+    def forward(self, tokens_BT: Tensor, documents: Documents | None = None) -> Tensor:
+        return self.positions(self.tokens(tokens_BT), documents)

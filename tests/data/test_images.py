@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from explorer.data.interpolate import resize, resize_classes
+from explorer.data.images import resize, resize_classes
 
 
 def triangle(size: int, target: int) -> np.ndarray:

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from explorer.data.dataset import simulated
 from explorer.data.digits import Digits
 from explorer.data.sequences import Text
-from explorer.data.simulated import simulated
 
 
 def test_classes_are_equal_pieces_in_the_order_of_the_labels() -> None:
