@@ -19,11 +19,11 @@ from explorer.planned import left_out_words
 from explorer.records import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest
 from explorer.sweep.execute import Settings, Summary, profile_sweep, run_sweep
-from explorer.sweep.executors import default_workers
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
 from explorer.sweep.profiles import busy_reasons, read_profiles
 from explorer.sweep.spec import load_spec
 from explorer.sweep.work import ENGINES, EngineName
+from explorer.sweep.workers import default_workers
 from explorer.training.ledgered import is_recorded
 
 

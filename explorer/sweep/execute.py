@@ -11,7 +11,6 @@ drifted, or was busy the first time, the recipes are measured again.
 
 import contextlib
 import datetime
-import signal
 import threading
 import time
 from collections import deque
@@ -27,13 +26,14 @@ from explorer import records, rundir
 from explorer.errors import ExplorerError
 from explorer.records import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
-from explorer.sweep.executors import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
 from explorer.sweep.work import EngineName, Job, Outcome, close_engines, make_engine, perform
+from explorer.sweep.workers import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
+from explorer.training.run import on_stop_signals
 
 NOTEBOOK = Path(explorer.__file__).parent.parent / "notebooks" / "run.ipynb"
 BACKOFF = (1.0, 5.0)  # seconds before the first and the second retry
@@ -159,7 +159,7 @@ class _Execution:
         _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
         self._tell("start")
         try:
-            with _stop_signals(self._stop):
+            with on_stop_signals(self._stop):
                 self._profile(unprofiled(self.plan.directory, self._records()))
                 self._add_controls()
                 self._execute_all()
@@ -174,7 +174,7 @@ class _Execution:
     def measure_again(self) -> Summary:
         """Measure all recipes, whatever is known of them."""
         self._tell("start")
-        with _stop_signals(self._stop):
+        with on_stop_signals(self._stop):
             self._profile(self._records())
         self._tell("end")
         return self._summary()
@@ -445,18 +445,3 @@ def _write_if_changed(path: Path, value: object) -> None:
         if rundir.read_json(path) == value:
             return
     rundir.write_json(path, value)
-
-
-@contextlib.contextmanager
-def _stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block Ctrl-C and SIGTERM call `stop`. Only the main thread hears signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: stop()) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -21,9 +21,8 @@ from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.records import ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents
-from explorer.sweep.controls import CONTROLS, NotRun
+from explorer.sweep.controls import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
 from explorer.sweep.profiles import read_profiles
-from explorer.sweep.rescaled import Rescaled, budgets_of, rescaled
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 from explorer.training.ledgered import documents_of

@@ -227,17 +227,24 @@ def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within the block SIGTERM and SIGINT are remembered; the function yielded says whether one came.
+    """Remember SIGTERM and SIGINT within the block; the function yielded says whether one came.
 
-    Signals reach the main thread alone; elsewhere the function is never true and the caller stops the process.
+    Outside the main thread the function is never true, and the caller stops the process.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    came: list[None] = []  # an event would lock, and a second signal may arrive while it is locked
+    with on_stop_signals(lambda: came.append(None)):
         yield lambda: bool(came)
+
+
+@contextlib.contextmanager
+def on_stop_signals(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` at every SIGTERM and SIGINT within the block. Signals reach the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: act()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -63,7 +63,7 @@ def test_a_killed_kernel_and_a_killed_worker_cost_one_run_a_retry(tmp_path, undi
     wait_until(lambda: trains(tmp_path))
     kin(process, "explorer.sweep.kernel")[0].kill()
     wait_until(lambda: len(outcomes(tmp_path)) >= 2 and trains(tmp_path))
-    kin(process, "explorer.sweep.worker")[0].kill()
+    kin(process, "explorer.sweep.workers")[0].kill()
     out, _ = finish(process)
     assert out.count("retry") in (1, 2)  # a kill between two runs costs nothing
     assert "failed" not in out
@@ -166,7 +166,7 @@ def test_kernels_and_workers_killed_again_and_again(tmp_path, plenty):
         time.sleep(draw.uniform(3, 9))
         if process.poll() is not None:
             break
-        if victims := kin(process, draw.choice(["explorer.sweep.kernel", "explorer.sweep.worker"])):
+        if victims := kin(process, draw.choice(["explorer.sweep.kernel", "explorer.sweep.workers"])):
             draw.choice(victims).kill()
     finish(process)
     assert execute(tmp_path, PLENTY).complete

@@ -4,10 +4,16 @@
     LocalProcesses   long-lived workers, each with its share of the cores
 
 Both have `interrupt`, which asks the calls in progress to stop as Ctrl-C would.
+
+A worker process is `python -m explorer.sweep.workers DESCRIPTOR`, where the descriptor is an inherited socket. It takes
+calls from its parent, one at a time, and answers each with a value or an exception. What travels over the socket is
+pickled; both ends are this program, and no other process holds the socket. A worker ignores Ctrl-C between calls: its
+parent decides when to stop.
 """
 
 import contextlib
 import os
+import pickle
 import queue
 import signal
 import socket
@@ -21,7 +27,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from explorer.errors import SweepError
-from explorer.sweep.guardian import child_environment
+from explorer.sweep.guardian import child_environment, die_with_parent
 
 INTERRUPT_EVERY = 2.0  # seconds
 FAREWELL = 10.0  # seconds a worker has to end when nothing is left to do
@@ -123,7 +129,7 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "explorer.sweep.worker", str(theirs.fileno())],
+                [sys.executable, "-m", "explorer.sweep.workers", str(theirs.fileno())],
                 env={**os.environ, **child_environment(threads=threads)},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -169,3 +175,37 @@ def _ending(code: int) -> str:
 def make_executor(workers: int, *, threads: int) -> InProcess | LocalProcesses:
     """One worker needs no process of its own."""
     return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads)
+
+
+# --- the worker process ---
+
+
+def answer(call: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
+    """Make the call and pickle `(failed, value or exception)`. Whatever the call raises, the worker lives on."""
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        failed, value = False, call(*arguments, **keywords)
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        failed, value = True, error
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return pickle.dumps((failed, value))
+    except Exception as error:  # pickle raises what it likes
+        return pickle.dumps((True, RuntimeError(f"{value!r:.500} cannot be sent: {error}")))
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(os.environ)
+    with Connection(int(sys.argv[1])) as parent:
+        while True:
+            try:
+                request = parent.recv()
+            except EOFError:
+                return
+            parent.send_bytes(answer(*request))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,8 +12,8 @@ from concurrent.futures import wait
 import psutil
 import pytest
 
-from explorer.sweep.executors import InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.sweep.guardian import child_environment
+from explorer.sweep.workers import InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
 
 
 @pytest.fixture(params=["in process", "local processes"])
@@ -104,7 +104,7 @@ def test_workers_end_with_the_pool():
 def test_workers_do_not_outlive_their_parent(number):
     code = """
 import os, time
-from explorer.sweep.executors import LocalProcesses
+from explorer.sweep.workers import LocalProcesses
 pool = LocalProcesses(1, threads=1)
 print(pool.submit(os.getpid).result(), flush=True)
 pool.submit(time.sleep, 600)
@@ -120,7 +120,7 @@ time.sleep(600)
 
 
 def test_cores_are_shared_out(monkeypatch):
-    monkeypatch.setattr("explorer.sweep.executors.cores", lambda: 8)
+    monkeypatch.setattr("explorer.sweep.workers.cores", lambda: 8)
     assert default_workers(threads=1) == 8
     assert default_workers(threads=3) == 2
     assert default_workers(threads=16) == 1
