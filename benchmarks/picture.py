@@ -7,8 +7,7 @@ from pathlib import Path
 
 from options import options
 
-from explorer.report.content import gather
-from explorer.report.sweep_report import write_sweep_report
+from explorer.report.sweep_report import read_sweep, write_sweep_report
 from explorer.views.explorer.exports import encode
 from explorer.views.explorer.tradeoff import tradeoff
 
@@ -19,7 +18,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("runs", nargs="?", type=Path, default=Path("runs"))
     runs = parser.parse_args().runs
-    answer = gather(runs, "digits").sections[0].answer
+    answer = read_sweep(runs, "digits").metrics[0].answer
     assert answer.scene is not None
     chart = tradeoff(answer.scene, width=760, height=400)
     (HERE / "quickstart.png").write_bytes(encode("png", rows=answer.rows, chart=chart))

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from options import options
 
-from explorer.report.content import gather
-from explorer.report.sweep_report import write_sweep_report
+from explorer.report.sweep_report import read_sweep, write_sweep_report
 from explorer.sweep.spec import load_spec
 from explorer.views.explorer.exports import encode
 from explorer.views.explorer.tradeoff import tradeoff
@@ -34,7 +33,7 @@ def main() -> None:
     command = [sys.executable, "-m", "explorer", "sweep", "run", str(spec), "--runs", str(runs)]
     subprocess.run(command, check=True)
     seconds = time.monotonic() - before
-    answer = gather(runs, name).sections[0].answer
+    answer = read_sweep(runs, name).metrics[0].answer
     assert answer.scene is not None
     chart = tradeoff(answer.scene, width=760, height=400)
     (HERE / f"{name}.png").write_bytes(encode("png", rows=answer.rows, chart=chart))

@@ -4,26 +4,166 @@ results, and how all of it was measured.
 html    one file that needs nothing else: charts react to the mouse, and are still there without scripts or on paper
 pdf     the same on A4, to be sent
 md      the same tables for a pull request or a wiki
-json    the same numbers for other tools, in the form of a published schema
+json    the same numbers for other tools, in the form of a published schema (`schemas/sweep_report.v3.json`); what is
+        unknown is null
+
+A section is a file of `explorer.report.sweep` and a line of `SECTIONS`.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
+import yaml
+
+import explorer
 from explorer import rundir
 from explorer.errors import StoreError, unknown
+from explorer.page.document import Block, Code, Heading, Page, Paragraph, Span, sentence
 from explorer.page.html import render_html
 from explorer.page.markdown import render_markdown
 from explorer.page.pdf import render_pdf
-from explorer.report.content import SweepContent, gather
-from explorer.report.sweep_document import as_json
-from explorer.report.sweep_page import sweep_page
+from explorer.provenance.spellings import Time, format_time
+from explorer.report.section import Section, document_json, document_type
+from explorer.report.sweep.composition_section import CompositionSection
+from explorer.report.sweep.measured_section import MeasuredSection
+from explorer.report.sweep.metrics_section import MetricsSection, quoted
+from explorer.report.sweep.negatives_section import NegativesSection
+from explorer.report.sweep.reported_sweep import ReportedSweep
+from explorer.schema import record
+from explorer.store import frames
+from explorer.views.explorer.snapshot import read_snapshot
 
-FORMATS: dict[str, Callable[[SweepContent], bytes]] = {
-    "html": lambda content: render_html(sweep_page(content)).encode(),
-    "json": lambda content: as_json(content).encode(),
-    "md": lambda content: render_markdown(sweep_page(content)).encode(),
-    "pdf": lambda content: render_pdf(sweep_page(content)),
+FORMAT = 3
+
+
+@record
+class HeadRecord:
+    """The head of the report."""
+
+    format: Literal[3] = FORMAT
+    explorer: str  # the version that made it
+    made: Time
+    sweep: str
+    answer: str
+    database_sha256: str
+
+
+class HeadSection(Section[ReportedSweep, HeadRecord]):
+    """The head of the report, which the page has as its title and at its foot."""
+
+    record = HeadRecord
+
+    def gather(self, subject: ReportedSweep) -> HeadRecord:
+        return HeadRecord(
+            explorer=explorer.__version__,
+            made=format_time(subject.made),
+            sweep=subject.sweep,
+            answer=subject.sentence,
+            database_sha256=subject.snapshot.sha256,
+        )
+
+    def blocks(self, record: HeadRecord, subject: ReportedSweep) -> list[Block]:
+        return []
+
+
+@record
+class AgainRecord:
+    """How to do it again."""
+
+    specification: dict[str, Any] | None  # None: the sweep's directory has none
+
+
+class AgainSection(Section[ReportedSweep, AgainRecord]):
+    """How to do it again."""
+
+    record = AgainRecord
+
+    def gather(self, subject: ReportedSweep) -> AgainRecord:
+        return AgainRecord(specification=dict(subject.plan["spec"]) if subject.plan is not None else None)
+
+    def blocks(self, record: AgainRecord, subject: ReportedSweep) -> list[Block]:
+        blocks: list[Block] = [Heading(2, "Do it again", "again")]
+        if record.specification is not None:
+            spec = quoted(f"{subject.sweep}.yaml")
+            save = (Span("Save the specification as "), Span(f"{subject.sweep}.yaml", "code"), Span(", then:"))
+            commands = (
+                f"explorer sweep plan {spec}    # what would run, for how long\n"
+                f"explorer sweep run {spec}     # runs what is missing"
+            )
+            content = yaml.safe_dump(record.specification, sort_keys=False, allow_unicode=True)
+            blocks += [Paragraph(save), Code(commands), Code(content, title="Specification")]
+        further = (
+            "explorer open explore          # these curves, with other axes, baselines, targets and prices\n"
+            f"explorer results {quoted(subject.sweep)} --format csv\n"
+            "explorer methods               # what a recipe can be made of"
+        )
+        return [*blocks, Heading(3, "What to type next"), Code(further)]
+
+
+SECTIONS: tuple[Section[ReportedSweep, Any], ...] = (
+    HeadSection(),
+    MetricsSection(),
+    NegativesSection(),
+    CompositionSection(),
+    MeasuredSection(),
+    AgainSection(),
+)
+"""What the report says, in the order in which it is read."""
+
+ORDER = (
+    *("format", "explorer", "made", "sweep", "answer", "sections", "negatives", "composition", "integrity", "ledgers"),
+    *("facts", "specification", "database_sha256"),
+)
+"""The keys of the JSON document in the order in which format 3 was published. Those of later sections follow."""
+
+
+def report_type() -> type[Any]:
+    """Return the record of the whole JSON document."""
+    return document_type("SweepReport", "The whole report.", SECTIONS, ORDER)
+
+
+def read_sweep(runs: Path, sweep: str) -> ReportedSweep:
+    """Read a sweep for its report. The database has to be up to date. Raises `StoreError` if the sweep is unknown."""
+    snapshot = read_snapshot(runs)
+    return ReportedSweep(
+        sections=SECTIONS,
+        runs=runs,
+        sweep=sweep,
+        made=int(time.time()),
+        snapshot=snapshot,
+        every=frames.runs(snapshot.database, sweep=sweep),
+        results=frames.results(snapshot.database, sweep=sweep),
+    )
+
+
+def sweep_page(sweep: ReportedSweep) -> Page:
+    """Return the document that HTML, PDF and Markdown come from."""
+    names = [label for results in sweep.metrics[:1] for label in results.labels]
+    return Page(
+        title=f"Report of the sweep {sweep.sweep}",
+        subtitle=sentence(sweep.sentence, names=names),
+        blocks=sweep.blocks(),
+        facts=(
+            ("Explorer", f"{explorer.__version__}, from finished runs alone"),
+            ("Made", format_time(sweep.made)),
+            ("Database", (Span(f"sha256:{sweep.snapshot.sha256}", "code"),)),
+        ),
+        made=sweep.made,
+    )
+
+
+def as_json(sweep: ReportedSweep) -> str:
+    """Return the numbers of the report."""
+    return document_json(sweep, report_type())
+
+
+FORMATS: dict[str, Callable[[ReportedSweep], bytes]] = {
+    "html": lambda sweep: render_html(sweep_page(sweep)).encode(),
+    "json": lambda sweep: as_json(sweep).encode(),
+    "md": lambda sweep: render_markdown(sweep_page(sweep)).encode(),
+    "pdf": lambda sweep: render_pdf(sweep_page(sweep)),
 }
 
 
@@ -34,4 +174,4 @@ def write_sweep_report(runs: Path, sweep: str, output: Path, *, format: str = "h
     """
     if format not in FORMATS:
         raise StoreError(unknown("format", format, FORMATS))
-    rundir.write_bytes(output, FORMATS[format](gather(runs, sweep)))
+    rundir.write_bytes(output, FORMATS[format](read_sweep(runs, sweep)))

@@ -23,8 +23,8 @@ from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli import confirm
 from explorer.cli.app import app
 from explorer.page import html
-from explorer.report.content import SweepContent, gather
-from explorer.report.sweep_report import FORMATS
+from explorer.report.sweep.reported_sweep import ReportedSweep
+from explorer.report.sweep_report import FORMATS, read_sweep
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.ingest import ingest
@@ -217,7 +217,7 @@ class Case:
 
     runs: Path
     verdicts: list[Verdict]
-    content: SweepContent
+    content: ReportedSweep
 
     @property
     def labels(self) -> list[str]:
@@ -376,7 +376,7 @@ def command(*arguments: str) -> str:
 
 
 def report(case: Case, format: str) -> str:
-    return FORMATS[format](case.content).decode()
+    return FORMATS[format](replace(case.content)).decode()  # a copy, which has gathered nothing yet
 
 
 def disagreements(case: Case, *faces: str) -> list[str]:
@@ -400,7 +400,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
             runs = CASES[name](tmp_path_factory.mktemp("agreement") / "runs")
             where = database(runs)
             found = sweep_verdicts(frames.results(where, sweep="digits"), with_confirming(where, "digits"))
-            known[name] = Case(runs=runs, verdicts=found, content=gather(runs, "digits"))
+            known[name] = Case(runs=runs, verdicts=found, content=read_sweep(runs, "digits"))
         return known[name]
 
     return of
@@ -451,8 +451,8 @@ IGNORED: dict[str, tuple[str, str, str]] = {
     ),
     "explorer.views.explorer.comparison_table.control_words": ("html", "a control has it too", ""),
     "explorer.views.explorer.confirm_panel.control_words": ("panel", "a control has it too", ""),
-    "explorer.report.sweep_tables.said": ("markdown", "slower", "less than the baseline"),
-    "explorer.report.sweep_document.call_words": ("json", "slower", "less than the baseline"),
+    "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "less than the baseline"),
+    "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "less than the baseline"),
 }
 """A function that says something of a verdict: the face that it belongs to, a case, and what it says without it."""
 

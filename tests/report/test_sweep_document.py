@@ -10,9 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from explorer.report.content import gather
 from explorer.report.publish import content_of, file_of
-from explorer.report.sweep_document import as_json
+from explorer.report.sweep_report import as_json, read_sweep
 from explorer.store.ingest import ingest
 from tests.builders import run_record, write_failure, write_run, write_sweep
 
@@ -39,7 +38,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         write_run(runs, record, metrics={"accuracy": 0.87 + seed / 100, "nll": 0.5})
     write_failure(runs, run_record(recipe="worse", ssr=1.5), message="out of memory")
     ingest(runs)
-    return json.loads(as_json(gather(runs, "digits")))
+    return json.loads(as_json(read_sweep(runs, "digits")))
 
 
 def test_the_published_schema_is_that_of_the_records() -> None:
@@ -55,7 +54,7 @@ def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: json
 def test_so_is_one_of_failed_runs_only(tmp_path: Path, schema: jsonschema.Draft202012Validator) -> None:
     write_failure(tmp_path, run_record(), message="out of memory")
     ingest(tmp_path)
-    found = json.loads(as_json(gather(tmp_path, "digits")))
+    found = json.loads(as_json(read_sweep(tmp_path, "digits")))
     schema.validate(found)
     assert found["sections"] == [] and found["answer"].startswith("no run has finished (1 failed)")
     (negative,) = found["negatives"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pypdf
 import pytest
 
-from explorer.report.content import gather
-from explorer.report.sweep_report import FORMATS
+from explorer.report.sweep.measured_section import MeasuredSection
+from explorer.report.sweep_report import FORMATS, read_sweep
 from explorer.store.ingest import ingest
 from tests.builders import run_record, write_failure, write_plan, write_run, write_sweep
 from tests.store.test_predicted import imported
@@ -26,7 +26,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     write_run(runs, record, metrics={"accuracy": 0.9, "nll": 0.5})
     write_plan(runs, [record], spec={"name": HOSTILE})
     ingest(runs)
-    content = gather(runs, "digits")
+    content = read_sweep(runs, "digits")
     return {format: write(content) for format, write in FORMATS.items()}
 
 
@@ -53,7 +53,7 @@ def test_failed_runs_only_is_a_report_of_failures(tmp_path: Path) -> None:
     for seed in range(2):
         write_failure(tmp_path, run_record(seed=seed), message="<b>out of memory</b>")
     ingest(tmp_path)
-    content = gather(tmp_path, "digits")
+    content = read_sweep(tmp_path, "digits")
     page, text = FORMATS["html"](content).decode(), FORMATS["md"](content).decode()
     assert "No run has finished (2 failed)" in page and "No run has finished (2 failed)" in text
     assert page.count("&lt;b&gt;out of memory") == 2 and "<b>out" not in page
@@ -65,7 +65,7 @@ def test_what_was_asked_for_and_not_run_is_a_negative_result(tmp_path: Path) -> 
     planned = write_sweep(tmp_path, qualities, step_seconds={"fast": 0.02})
     write_plan(tmp_path, planned, not_run=[{"name": "blurpool+x", "reason": "blurpool found nothing to replace"}])
     ingest(tmp_path)
-    text = FORMATS["md"](gather(tmp_path, "digits")).decode()
+    text = FORMATS["md"](read_sweep(tmp_path, "digits")).decode()
     assert "| blurpool+x | not run | blurpool found nothing to replace | digits |" in text
 
 
@@ -74,4 +74,7 @@ def test_a_prediction_is_no_finished_run(tmp_path: Path) -> None:
     write_run(tmp_path, record)
     imported(tmp_path, record)
     ingest(tmp_path)
-    assert gather(tmp_path, "digits").facts["Times"] == "predicted; 1 finished run; 1 predicted for other hardware"
+    assert (
+        read_sweep(tmp_path, "digits").of(MeasuredSection).facts["Times"]
+        == "predicted; 1 finished run; 1 predicted for other hardware"
+    )

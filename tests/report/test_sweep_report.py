@@ -7,7 +7,12 @@ import pytest
 
 from explorer import rundir
 from explorer.errors import StoreError
+from explorer.page.document import Block, Heading, Paragraph
+from explorer.report import sweep_report
+from explorer.report.section import Section
+from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.report.sweep_report import write_sweep_report
+from explorer.schema import record
 from explorer.store import frames
 from explorer.store.place import database
 from tests.composed_sample import write_composed
@@ -145,3 +150,30 @@ def test_how_methods_compose(composed_reports: dict[str, str]) -> None:
 def test_a_sweep_that_composes_nothing_has_no_such_section(runs: Path, page: str) -> None:
     assert json.loads(made(runs, "json"))["composition"] == {}
     assert "How methods compose" not in page and "How methods compose" not in made(runs, "md")
+
+
+@record
+class WeatherRecord:
+    """A section's part of the JSON document."""
+
+    weather: str
+
+
+class WeatherSection(Section[ReportedSweep, WeatherRecord]):
+    """A section that somebody adds."""
+
+    record = WeatherRecord
+
+    def gather(self, subject: ReportedSweep) -> WeatherRecord:
+        return WeatherRecord(weather=f"fine in {len(subject.metrics)} metrics")
+
+    def blocks(self, record: WeatherRecord, subject: ReportedSweep) -> list[Block]:
+        return [Heading(2, "Weather", "weather"), Paragraph(f"It was {record.weather}.")]
+
+
+def test_a_section_is_added_by_one_file_and_one_line(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = json.loads(made(runs, "json"))
+    monkeypatch.setattr(sweep_report, "SECTIONS", (*sweep_report.SECTIONS, WeatherSection()))
+    after, text = json.loads(made(runs, "json")), made(runs, "md")
+    assert after == before | {"made": after["made"], "weather": "fine in 2 metrics"}
+    assert "## Weather" in text and "It was fine in 2 metrics." in text

@@ -1,0 +1,178 @@
+"""The section on how a sweep was measured: what it ran on, whether its runs are what their results say, what is not
+known, and where the time of a step goes."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+
+from explorer.audit.integrity import check_runs
+from explorer.page import amounts
+from explorer.page.document import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table, Text
+from explorer.records import tuning_words
+from explorer.report.section import Section
+from explorer.report.sweep.reported_sweep import ReportedSweep, picture
+from explorer.schema import record
+from explorer.store import frames
+from explorer.views.explorer.choices import hardware_labels
+from explorer.views.explorer.composition_charts import step_times
+
+MOST_BARS = 30  # more are too small to be read on a page
+
+MEASURED = (
+    "Training time counts optimiser steps only; evaluation, checkpoints and the first steps are kept apart. A hollow "
+    "mark is a profiled time: steps times the time of a step, measured recipe by recipe while nothing else is trained; "
+    "where the machine was busy all the same, a warning says so. Nothing is extrapolated: what was not reached within "
+    "the tested budgets is not reached here."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerHead:
+    """The ledger of a governed run as it was read. Nobody has verified it here."""
+
+    run: str
+    origin: str
+    size: int
+    root: str
+
+
+@record
+class Checked:
+    """Whether the runs are what their results say."""
+
+    sound: bool
+    summary: str
+    findings: tuple[str, ...]
+
+
+@record
+class MeasuredRecord:
+    """How it was measured."""
+
+    integrity: Checked
+    ledgers: tuple[LedgerHead, ...]  # of governed runs
+    facts: dict[str, str]
+
+
+class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
+    """How it was measured."""
+
+    record = MeasuredRecord
+
+    def gather(self, subject: ReportedSweep) -> MeasuredRecord:
+        checked = check_runs(subject.runs, sweep=subject.sweep)
+        findings = (f"{run.directory.name}: {finding.message}" for run in checked.runs for finding in run.findings)
+        return MeasuredRecord(
+            integrity=Checked(sound=checked.sound, summary=checked.sentence, findings=tuple(findings)),
+            ledgers=_heads(subject) if subject.metrics else (),
+            facts=_facts(subject),
+        )
+
+    def blocks(self, record: MeasuredRecord, subject: ReportedSweep) -> list[Block]:
+        checked = record.integrity
+        integrity: Text = checked.summary if checked.sound else (Span(checked.summary, "warn"),)
+        blocks: list[Block] = [Heading(2, "How it was measured", "measured")]
+        blocks.append(Facts([*record.facts.items(), ("Integrity", integrity)]))
+        if checked.findings:
+            blocks.append(Bullets(checked.findings, "warning"))
+        blocks.append(Paragraph(MEASURED, "note"))
+        if unknown := _unknown(subject):
+            blocks += [Heading(3, "What is not known"), Bullets(unknown)]
+        if record.ledgers:
+            blocks += [Heading(3, "Ledgers"), _ledgers(record.ledgers)]
+        times = _step_times(subject.profiles)
+        if not times.empty:
+            every = times["recipe"].nunique()
+            slowest = times[times["recipe"].isin(list(dict.fromkeys(times["recipe"]))[:MOST_BARS])]
+            caption = f"The {MOST_BARS} slowest of {every} steps." if every > MOST_BARS else ""
+            blocks.append(Heading(3, "Where the time of a step goes"))
+            blocks.append(picture("steps", partial(step_times, slowest), caption))
+        return blocks
+
+
+def _heads(sweep: ReportedSweep) -> tuple[LedgerHead, ...]:
+    heads = frames.ledger_heads(sweep.snapshot.database, sweep=sweep.sweep).drop_duplicates("run_id")
+    return tuple(
+        LedgerHead(run=str(row.run_id), origin=str(row.origin), size=int(str(row.size)), root=str(row.root))
+        for row in heads.itertuples()
+    )
+
+
+def _facts(sweep: ReportedSweep) -> dict[str, str]:
+    superseded = int(sweep.every["superseded"].sum())
+    left_out = {"Left out": f"{amounts.count(superseded, 'run')} of an earlier specification"} if superseded else {}
+    if not sweep.metrics:
+        return {"Runs": sweep.progress} | left_out
+    results, profiles, first = sweep.results, sweep.profiles, sweep.metrics[0].answer
+    sources = sorted(results["time_source"].dropna().unique())
+    predicted = int((results["time_source"] == "predicted").sum())
+    times = [" and ".join(sources) or "unknown", amounts.count(len(results) - predicted, "finished run")]
+    times += [f"{predicted:,} predicted for other hardware"] if predicted else []
+    known = [words for words in map(tuning_words, results["tuning"]) if words is not None]
+    tuning = f'tuning, in the author\'s words: "{known[0]}"' if known else "not tuned"
+    return {
+        "Task": f"{_values(results['model'])} on {_values(results['dataset'])}",
+        "Hardware": "; ".join(dict.fromkeys(hardware_labels(results))),
+        "Precision, batch size": f"{_values(results['precision'])}, {_values(results['batch_size'])}",
+        "PyTorch": _values(profiles["torch"]) if len(profiles) else "unknown: no profile",
+        "Times": "; ".join(times),
+        "Seeds": ", ".join(str(seed) for seed in sorted(results["seed"].unique())),
+        "Price": first.price,
+        "Baseline": f"{first.question.baseline}, {tuning}",
+        **left_out,
+    }
+
+
+def _values(column: pd.Series) -> str:
+    return ", ".join(str(value) for value in dict.fromkeys(column))
+
+
+def _unknown(sweep: ReportedSweep) -> list[str]:
+    """List what a reader would want to know and is not recorded."""
+    unknown = []
+    # Hardware by hardware, judged by the first of its metrics.
+    for hardware, results in {results.hardware: results for results in reversed(sweep.metrics)}.items():
+        rows, ratios = results.answer.rows, [each.inference_ratio for each in results.answer.comparisons]
+        untimed = int(rows["train_seconds"].isna().sum())
+        if untimed:
+            runs = f"{amounts.count(untimed, 'run')} of {len(rows)}"
+            unknown.append(f"The training time of {runs} on {hardware}: no profile.")
+        if rows["usd_per_hour"].isna().all():
+            unknown.append(f"What a run costs on {hardware}: {results.answer.price}.")
+        if not any(map(tuning_words, rows["tuning"])):
+            unknown.append("Whether the baseline could be better: nobody recorded a search for its settings.")
+        if any(ratio is None or math.isnan(ratio) for ratio in ratios):
+            unknown.append(f"What some recipes cost at inference on {hardware}: their profiles do not have it.")
+        if rows["seed"].nunique() == 1:
+            unknown.append(f"How far noise alone moves a quality on {hardware}: there is one seed.")
+    if sweep.plan is None:
+        unknown.append("The specification: the sweep's plan is not kept beside its runs.")
+    return list(dict.fromkeys(unknown))
+
+
+def _ledgers(heads: tuple[LedgerHead, ...]) -> Table:
+    rows = [Row((head.run, head.origin, f"{head.size:,}", (Span(head.root, "code"),))) for head in heads]
+    columns = [Column("Run"), Column("Origin"), Column("Entries", number=True), Column("Root")]
+    return Table(columns, rows, caption="The ledger of each governed run, as it was read. Nobody has verified it here.")
+
+
+def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:
+    """Split the profiled step of every recipe (and phase, where it has several) by what it is spent on, in seconds: the
+    slowest recipe first, phase by phase."""
+    columns = ["recipe", "part", "seconds"]
+    if profiles.empty:
+        return pd.DataFrame(columns=columns)
+    slowest = profiles.groupby("recipe")["seconds"].transform("max")
+    ordered = profiles.assign(slowest=slowest).sort_values(
+        ["slowest", "recipe", "seconds"], ascending=[False, True, False]
+    )
+    several = ordered.groupby("recipe")["phase"].transform("nunique") > 1
+    names = ordered["recipe"].where(~several, ordered["recipe"] + ", " + ordered["phase"])
+    rows = [
+        (name, part, seconds)
+        for name, split in zip(names, ordered["split"], strict=True)
+        for part, seconds in split.items()
+    ]
+    return pd.DataFrame(rows, columns=columns)

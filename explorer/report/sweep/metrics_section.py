@@ -1,0 +1,382 @@
+"""The section on the metrics: whether the answer is confirmed, and on each hardware the curves, the recipes at equal
+quality and at equal budget, and the controls."""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from explorer import costing
+from explorer.analysis.confirmed import Confirmation
+from explorer.analysis.confirmed import Confirmed as FreshSeeds
+from explorer.analysis.control_sentences import control_sentences
+from explorer.analysis.control_sentences import interval as points
+from explorer.analysis.controls import Controlled
+from explorer.analysis.controls import Verdict as ControlVerdict
+from explorer.analysis.equal_budget import EqualBudget
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
+from explorer.analysis.hypervolume import Hypervolume
+from explorer.analysis.reprice import own_price
+from explorer.analysis.sentences import busy_recipes, call_words, inference_interval, ratio_interval
+from explorer.analysis.verdict import Verdict
+from explorer.page import amounts
+from explorer.page.document import (
+    Block,
+    Bullets,
+    Code,
+    Column,
+    Heading,
+    Mark,
+    Paragraph,
+    Picture,
+    Row,
+    Span,
+    Table,
+    Text,
+    sentence,
+    with_note,
+)
+from explorer.page.theme import OUTLINES
+from explorer.records import Metric
+from explorer.report.section import Section
+from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
+from explorer.schema import record
+from explorer.views.explorer import control_rows
+from explorer.views.explorer.answer import facts, warnings
+from explorer.views.explorer.comparison_table import SAID_TUNED, said
+from explorer.views.explorer.payments import amount
+from explorer.views.explorer.tradeoff import describe, tradeoff
+
+HEIGHT = 400
+NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond both", "Time beyond both")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeLine:
+    """A recipe in the table of recipes."""
+
+    label: str
+    methods: str
+    budgets: tuple[float, ...]
+    seeds: int
+    full_quality: float | None  # mean over seeds at budget 1
+    equal_budget: EqualBudget | None  # None for the baseline, and for controls: they stand in a table of their own
+
+
+@record
+class ComparedQuality:
+    """A recipe beside its baseline at equal quality, and the verdict on it."""
+
+    result: EqualQuality
+    call: Call
+    words: str  # the verdict as the tables have it
+    seeds_to_decide: int | None  # of an inconclusive one
+    claims: bool  # it is shown to need less
+    asks_confirmation: bool
+    confirmed: FreshSeeds | None  # what they say
+    vanishes_against: str | None  # the control that takes its gain away
+
+
+@record
+class BesideControl:
+    """A recipe beside its control, and what that takes away."""
+
+    result: Controlled
+    verdict: ControlVerdict
+    gain_vanishes: bool
+
+
+@record
+class Confirmed:
+    """What fresh seeds say."""
+
+    result: Confirmation
+    sentence: str
+
+
+@record
+class PricePaid:
+    """What an hour of the hardware costs."""
+
+    usd_per_hour: float | None
+    words: str  # which price that is, and as of when
+
+
+@record
+class MetricSection:
+    """One metric on one hardware."""
+
+    hardware: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    answer: str
+    target: float | None
+    price: PricePaid
+    equal_quality: tuple[ComparedQuality, ...]
+    recipes: tuple[RecipeLine, ...]
+    controls: tuple[BesideControl, ...]
+    confirmations: tuple[Confirmed, ...]
+    volume: Hypervolume | None
+    busy_profile: tuple[str, ...] = ()  # recipes whose times were profiled on a busy machine
+
+
+@record
+class MetricsRecord:
+    """The metrics, the sweep's own first."""
+
+    sections: tuple[MetricSection, ...]
+
+
+class MetricsSection(Section[ReportedSweep, MetricsRecord]):
+    """Whether the answer is confirmed, and each metric on each hardware."""
+
+    record = MetricsRecord
+
+    def gather(self, subject: ReportedSweep) -> MetricsRecord:
+        return MetricsRecord(sections=tuple(map(_section, subject.metrics)))
+
+    def blocks(self, record: MetricsRecord, subject: ReportedSweep) -> list[Block]:
+        blocks = list(_confirmed(subject.metrics[0], subject.sweep)) if subject.metrics else []
+        for number, (results, section) in enumerate(zip(subject.metrics, record.sections, strict=True), start=1):
+            blocks += _metric(results, section.recipes, number)
+        return blocks
+
+
+def _section(results: MetricResults) -> MetricSection:
+    answer = results.answer
+    return MetricSection(
+        hardware=results.hardware,
+        metric=results.metric,
+        unit=results.kind.unit,
+        higher_is_better=results.kind.higher_is_better,
+        answer=answer.sentence,
+        target=answer.target,
+        price=PricePaid(usd_per_hour=results.rate, words=answer.price),
+        equal_quality=tuple(map(_compared, answer.verdicts)),
+        recipes=_recipes(results),
+        controls=tuple(
+            BesideControl(result=control, verdict=control.verdict, gain_vanishes=control.gain_vanishes)
+            for control in results.controls
+        ),
+        confirmations=tuple(Confirmed(result=each, sentence=each.sentence) for each in results.confirmations),
+        volume=answer.volume,
+        busy_profile=tuple(busy_recipes(answer.rows)),
+    )
+
+
+def _compared(verdict: Verdict) -> ComparedQuality:
+    return ComparedQuality(
+        result=verdict.comparison,
+        call=verdict.call,
+        words=call_words(verdict),
+        seeds_to_decide=verdict.seeds,
+        claims=verdict.claims,
+        asks_confirmation=verdict.asks,
+        confirmed=verdict.confirmation and verdict.confirmation.verdict,
+        vanishes_against=verdict.control and verdict.control.name,
+    )
+
+
+def _recipes(results: MetricResults) -> tuple[RecipeLine, ...]:
+    compared = {result.label: result for result in results.answer.budgets}
+    lines = []
+    for label in results.labels:
+        runs = results.runs[results.runs["recipe"] == label]
+        full = runs.loc[runs["ssr"] == 1.0, "y"]
+        lines.append(
+            RecipeLine(
+                label=label,
+                methods=str(runs["methods"].iloc[0]).replace("+", " + ") or "none",
+                budgets=tuple(sorted(runs["ssr"].unique())),
+                seeds=runs["seed"].nunique(),
+                full_quality=None if full.empty else float(full.mean()),
+                equal_budget=compared.get(label),
+            )
+        )
+    return tuple(lines)
+
+
+def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
+    """Show what fresh seeds say of the recipes, in the sweep's own metric."""
+    asking = [verdict.comparison for verdict in first.answer.verdicts if verdict.asks]
+    yield Heading(2, "Is it confirmed?", "confirmed")
+    if first.confirmations:
+        yield _confirmations(first.confirmations)
+    for comparison in asking:
+        words = f"{comparison.label} is not confirmed: the seeds that chose it are the seeds that it is judged by."
+        yield Paragraph(words, "warning")
+    if asking:
+        yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(each.recipe)}" for each in asking))
+    elif not first.confirmations:
+        yield Paragraph("No recipe is shown to need less than the baseline, so there is nothing to confirm.", "note")
+
+
+def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int) -> Iterator[Block]:
+    # The chart comes first, with what weakens it; then who needs how much, what is in it, and its controls.
+    better = "higher is better" if results.kind.higher_is_better else "lower is better"
+    title = (Span(results.metric), Span(f" {better} \N{MIDDLE DOT} {results.hardware}", "small"))
+    yield Heading(2, title, f"section-{number}")
+    yield from (Paragraph(words, "warning") for words in warnings(results.answer))
+    scene = results.answer.scene
+    if scene is None:
+        yield Paragraph("No curve: no run on this hardware has a known training time.")
+    else:
+        yield Picture(
+            name=f"curves-{number}",
+            draw=lambda width: tradeoff(scene, width=width, height=HEIGHT),
+            description=describe(scene),
+            caption="A small mark is a run, a large one the mean of seeds at a budget, a band its interval. The step "
+            "line is the frontier; what is dominated is dimmed.",
+            interactive=True,
+        )
+    if results.answer.comparisons:
+        yield Heading(3, f"{results.answer.question.paid_in.label} at equal quality")
+        yield _equal_quality(results)
+        yield from (Paragraph(words, "note") for words in facts(results.answer))
+    if recipes:
+        yield Heading(3, "Recipes and their methods, and quality at equal budget")
+        yield _recipe_table(recipes, results)
+    if results.controls:
+        yield Heading(3, "Controls")
+        yield _controls(results)
+        yield Bullets([sentence(words, names=results.labels) for words in control_sentences(results.controls)])
+
+
+def _equal_quality(results: MetricResults) -> Table:
+    """Show what each recipe needs to be as good as the baseline: the baseline first, then the cheapest on."""
+    payment = results.answer.question.paid_in
+    verdicts = sorted(results.answer.verdicts, key=lambda verdict: _least_first(verdict.comparison))
+    # Any of the comparisons names the baseline; the largest family says whether intervals are adjusted.
+    first = max((verdict.comparison for verdict in verdicts), key=lambda comparison: comparison.family)
+    interval = "Adjusted interval" if first.family > 1 else "95% interval"
+    titles = (f"{payment.label} needed", "Of baseline", interval, "Reach rate", "Adjusted p", "Inference", "n")
+    columns = [Column("Recipe"), *(Column(title, number=True) for title in titles)]
+    note = "baseline" if not first.n else SAID_TUNED if first.tuning else "untuned baseline"
+    needed = amounts.MISSING if first.baseline_x is None else _needed(first.baseline_x, results)
+    one = amounts.ratio(None if first.baseline_x is None else 1.0)
+    baseline = (with_note(_named(first.baseline, results), note), needed, one, "", "", "", "", "")
+    return Table(columns, [Row(baseline), *(_verdict(verdict, results) for verdict in verdicts)])
+
+
+def _least_first(comparison: EqualQuality) -> tuple[bool, float, str]:
+    return not _reached(comparison), comparison.ratio or 0.0, comparison.label
+
+
+def _verdict(verdict: Verdict, results: MetricResults) -> Row:
+    comparison = verdict.comparison
+    at_most = "at most " if comparison.outcome == Outcome.BELOW else ""
+    needed: Text = str(comparison.outcome)
+    if _reached(comparison) and comparison.recipe_x is not None:
+        needed = _needed(comparison.recipe_x, results, upper=at_most)
+    inference = amounts.ratio(comparison.inference_ratio)
+    slower: Text = (Span(f"{inference} slower", "warn"),) if comparison.slower_inference else inference
+    cells: tuple[Text, ...] = (
+        with_note(_named(comparison.label, results), said(verdict)),
+        needed,
+        f"{at_most}{amounts.ratio(comparison.ratio)}" if _reached(comparison) else amounts.MISSING,
+        ratio_interval(comparison),
+        amounts.MISSING if comparison.reach_rate is None else f"{comparison.reach_rate:.0%}",
+        _p_value(comparison.p_adjusted),
+        with_note(slower, inference_interval(comparison)),
+        str(comparison.n),
+    )
+    return Row(cells, strong=verdict.claims, quiet=not _reached(comparison))
+
+
+def _reached(comparison: EqualQuality) -> bool:
+    return comparison.outcome in (Outcome.REACHED, Outcome.BELOW) and comparison.ratio is not None
+
+
+def _needed(x: float, results: MetricResults, *, upper: str = "") -> Text:
+    """Format an amount, and what it costs where it is a time and the hardware has a price."""
+    payment = results.answer.question.paid_in
+    words = f"{upper}{amount(x, payment)}"
+    if payment.key != "time":
+        return words
+    rate = results.rate
+    cost = "no price" if rate is None else amounts.dollars(costing.cost_usd(x, own_price(rate)))
+    return with_note(words, cost)
+
+
+def _named(recipe: str, results: MetricResults) -> Text:
+    """Return a recipe's name behind its shape in its colour, as in the chart, if it is drawn there."""
+    look = results.answer.look
+    if recipe not in look.recipes:
+        return recipe
+    at = look.recipes.index(recipe)
+    return (Span(recipe, mark=Mark(outline=OUTLINES[look.shapes[at]], colour=look.colours[at])),)
+
+
+def _recipe_table(recipes: tuple[RecipeLine, ...], results: MetricResults) -> Table:
+    metric, rows = results.metric, []
+    titles = ("Recipe", "Methods", "Budgets", "Seeds", f"{metric} at full budget", f"{metric} in the baseline's time")
+    columns = [Column(title, number=position > 1) for position, title in enumerate(titles)]
+    for line in recipes:
+        budgets = line.budgets
+        cells = (
+            _named(line.label, results),
+            line.methods,
+            f"{budgets[0]:g}" if len(budgets) == 1 else f"{len(budgets)} from {budgets[0]:g} to {budgets[-1]:g}",
+            str(line.seeds),
+            amounts.quality(line.full_quality, results.kind),
+            _at_equal_budget(line, results),
+            _p_value(line.equal_budget.p_adjusted if line.equal_budget else None),
+        )
+        rows.append(Row(cells))
+    return Table([*columns, Column("Adjusted p", number=True)], rows)
+
+
+def _at_equal_budget(line: RecipeLine, results: MetricResults) -> Text:
+    """Format the quality at the baseline's time, with the difference to it."""
+    compared = line.equal_budget
+    if compared is None:
+        baseline = line.label == results.answer.question.baseline
+        return amounts.quality(results.answer.target, results.kind) if baseline else amounts.MISSING
+    if compared.recipe_quality is None:
+        payment = results.answer.question.paid_in
+        return (
+            f"not tested at {amount(compared.budget, payment)}"
+            if compared.budget
+            else compared.reason or amounts.MISSING
+        )
+    quality = amounts.quality(compared.recipe_quality, results.kind)
+    return with_note(quality, _difference(compared, results.kind))
+
+
+def _difference(compared: EqualBudget, kind: Metric) -> str:
+    if compared.adjusted_low is None:
+        return compared.reason or ""
+    return points(compared.adjusted_low, compared.adjusted_high, kind)
+
+
+def _controls(results: MetricResults) -> Table:
+    columns = [Column(title, number=title in NUMBERS) for title in control_rows.CONTROLS]
+    rows = [
+        Row(cells, strong=control.verdict == "better", quiet=control.verdict == "not compared")
+        for control, cells in zip(results.controls, control_rows.control_rows(results.controls), strict=True)
+    ]
+    return Table(columns, rows, caption=control_rows.CAPTION)
+
+
+def _confirmations(confirmations: Iterable[Confirmation]) -> Table:
+    columns = [Column("Recipe"), Column("Fresh seeds"), Column("What they say"), Column("Run as")]
+    rows = [
+        Row((each.recipe, ", ".join(map(str, each.seeds)), each.sentence, ", ".join(each.sweeps)))
+        for each in confirmations
+    ]
+    return Table(columns, rows)
+
+
+def _p_value(value: float | None) -> str:
+    """
+    >>> _p_value(0.0312), _p_value(0.00001), _p_value(None)
+    ('0.031', 'below 0.001', '-')
+    """
+    if value is None:
+        return amounts.MISSING
+    return "below 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as one word of a command, on one line."""
+    return shlex.quote(" ".join(name.split()))

@@ -1,0 +1,146 @@
+"""The section on negative results: what did not work, cannot be told, or was never finished."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from explorer.analysis.confirmed import Confirmed
+from explorer.analysis.control_sentences import control_sentence
+from explorer.analysis.controls import Controlled
+from explorer.analysis.equal_quality import Call, EqualQuality
+from explorer.analysis.sentences import decide_words, inference_words, ratio_interval
+from explorer.analysis.verdict import Verdict
+from explorer.page.document import Block, Column, Heading, Paragraph, Row, Table
+from explorer.report.section import Section
+from explorer.report.sweep.reported_sweep import ReportedSweep
+from explorer.schema import record
+
+Topic = Literal[
+    "does not reach the baseline",
+    "needs more than the baseline",
+    "inconclusive",
+    "equivalent to the baseline",
+    "costs more at inference",
+    "no better than its control",
+    "budgets left out",
+    "cannot be compared",
+    "not confirmed",
+    "run without a result",
+    "not run",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Negative:
+    """One negative result."""
+
+    topic: Topic
+    subject: str  # a recipe, or a run
+    where: str  # metric and hardware; of a run its sweep
+    words: str
+
+
+@record
+class NegativesRecord:
+    """Negative results."""
+
+    negatives: tuple[Negative, ...]
+
+
+class NegativesSection(Section[ReportedSweep, NegativesRecord]):
+    """Negative results."""
+
+    record = NegativesRecord
+
+    def gather(self, subject: ReportedSweep) -> NegativesRecord:
+        negatives = list[Negative]()
+        for results in subject.metrics:
+            negatives += of_verdicts(results.answer.verdicts, where=results.where)
+            negatives += of_controls(results.controls, where=results.where)
+            for confirmation in results.confirmations:
+                if confirmation.verdict is Confirmed.NOT_CONFIRMED:
+                    words, recipe = confirmation.sentence, confirmation.recipe
+                    negatives.append(Negative(topic="not confirmed", subject=recipe, where=results.where, words=words))
+        negatives += of_runs(subject.states, where=subject.sweep)
+        for left_out in subject.plan.get("not_run", ()) if subject.plan else ():
+            name, reason = left_out["name"], left_out["reason"]
+            negatives.append(Negative(topic="not run", subject=name, where=subject.sweep, words=reason))
+        return NegativesRecord(negatives=tuple(negatives))
+
+    def blocks(self, record: NegativesRecord, subject: ReportedSweep) -> list[Block]:
+        heading = Heading(2, "Negative results", "negative")
+        if not record.negatives:
+            words = "None on record: no recipe that was compared fell short, and every run has a result."
+            return [heading, Paragraph(words)]
+        columns = [Column("Recipe or run"), Column("What"), Column("In numbers"), Column("Where")]
+        rows = [Row((result.subject, result.topic, result.words, result.where)) for result in record.negatives]
+        return [heading, Table(columns, rows)]
+
+
+def of_verdicts(verdicts: Iterable[Verdict], *, where: str) -> Iterator[Negative]:
+    """List what verdicts say against a recipe."""
+    for verdict in verdicts:
+        label = verdict.comparison.label
+        yield from (Negative(topic=topic, subject=label, where=where, words=words) for topic, words in _of(verdict))
+
+
+def of_controls(controls: Iterable[Controlled], *, where: str) -> Iterator[Negative]:
+    """List gains that a control has too: one result for each recipe and control, at the largest of these budgets."""
+    vanishing: dict[tuple[str, str], list[Controlled]] = {}
+    for control in controls:
+        if control.gain_vanishes:
+            vanishing.setdefault((control.label, control.control), []).append(control)
+    for (label, _), budgets in vanishing.items():
+        largest = max(budgets, key=lambda control: control.ssr)
+        also = f"; so it is at {len(budgets)} budgets, of which this is the largest" if len(budgets) > 1 else ""
+        words = f"at budget {largest.ssr:g} {control_sentence(largest)}{also}"
+        yield Negative(topic="no better than its control", subject=label, where=where, words=words)
+
+
+def of_runs(runs: pd.DataFrame, *, where: str) -> Iterator[Negative]:
+    """List the runs, rows of `frames.runs`, that have no result."""
+    for row in runs[runs["state"] != "finished"].itertuples():
+        recipe = f"{row.recipe} at budget {row.ssr:g}, seed {row.seed:g}: " if _known(row.recipe) else ""
+        why = next((str(message) for message in (row.failure_message, row.problem) if _known(message)), "")
+        words = f"{recipe}{row.state}{f', {why}' if why else ''}"
+        yield Negative(topic="run without a result", subject=str(row.run_id), where=where, words=words)
+
+
+def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
+    comparison = verdict.comparison
+    seeds = f"{comparison.n} seed{'s' * (comparison.n != 1)}"
+    words = f"{comparison.ratio or 0:.2f} of what the baseline needs{_interval(comparison)}"
+    match verdict.call:
+        case Call.UNKNOWN:
+            yield "cannot be compared", comparison.reason or "there is no target"
+        case Call.NOT_REACHED:
+            yield "does not reach the baseline", f"within the budgets that were run, {seeds}"
+        case Call.MORE:
+            yield "needs more than the baseline", words
+        case Call.EQUIVALENT:
+            yield "equivalent to the baseline", words
+        case Call.INCONCLUSIVE:
+            yield "inconclusive", f"{words}; {decide_words(verdict)}"
+        case Call.ONE_SEED | Call.NO_INTERVAL:
+            yield "inconclusive", f"{words}, no interval: {comparison.reason or seeds}"
+        case _:
+            pass
+    if comparison.slower_inference:
+        yield "costs more at inference", inference_words(comparison)
+    if comparison.left_out:
+        budgets = ", ".join(f"{budget:g}" for budget in comparison.left_out)
+        yield "budgets left out", f"{budgets}: some seeds are missing there, so they took no part"
+
+
+def _interval(comparison: EqualQuality) -> str:
+    return (
+        ""
+        if comparison.adjusted_low is None
+        else f" ({comparison.confidence:.0%} interval {ratio_interval(comparison)})"
+    )
+
+
+def _known(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
