@@ -28,7 +28,7 @@ from explorer.provenance.keys import (
     read_key,
     read_reader_key,
 )
-from explorer.provenance.signing import Kept, Kind, Opened, open_file, sign_file
+from explorer.provenance.signing import Kind, Opened, Value, open_file, sign_file
 from explorer.provenance.trust import read_trust
 
 MAX_FILE = 10_000
@@ -112,7 +112,7 @@ def _ask(
     return getpass.getpass(question)
 
 
-def open_believed(path: Path, kind: Kind[Kept], trust: Path | None) -> Opened[Kept]:
+def open_believed(path: Path, kind: Kind[Value], trust: Path | None) -> Opened[Value]:
     """A draft, or a signed document that the trust file vouches for."""
     return open_file(path, kind, trust=None if trust is None else read_trust(trust), now=clock())
 

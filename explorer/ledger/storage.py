@@ -251,7 +251,7 @@ class LedgerDirectory:
 
         return read
 
-    def read_hashes(self, places: Sequence[Place]) -> list[bytes]:
+    def read_hashes(self, places: Sequence[Place]) -> Sequence[bytes]:
         """Return the hashes at these places of the checkpoint's tree: a `merkle.ReadHashes`."""
         return self.hashes(self.checkpoint().size)(places)
 

@@ -13,7 +13,6 @@ say that are the signer's word.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -21,9 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer.errors import ProvenanceError
-from explorer.provenance.envelope import Envelope, sign_envelope
+from explorer.provenance.envelope import Envelope
 from explorer.provenance.levels import Level
-from explorer.provenance.signing import check_trainers, read_claim, require
+from explorer.provenance.signing import Kind, Signed, open_document, sign_document
 from explorer.provenance.spellings import (
     Ascii,
     ClassPath,
@@ -32,12 +31,9 @@ from explorer.provenance.spellings import (
     Line,
     Time,
     Whole,
-    format_time,
-    parse_time,
 )
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.trust import Authority, Name, Role, Trust
-from explorer.schema import from_json, record, to_json
+from explorer.provenance.trust import Name, Role, Trust
+from explorer.schema import record
 
 # ---------------------------------------------------------------- what a certificate says: the predicate, and its words
 
@@ -208,59 +204,7 @@ class Certificate:
 
 # ------------------------------------------------------------------------------------------------------ the certificate
 
-PREDICATE_TYPE = type_of("deletion/v1")
 SUBJECT = "model.safetensors"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
-    """A certificate that somebody who may has signed; none of its claims is checked yet."""
-
-    value: Certificate
-    model: str  # SHA-256 of the new model's file
-    authorities: tuple[Authority, ...]  # the trainers that signed
-    digest: str  # SHA-256 of what was signed
-
-
-def sign_certificate(
-    value: Certificate, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int
-) -> Envelope:
-    """Sign a certificate for the model with this SHA-256; its claims are the caller's (`explorer.deletion.certify`).
-
-    The keys are those of trainers, and of others who stand by it. Raises `ProvenanceError` for a certificate that could
-    not be read again, and for a key that may not sign now.
-    """
-    where = "the certificate"
-    predicate = to_json(value)
-    check(from_json(Certificate, predicate, where=where, error=ProvenanceError), where=where)
-    if now >= parse_time(value.expires):
-        raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: nobody believes it")
-    check_trainers(keys, issued=value.issued, trust=trust, now=now, where=where)
-    subject = Subject(name=SUBJECT, sha256=model)
-    statement = make_statement([subject], predicate_type=PREDICATE_TYPE, predicate=predicate)
-    return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
-
-
-def open_certificate(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
-    """Read a certificate that a trainer has signed, within its time. Raises `ProvenanceError` with the reason."""
-    claim = read_claim(
-        content,
-        Certificate,
-        predicate_type=PREDICATE_TYPE,
-        subjects=lambda statement: _check_subject(statement, where),
-        trust=trust,
-        where=where,
-    )
-    value, envelope = claim.value, claim.envelope
-    span = {"issued": value.issued, "expires": value.expires}
-    signed = require(envelope, trust=trust, role=Role.TRAINER, now=now, where=where, **span)
-    check(value, where=where)
-    return Opened(
-        value=value,
-        model=claim.statement.subjects[0].sha256,
-        authorities=signed,
-        digest=claim.digest,
-    )
 
 
 def check(value: Certificate, *, where: str) -> None:
@@ -285,7 +229,30 @@ def check(value: Certificate, *, where: str) -> None:
             raise ProvenanceError(f"{where}: to_destroy[{index}]: {artefact.path!r} is no path in the run's directory")
 
 
-def _check_subject(statement: Statement, where: str) -> None:
-    if [each.name for each in statement.subjects] != [SUBJECT]:
-        names = ", ".join(each.name for each in statement.subjects) or "none"
-        raise ProvenanceError(f"{where}: subjects: {names:.200}; expected one, {SUBJECT}, the new model's file")
+CERTIFICATE = Kind(
+    name="deletion/v1",
+    record=Certificate,
+    role=Role.TRAINER,
+    check=lambda value, where: check(value, where=where),
+    about=(SUBJECT,),
+    joint=True,
+)
+PREDICATE_TYPE = CERTIFICATE.predicate_type
+Opened = Signed[Certificate]
+"""A certificate that trainers have signed; none of its claims is checked yet."""
+
+
+def sign_certificate(
+    value: Certificate, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int
+) -> Envelope:
+    """Sign a certificate for the model with this SHA-256; its claims are the caller's (`explorer.deletion.certify`).
+
+    The keys are those of trainers, and of others who vouch for it too. Raises `ProvenanceError` for a certificate that
+    could not be read again, and for a key that may not sign now.
+    """
+    return sign_document(value, CERTIFICATE, keys, about=(model,), trust=trust, now=now, where="the certificate")
+
+
+def open_certificate(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
+    """Read a certificate that a trainer has signed, within its time. Raises `ProvenanceError` with the reason."""
+    return open_document(content, CERTIFICATE, trust=trust, now=now, where=where)

@@ -21,15 +21,13 @@ from pydantic import Field
 
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import Envelope, signers
-from explorer.provenance.keys import PublicKey, is_weak_reader, public_bytes
+from explorer.provenance.keys import PublicKey, is_weak_reader
 from explorer.provenance.signing import (
     MAX_PAYLOAD,
     Kind,
     Signed,
-    check_signer,
     check_span,
     open_document,
-    require,
     sign_file,
 )
 from explorer.provenance.spellings import ClassPath, Time
@@ -81,7 +79,11 @@ def check_grant(grant: Grant, where: str) -> None:
         raise ProvenanceError(f"{where}: grantee.public_key: weak: everybody could open what is wrapped to it")
 
 
-GRANT = Kind(name="grant", record=Grant, role=Role.DATA_GOVERNANCE, check=check_grant)
+def _classes(grant: Grant) -> tuple[str, ...]:
+    return grant.classes
+
+
+GRANT = Kind(name="grant", record=Grant, role=Role.DATA_GOVERNANCE, check=check_grant, branches=_classes)
 
 
 def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int) -> Envelope:
@@ -91,16 +93,6 @@ def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust,
     """
     envelope, where = sign_file(path, GRANT, keys, trust=trust, now=now), str(path)
     grant = claimed_grant(envelope, where=where)
-    for key in keys:
-        check_signer(
-            public_bytes(key),
-            trust=trust,
-            role=GRANT.role,
-            issued=grant.issued,
-            now=now,
-            branches=grant.classes,
-            where=where,
-        )
     if not signers(envelope, [key.raw for key in find(trust, grant.owner).keys]):
         raise ProvenanceError(f"{where}: its owner {grant.owner} signs first; the key given is another authority's")
     return envelope
@@ -109,21 +101,10 @@ def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust,
 def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[Grant]:
     """A signed grant that holds now. Raises `ProvenanceError` that says why it does not."""
     signed = open_document(content, GRANT, trust=trust, now=now, where=where)
-    grant = signed.value
-    authorities = require(
-        signed.envelope,
-        trust=trust,
-        role=GRANT.role,
-        issued=grant.issued,
-        expires=grant.expires,
-        now=now,
-        branches=grant.classes,
-        where=where,
-    )
-    names = [authority.name for authority in authorities]
-    if grant.owner not in names:
-        raise ProvenanceError(f"{where}: not signed by its owner {grant.owner}; signed by {', '.join(names)}")
-    return Signed(value=grant, authorities=authorities, envelope=signed.envelope)
+    names = [authority.name for authority in signed.authorities]
+    if signed.value.owner not in names:
+        raise ProvenanceError(f"{where}: not signed by its owner {signed.value.owner}; signed by {', '.join(names)}")
+    return signed
 
 
 def claimed_grant(envelope: Envelope, *, where: str) -> Grant:

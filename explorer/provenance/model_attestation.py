@@ -22,23 +22,19 @@ can compute it again (`explorer.release.claims`).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
-from explorer.errors import ProvenanceError
-from explorer.provenance.envelope import Envelope, sign_envelope
+from explorer.provenance.envelope import Envelope
 from explorer.provenance.levels import Level
 from explorer.provenance.regions import Share
-from explorer.provenance.signing import check_span, check_trainers, read_claim, require
+from explorer.provenance.signing import Kind, Signed, check_span, open_document, sign_document
 from explorer.provenance.spellings import Ascii, ClassPath, Digest, LedgerName, Time, Whole
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.trust import Authority, Name, Role, Trust
-from explorer.schema import from_json, record, to_json
+from explorer.provenance.trust import Name, Role, Trust
+from explorer.schema import record
 
-PREDICATE_TYPE = type_of("model/v1")
 MODEL, CARD = "model.safetensors", "model.json"  # the names of its subjects
 MAX_CHECKPOINT = 2**20
 
@@ -137,16 +133,11 @@ class ModelAttestation:
     expires: Time
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attested:
-    """An attestation that is believed, and who vouches for it."""
-
-    value: ModelAttestation
-    model: str  # SHA-256 of the safetensors file
-    card: str  # SHA-256 of model.json
-    digest: str  # of the payload
-    authorities: tuple[Authority, ...]
-    envelope: Envelope
+ATTESTATION = Kind(
+    name="model/v1", record=ModelAttestation, role=Role.TRAINER, check=check_span, about=(MODEL, CARD), joint=True
+)
+PREDICATE_TYPE = ATTESTATION.predicate_type
+Attested = Signed[ModelAttestation]
 
 
 def sign_model(
@@ -159,44 +150,13 @@ def sign_model(
     now: int,
     where: str,
 ) -> Envelope:
-    """Sign for a model with keys of trainers, and of others who stand by it.
+    """Sign for the model with these digests of its files, with keys of trainers and of others who vouch for it too.
 
     Raises `ProvenanceError` for a key that may not sign now, and where none is a trainer's.
     """
-    statement = make_statement(
-        [Subject(name=MODEL, sha256=model), Subject(name=CARD, sha256=card)],
-        predicate_type=PREDICATE_TYPE,
-        predicate=to_json(value),
-    )
-    check_span(from_json(ModelAttestation, statement.predicate, where=where, error=ProvenanceError), where)
-    check_trainers(keys, issued=value.issued, trust=trust, now=now, where=where)
-    return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
+    return sign_document(value, ATTESTATION, keys, about=(model, card), trust=trust, now=now, where=where)
 
 
 def open_model(content: bytes, *, trust: Trust, now: int, where: str) -> Attested:
     """Read an attestation. Raises `ProvenanceError` unless the trust file says that it is believed."""
-    claim = read_claim(
-        content,
-        ModelAttestation,
-        predicate_type=PREDICATE_TYPE,
-        subjects=lambda statement: _check_subjects(statement, where),
-        trust=trust,
-        where=where,
-    )
-    value, envelope = claim.value, claim.envelope
-    authorities = require(
-        envelope, trust=trust, role=Role.TRAINER, issued=value.issued, expires=value.expires, now=now, where=where
-    )
-    return Attested(
-        value=value,
-        model=claim.statement.subjects[0].sha256,
-        card=claim.statement.subjects[1].sha256,
-        digest=claim.digest,
-        authorities=authorities,
-        envelope=envelope,
-    )
-
-
-def _check_subjects(statement: Statement, where: str) -> None:
-    if [subject.name for subject in statement.subjects] != [MODEL, CARD]:
-        raise ProvenanceError(f"{where}: subject: expected {MODEL} and {CARD}, in this order")
+    return open_document(content, ATTESTATION, trust=trust, now=now, where=where)

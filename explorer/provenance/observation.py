@@ -13,24 +13,19 @@ class of the model through; it is for whoever goes on from the model.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
-from explorer.errors import ProvenanceError
-from explorer.provenance.envelope import Envelope, sign_envelope
-from explorer.provenance.keys import public_bytes
+from explorer.provenance.envelope import Envelope
 from explorer.provenance.model_attestation import MODEL, ByClass
-from explorer.provenance.signing import check_signer, check_span, read_claim, require
+from explorer.provenance.signing import Kind, Signed, check_span, open_document, sign_document
 from explorer.provenance.spellings import Ascii, Digest, LedgerName, Line, Time
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.trust import Authority, Role, Trust
-from explorer.schema import from_json, record, to_json
+from explorer.provenance.trust import Role, Trust
+from explorer.schema import record
 
-PREDICATE_TYPE = type_of("observation/v1")
 MAX_METRICS = 1_000
 
 
@@ -65,51 +60,24 @@ class Observation:
     expires: Time
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observed:
-    """An observation that is believed, and who made it."""
-
-    value: Observation
-    model: str  # SHA-256 of the safetensors file
-    digest: str  # of the payload
-    authorities: tuple[Authority, ...]
+OBSERVATION = Kind(
+    name="observation/v1",
+    record=Observation,
+    role=lambda observation: SIGNS_AS[observation.role],
+    check=check_span,
+    about=(MODEL,),
+)
+PREDICATE_TYPE = OBSERVATION.predicate_type
+Observed = Signed[Observation]
 
 
 def sign_observation(
     value: Observation, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str
 ) -> Envelope:
     """Sign what was observed. Raises `ProvenanceError` for a key whose role may not say so now."""
-    statement = make_statement(
-        [Subject(name=MODEL, sha256=model)], predicate_type=PREDICATE_TYPE, predicate=to_json(value)
-    )
-    check_span(from_json(Observation, statement.predicate, where=where, error=ProvenanceError), where)
-    role = SIGNS_AS[value.role]
-    for key in keys:
-        check_signer(public_bytes(key), trust=trust, role=role, issued=value.issued, now=now, where=where)
-    return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
+    return sign_document(value, OBSERVATION, keys, about=(model,), trust=trust, now=now, where=where)
 
 
 def open_observation(content: bytes, *, trust: Trust, now: int, where: str) -> Observed:
     """Read an observation. Raises `ProvenanceError` unless the trust file says that its signers may make it."""
-    claim = read_claim(
-        content,
-        Observation,
-        predicate_type=PREDICATE_TYPE,
-        subjects=lambda statement: _check_subject(statement, where),
-        trust=trust,
-        where=where,
-    )
-    value, envelope = claim.value, claim.envelope
-    span = {"issued": value.issued, "expires": value.expires}
-    authorities = require(envelope, trust=trust, role=SIGNS_AS[value.role], now=now, where=where, **span)
-    return Observed(
-        value=value,
-        model=claim.statement.subjects[0].sha256,
-        digest=claim.digest,
-        authorities=authorities,
-    )
-
-
-def _check_subject(statement: Statement, where: str) -> None:
-    if len(statement.subjects) != 1:
-        raise ProvenanceError(f"{where}: {len(statement.subjects)} subjects; expected one, the model's file")
+    return open_document(content, OBSERVATION, trust=trust, now=now, where=where)

@@ -1,28 +1,25 @@
-"""Whether a signed document is to be believed: the signatures that a trust file asks for, and a fault in words if not.
+"""Signed records: how one is signed, read, and believed only through a trust file.
 
-Three steps, in this order: who signed the bytes (`check_signed`), what the bytes say (the caller reads the payload),
-and whether these signers may say it (`require`). No payload is read that nobody in the trust file has signed.
+A record is signed in a DSSE envelope, in one of two forms:
 
-Signed documents: a record as canonical JSON (RFC 8785) in a DSSE envelope, believed only through a trust file.
+    a document   the record as canonical JSON (RFC 8785), of the payload type `application/vnd.explorer.<kind>.v1+json`
+    a claim      an in-toto statement about files that it names by digest; the record is its predicate
 
-A kind of document says which record it holds and which role signs it. Its payload type is
-`application/vnd.explorer.<kind>.v1+json`, so that one kind never passes for another. Every record of such a kind has
-`issued` and `expires`. A payload in any other form than the canonical one is refused: a document has one digest, and
-that is the SHA-256 of what was signed.
+so that one kind never passes for another. A `Kind` says which record it holds, which role signs it, and for a claim
+what it is about. Every record has `issued` and `expires`. Any form but the canonical one is refused: a record has one
+digest, and that is the SHA-256 of what was signed.
 
-A signed claim: an in-toto statement in a DSSE envelope, whose predicate is one record in its canonical form.
+A signed record is believed after three steps, in this order: who signed the bytes (`check_signed`), what the bytes say
+(`Kind.decode`), and whether these signers may say it (`require`). No payload is parsed that no key of the trust file
+has signed.
 
-What certificates of deletion, attestations of models and observations have in common when they are signed and read.
-
-Drafts: what people write as YAML (JSON is YAML too), which means nothing until an authority signs it.
-
-The same record, signed, is canonical JSON in an envelope. Both go through the same checks, and a fault in a draft is
-named with file, line and key.
+Drafts are what people write, as YAML (JSON is YAML too); a draft means nothing until an authority signs it. Both go
+through the same checks, and a fault in a draft is named with file, line and key.
 """
 
 import hashlib
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
@@ -35,7 +32,7 @@ from explorer.errors import ProvenanceError, SpecError
 from explorer.provenance.envelope import MAX_BYTES, Envelope, add_signatures, key_id, parse_envelope, signers
 from explorer.provenance.keys import public_bytes
 from explorer.provenance.spellings import format_time, parse_time
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, parse_statement
+from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement, parse_statement, type_of
 from explorer.provenance.trust import Authority, AuthorityKey, Role, Trust
 from explorer.rundir import read_bytes
 from explorer.schema import from_json, parse_json, to_json
@@ -174,13 +171,13 @@ def _key(public_key: bytes) -> str:
     return f"key {key_id(public_key)[:SHOWN]}"
 
 
-# ----------------------------------------------------------------------------------------------------- signed documents
+# ---------------------------------------------------------------------------------------------- kinds of signed records
 
 MAX_PAYLOAD = 8 * 2**20
 
 
 class Dated(Protocol):
-    """What every signed record has."""
+    """The span that every signed record has."""
 
     @property
     def issued(self) -> str: ...
@@ -193,31 +190,94 @@ Value = TypeVar("Value", bound=Dated)
 
 
 def _sound(value: Any, where: str) -> None:
-    """The check of a kind whose records need none beyond their types."""
+    """Accept a record that needs no check beyond its types."""
+
+
+def _no_branch(value: Any) -> tuple[str, ...]:
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind(Generic[Value]):
-    """A kind of signed document."""
+    """A kind of signed record: a document, or a claim about files."""
 
-    name: str  # "taxonomy", "policy"
+    name: str  # "taxonomy", "policy"; of a claim with its version, as in its predicate type: "model/v1"
     record: type[Value]
-    role: Role  # whose signature it takes
+    role: Role | Callable[[Value], Role]  # whose signature it takes
     check: Callable[[Value, str], None] = _sound  # raises `ProvenanceError` that begins with the place given
+    branches: Callable[[Value], Collection[str]] = _no_branch  # that each signer has to be entitled to
+    about: tuple[str, ...] = ()  # the names of a claim's subjects, in order; of a document none
+    joint: bool = False  # whether authorities of other roles may sign too, once one of the role does
 
     @property
     def payload_type(self) -> str:
-        """What the envelope calls it."""
-        return f"application/vnd.explorer.{self.name}.v1+json"
+        """The type of the payload, as the envelope names it."""
+        return PAYLOAD_TYPE if self.about else f"application/vnd.explorer.{self.name}.v1+json"
+
+    @property
+    def predicate_type(self) -> str:
+        """The type of a claim, as its statement names it."""
+        return type_of(self.name)
+
+    def role_of(self, value: Value) -> Role:
+        """Return the role whose signature this record takes."""
+        return self.role if isinstance(self.role, Role) else self.role(value)
+
+    def encode(self, value: Value, about: Sequence[str]) -> Envelope:
+        """Return the record in an envelope without signatures; `about` has the SHA-256 of each subject."""
+        payload = canonical(to_json(value))
+        if self.about:
+            subjects = [Subject(name=name, sha256=sha256) for name, sha256 in zip(self.about, about, strict=True)]
+            payload = make_statement(subjects, predicate_type=self.predicate_type, predicate=to_json(value)).payload
+        return Envelope(payload=payload, payload_type=self.payload_type, signatures=())
+
+    def decode(self, envelope: Envelope, where: str) -> tuple[Value, tuple[str, ...]]:
+        """Read the record and the digests of its subjects; who signed them is not looked at.
+
+        Raises `ProvenanceError` for another kind, for any form but the canonical one, and for a faulty record.
+        """
+        if envelope.payload_type != self.payload_type:
+            raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {self.payload_type!r}")
+        if self.about:
+            statement = parse_statement(envelope.payload, predicate_type=self.predicate_type, where=where)
+            names = tuple(subject.name for subject in statement.subjects)
+            if names != self.about:
+                wanted = f"one, {self.about[0]}" if len(self.about) == 1 else f"{' and '.join(self.about)}, in order"
+                raise ProvenanceError(f"{where}: subjects: {', '.join(names):.200}; expected {wanted}")
+            value = from_json(self.record, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
+            form = replace(statement, predicate=to_json(value)).payload
+            about = tuple(subject.sha256 for subject in statement.subjects)
+        else:
+            content = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
+            value = from_json(self.record, content, where=where, error=ProvenanceError)
+            form, about = canonical(to_json(value)), ()
+        if form != envelope.payload:
+            raise ProvenanceError(
+                f"{where}: not in canonical form (RFC 8785, every key written out), which its digest names"
+            )
+        self.check(value, where)
+        return value, about
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signed(Generic[Value]):
-    """A document that was checked, and who vouches for it."""
+    """A signed record that was checked, and who vouches for it."""
 
     value: Value
+    about: tuple[str, ...] = ()  # SHA-256 of each subject of a claim
     authorities: tuple[Authority, ...]
     envelope: Envelope
+    digest: str  # SHA-256 of the payload, in hexadecimal: the name of the record elsewhere
+
+    @property
+    def model(self) -> str:
+        """SHA-256 of the safetensors file, the first subject of every claim about a model."""
+        return self.about[0]
+
+    @property
+    def card(self) -> str:
+        """SHA-256 of model.json, the second subject of the claim of who trained the model."""
+        return self.about[1]
 
 
 def sign_document(
@@ -225,14 +285,17 @@ def sign_document(
     kind: Kind[Value],
     keys: Collection[Ed25519PrivateKey],
     *,
+    about: Sequence[str] = (),
     trust: Trust,
     now: int,
     where: str,
 ) -> Envelope:
-    """Sign a document with keys that may sign it now. How many signatures it takes is for whoever reads it: others can
-    add theirs. Raises `ProvenanceError` if the document is faulty or has expired, and if a key may not sign it."""
-    unsigned = Envelope(payload=canonical(to_json(value)), payload_type=kind.payload_type, signatures=())
-    return cosign_document(unsigned, kind, keys, trust=trust, now=now, where=where)
+    """Sign a record with keys that may sign it now; of a claim, `about` has the SHA-256 of each subject.
+
+    Whether these are enough signatures is the reader's question: others can add theirs. Raises `ProvenanceError` if the
+    record is faulty or has expired, and if a key may not sign it.
+    """
+    return cosign_document(kind.encode(value, about), kind, keys, trust=trust, now=now, where=where)
 
 
 def cosign_document(
@@ -244,96 +307,40 @@ def cosign_document(
     now: int,
     where: str,
 ) -> Envelope:
-    """Add signatures to a document; see `sign_document`."""
-    value = _payload(envelope, kind, where)
+    """Add signatures to a record; see `sign_document`."""
+    value, _ = kind.decode(envelope, where)
     if now >= parse_time(value.expires):
         raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: nobody believes it")
+    needed = kind.role_of(value)
+    roles: list[Role] = []
     for key in keys:
-        check_signer(public_bytes(key), trust=trust, role=kind.role, issued=value.issued, now=now, where=where)
+        raw = public_bytes(key)
+        owner = trust.owner(raw) if kind.joint else None
+        roles.append(needed if owner is None else owner[0].role)
+        branches = kind.branches(value)
+        check_signer(raw, trust=trust, role=roles[-1], issued=value.issued, now=now, branches=branches, where=where)
+    if kind.joint and needed not in roles:
+        raise ProvenanceError(f"{where}: a {needed} signs it; these keys are of: {', '.join(roles) or 'nobody'}")
     return add_signatures(envelope, keys)
 
 
 def open_document(content: bytes, kind: Kind[Value], *, trust: Trust, now: int, where: str) -> Signed[Value]:
-    """Read a signed document of this kind. Raises `ProvenanceError` unless the trust file says that it is believed."""
+    """Read a signed record of this kind. Raises `ProvenanceError` unless the trust file says that it is believed."""
     envelope = parse_envelope(content, where=where)
     check_signed(envelope, trust=trust, where=where)
-    value = _payload(envelope, kind, where)
+    value, about = kind.decode(envelope, where)
     authorities = require(
-        envelope, trust=trust, role=kind.role, issued=value.issued, expires=value.expires, now=now, where=where
+        envelope,
+        trust=trust,
+        role=kind.role_of(value),
+        issued=value.issued,
+        expires=value.expires,
+        now=now,
+        branches=kind.branches(value),
+        where=where,
     )
-    return Signed(value=value, authorities=authorities, envelope=envelope)
-
-
-def _payload(envelope: Envelope, kind: Kind[Value], where: str) -> Value:
-    """What the envelope holds, whoever signed it."""
-    if envelope.payload_type != kind.payload_type:
-        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {kind.payload_type!r}")
-    value = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
-    document = from_json(kind.record, value, where=where, error=ProvenanceError)
-    if canonical(to_json(document)) != envelope.payload:
-        raise ProvenanceError(
-            f"{where}: not in canonical form (RFC 8785, every key written out), which its digest names"
-        )
-    kind.check(document, where)
-    return document
-
-
-# -------------------------------------------------------------------------------------------------------- signed claims
-
-Predicate = TypeVar("Predicate")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claim(Generic[Predicate]):
-    """A claim that somebody in the trust file has signed; whether they may make it is for `require` to say."""
-
-    value: Predicate
-    statement: Statement
-    envelope: Envelope
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the payload, in hexadecimal."""
-        return hashlib.sha256(self.envelope.payload).hexdigest()
-
-
-def read_claim(
-    content: bytes,
-    record: type[Predicate],
-    *,
-    predicate_type: str,
-    subjects: Callable[[Statement], None],
-    trust: Trust,
-    where: str,
-) -> Claim[Predicate]:
-    """Read a claim of this type. `subjects` raises `ProvenanceError` for a statement about other things.
-
-    Raises `ProvenanceError` for what nobody in the trust file has signed, and for any form but the canonical one.
-    """
-    envelope = parse_envelope(content, where=where)
-    check_signed(envelope, trust=trust, where=where)
-    if envelope.payload_type != PAYLOAD_TYPE:
-        raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
-    statement = parse_statement(envelope.payload, predicate_type=predicate_type, where=where)
-    subjects(statement)
-    value = from_json(record, statement.predicate, where=f"{where}: predicate", error=ProvenanceError)
-    if statement.payload != envelope.payload or canonical(to_json(value)) != canonical(statement.predicate):
-        raise ProvenanceError(f"{where}: not in canonical form (RFC 8785, every key written out)")
-    return Claim(value=value, statement=statement, envelope=envelope)
-
-
-def check_trainers(keys: Collection[Ed25519PrivateKey], *, issued: str, trust: Trust, now: int, where: str) -> None:
-    """Check keys that are to sign what a trainer answers for, and others who stand by it.
-
-    Raises `ProvenanceError` for a key that may not sign now in its own role, and where none is a trainer's.
-    """
-    roles = []
-    for key in keys:
-        owner = trust.owner(public_bytes(key))
-        roles.append(Role.TRAINER if owner is None else owner[0].role)
-        check_signer(public_bytes(key), trust=trust, role=roles[-1], issued=issued, now=now, where=where)
-    if Role.TRAINER not in roles:
-        raise ProvenanceError(f"{where}: a trainer signs it; these keys are of: {', '.join(roles) or 'nobody'}")
+    digest = hashlib.sha256(envelope.payload).hexdigest()
+    return Signed(value=value, about=about, authorities=authorities, envelope=envelope, digest=digest)
 
 
 # --------------------------------------------------------------------------------------------------------------- drafts
@@ -341,20 +348,18 @@ def check_trainers(keys: Collection[Ed25519PrivateKey], *, issued: str, trust: T
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
-Kept = TypeVar("Kept", bound=Dated)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opened(Generic[Kept]):
+class Opened(Generic[Value]):
     """A document from a file: signed by these authorities, or a draft that nobody has signed."""
 
-    value: Kept
+    value: Value
     where: str
     authorities: tuple[Authority, ...] = ()
     draft: Document | None = None  # None: it is signed, and who signed it was checked
 
 
-def open_file(path: Path, kind: Kind[Kept], *, trust: Trust | None, now: int) -> Opened[Kept]:
+def open_file(path: Path, kind: Kind[Value], *, trust: Trust | None, now: int) -> Opened[Value]:
     """Read a draft, or a signed document that the trust file says is believed.
 
     Raises `ProvenanceError` or `SpecError` for a faulty document, and for a signed one that cannot be checked.
@@ -384,7 +389,7 @@ def sign_file(path: Path, kind: Kind[Any], keys: Collection[Ed25519PrivateKey], 
     return sign_document(value, kind, keys, trust=trust, now=now, where=where)
 
 
-def read_draft(kind: Kind[Kept], document: Document) -> Kept:
+def read_draft(kind: Kind[Value], document: Document) -> Value:
     """The record that a draft says. Raises `SpecError` that names file, line, key and fault."""
     try:
         value = from_json(kind.record, document.value, where=document.where, error=SpecError)

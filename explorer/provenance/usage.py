@@ -28,7 +28,6 @@ order, and no proofs: its reader builds both trees.
 import hashlib
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -39,14 +38,12 @@ from explorer import merkle
 from explorer.canonical import canonical
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.commitments import SALT_BYTES, commit
-from explorer.provenance.envelope import Envelope, sign_envelope
-from explorer.provenance.signing import check_trainers, read_claim, require
+from explorer.provenance.envelope import Envelope
+from explorer.provenance.signing import Kind, Signed, open_document, sign_document
 from explorer.provenance.spellings import Ascii, Digest, LedgerName, Time, Whole, parse_time
-from explorer.provenance.statement import PAYLOAD_TYPE, Statement, Subject, make_statement, type_of
-from explorer.provenance.trust import Authority, Role, Trust
+from explorer.provenance.trust import Role, Trust
 from explorer.schema import from_json, parse_json, record, to_json
 
-PREDICATE_TYPE = type_of("usage/v1")
 SUBJECT = "lines"
 PARTY, WHOLE = "explorer/usage/v1", "explorer/usage-whole/v1"
 MAX_BYTES = 64 * 2**20  # of a file
@@ -277,15 +274,6 @@ class WholeFile:
     runs: Annotated[tuple[UsageRun, ...], Field(min_length=1, max_length=MAX_RUNS)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
-    """A statement that is believed, and who signed it."""
-
-    value: Usage
-    digest: str  # SHA-256 of the payload
-    authorities: tuple[Authority, ...]
-
-
 def new_salt() -> str:
     """A salt for one line."""
     return secrets.token_bytes(SALT_BYTES).hex()
@@ -311,33 +299,26 @@ def tree_over(leaves: Sequence[bytes]) -> Tree:
     return Tree(count=len(leaves), root=merkle.root_of(leaves).hex())
 
 
+def _check_usage(value: Usage, where: str) -> None:
+    check_period(value.period, where=where)
+
+
+USAGE = Kind(name="usage/v1", record=Usage, role=Role.TRAINER, check=_check_usage, about=(SUBJECT,), joint=True)
+PREDICATE_TYPE = USAGE.predicate_type
+Opened = Signed[Usage]
+
+
 def sign_usage(value: Usage, *, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str) -> Envelope:
     """Sign a statement. Raises `ProvenanceError` for a period that holds nothing, and for a key that may not sign."""
-    statement = make_statement(
-        [Subject(name=SUBJECT, sha256=value.lines.root)], predicate_type=PREDICATE_TYPE, predicate=to_json(value)
-    )
-    check_period(from_json(Usage, statement.predicate, where=where, error=ProvenanceError).period, where=where)
-    check_trainers(keys, issued=value.issued, trust=trust, now=now, where=where)
-    return sign_envelope(statement.payload, PAYLOAD_TYPE, keys)
+    return sign_document(value, USAGE, keys, about=(value.lines.root,), trust=trust, now=now, where=where)
 
 
 def open_usage(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
     """Read a statement. Raises `ProvenanceError` unless the trust file says that a trainer may have signed it."""
-    claim = read_claim(
-        content,
-        Usage,
-        predicate_type=PREDICATE_TYPE,
-        subjects=lambda statement: _check_subject(statement, where),
-        trust=trust,
-        where=where,
-    )
-    value = claim.value
-    span = {"issued": value.issued, "expires": value.expires}
-    authorities = require(claim.envelope, trust=trust, role=Role.TRAINER, now=now, where=where, **span)
-    if claim.statement.subjects[0].sha256 != value.lines.root:
+    opened = open_document(content, USAGE, trust=trust, now=now, where=where)
+    if opened.about != (opened.value.lines.root,):
         raise ProvenanceError(f"{where}: subject: another root than that of the lines in the predicate")
-    check_period(value.period, where=where)
-    return Opened(value=value, digest=claim.digest, authorities=authorities)
+    return opened
 
 
 def read_file(content: bytes, *, where: str) -> PartyFile | WholeFile:
@@ -362,9 +343,3 @@ def check_place(tree: Tree, leaf: bytes, *, index: int, proof: Sequence[str], wh
         merkle.check_inclusion(hashes, size=tree.count, index=index, leaf=leaf, root=bytes.fromhex(tree.root))
     except LedgerError as error:
         raise ProvenanceError(f"{where}: not what was signed: {error}") from error
-
-
-def _check_subject(statement: Statement, where: str) -> None:
-    if [each.name for each in statement.subjects] != [SUBJECT]:
-        names = ", ".join(each.name for each in statement.subjects) or "none"
-        raise ProvenanceError(f"{where}: subjects: {names:.200}; expected one, {SUBJECT}")

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.disclosure.pack import Pack, make_pack
-from explorer.provenance import deletion_certificate, model_attestation, tag_attestation
+from explorer.provenance import signing, tag_attestation
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import TRAINER
 from tests.deletion import certified
@@ -97,12 +97,8 @@ def test_attestations_that_are_not_of_this_model(model: Files) -> None:
 def test_packs_with_statements_of_earlier_versions_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tags, a model's attestation and a certificate of a deletion, each with the name that its type had."""
     with monkeypatch.context() as earlier:
-        for module, claim in (
-            (tag_attestation, "tag-table"),
-            (model_attestation, "model"),
-            (deletion_certificate, "deletion"),
-        ):
-            earlier.setattr(module, "PREDICATE_TYPE", f"https://explorer.example/{claim}/v1")
+        earlier.setattr(tag_attestation, "PREDICATE_TYPE", "https://explorer.example/tag-table/v1")
+        earlier.setattr(signing, "type_of", "https://explorer.example/{}".format)
         run = governed(tmp_path / "model")
         released.release(run)
         made = certified.structural(tmp_path / "deletion" / "runs")

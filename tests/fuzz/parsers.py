@@ -511,7 +511,6 @@ def grant_json() -> bytes:
 NOT_PARSERS = frozenset(
     {
         "document.read_document",  # parse_document, after a bounded reading
-        "provenance.signing.read_claim",  # what open_certificate, open_model and open_observation read by; they are fed
         "ledger.storage.read_file",  # gives bytes as they are
         "ledger.storage.read_blob",  # gives bytes that have the digest asked for
         "ledger.log.load_edge",  # tiles and a bundle, checked against a signed root
