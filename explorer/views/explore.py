@@ -20,18 +20,26 @@ from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.upkeep import bring_up
 from explorer.views.explorer.answer import Answer, answer, headline, notes, where_words
+from explorer.views.explorer.ask_section import AskSection
 from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.composition_section import CompositionSection
+from explorer.views.explorer.confirm_section import ConfirmSection
+from explorer.views.explorer.controls_section import ControlsSection
 from explorer.views.explorer.exports import Format, export
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.question import ALL, Question, from_token
-from explorer.views.explorer.runs import chosen_rows
+from explorer.views.explorer.runs_section import RunsSection, chosen_rows
 from explorer.views.explorer.sections import Sections
 from explorer.views.explorer.sharing import Sharing, button
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.explorer.survey import frontier_table
 from explorer.views.explorer.tradeoff import Brush
+from explorer.views.explorer.two_recipes_section import TwoRecipesSection
 from explorer.views.explorer.widgets import Controls
 from explorer.views.notebook import runs_directory
+
+SECTIONS = (RunsSection, TwoRecipesSection, AskSection, ConfirmSection, ControlsSection, CompositionSection)
+"""What is below the chart, in the order of its buttons."""
 
 OF_THE_SECTIONS = {"brush": (), "chosen": (), "versus": (), "section": ""}
 """Fields of a question that change nothing above the sections, with their defaults."""
@@ -63,7 +71,7 @@ class Explorer(widgets.VBox):
         self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
         self._table = widgets.HTML()
         self._sharing = Sharing(export=self.export, on_open=self._open)
-        self._sections = Sections(on_change=self.ask)
+        self._sections = Sections(SECTIONS, on_change=self.ask)
         super().__init__([widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))), *self._parts()])
         self.add_class("explorer")
         self.refresh()

@@ -34,3 +34,19 @@ def empty_chart(**options: Any) -> alt.JupyterChart:
     """A chart widget that shows nothing until its `chart` is set. Needs no network."""
     alt.JupyterChart.enable_offline()
     return alt.JupyterChart(None, embed_options=theme.EMBED, **options)  # pyright: ignore[reportArgumentType]
+
+
+class Quiet:
+    """Context in which a view sets its own fields; it is true meanwhile, so that observers ignore the change."""
+
+    def __init__(self) -> None:
+        self._inside = False
+
+    def __enter__(self) -> None:
+        self._inside = True
+
+    def __exit__(self, *_: object) -> None:
+        self._inside = False
+
+    def __bool__(self) -> bool:
+        return self._inside

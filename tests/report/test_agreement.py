@@ -32,7 +32,7 @@ from explorer.store.place import database
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.ask_words import verdict_words
 from explorer.views.explorer.comparison_table import comparison_table
-from explorer.views.explorer.confirm_panel import ConfirmPanel
+from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
@@ -265,8 +265,8 @@ def in_questions(case: Case) -> Iterator[tuple[str, Claim | None]]:
 
 def in_panel(case: Case) -> Iterator[tuple[str, Claim | None]]:
     """Those that fresh seeds have judged, or are asked to judge; of the others it says that there is nothing."""
-    panel = ConfirmPanel()
-    panel.show(answer(read_snapshot(case.runs), Question(sweep="digits")), case.runs)
+    panel, snapshot = ConfirmSection(lambda **_: None), read_snapshot(case.runs)
+    panel.show(snapshot, answer(snapshot, Question(sweep="digits")))
     shown = [unescape(re.sub(r"<[^>]*>", "", each.words.value)) for each in panel.winners]
     for found in case.verdicts:
         label = found.comparison.label
@@ -450,9 +450,9 @@ IGNORED: dict[str, tuple[str, str, str]] = {
         "; confirmed on 3 fresh seeds: 0.50",
     ),
     "explorer.views.explorer.comparison_table.control_words": ("html", "a control has it too", ""),
-    "explorer.views.explorer.confirm_panel.control_words": ("panel", "a control has it too", ""),
-    "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "less than the baseline"),
-    "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "less than the baseline"),
+    "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
+    "explorer.report.sweep_tables.said": ("markdown", "slower", "less than the baseline"),
+    "explorer.report.sweep_document.call_words": ("json", "slower", "less than the baseline"),
 }
 """A function that says something of a verdict: the face that it belongs to, a case, and what it says without it."""
 

@@ -9,7 +9,7 @@ from explorer.records import RunRecord
 from explorer.store.ingest import ingest
 from explorer.views.explorer import ask_words
 from explorer.views.explorer.answer import answer
-from explorer.views.explorer.ask_panel import AskPanel
+from explorer.views.explorer.ask_section import AskSection
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 from tests.audit.governed_run import MIT, write_governed_run
@@ -18,29 +18,29 @@ from tests.builders import write_profile, write_sweep
 WINNER = {"baseline": {0.5: (0.970, 0.9703, 0.9706), 1.0: (0.980, 0.9803, 0.9806)}}
 
 
-def opened(runs: Path) -> AskPanel:
-    panel, snapshot = AskPanel(), read_snapshot(runs)
-    panel.show(snapshot, answer(snapshot, Question()).question)
+def opened(runs: Path) -> AskSection:
+    panel, snapshot = AskSection(lambda **_: None), read_snapshot(runs)
+    panel.show(snapshot, answer(snapshot, Question()))
     return panel
 
 
 @pytest.fixture
-def panel(runs: Path) -> AskPanel:
+def panel(runs: Path) -> AskSection:
     return opened(runs)
 
 
-def said(panel: AskPanel) -> str:
+def said(panel: AskSection) -> str:
     return panel.children[1].value
 
 
-def test_nothing_asked_is_as_good_as_the_baseline(panel: AskPanel) -> None:
+def test_nothing_asked_is_as_good_as_the_baseline(panel: AskSection) -> None:
     assert panel.asked is not None and panel.asked.best is not None
     assert panel.asked.limits.quality is None and panel.asked.best.recipe == "fast"
     assert "Asked: accuracy as good as the baseline" in said(panel)
     assert "explorer confirm digits fast" in said(panel)
 
 
-def test_every_field_is_a_limit(panel: AskPanel) -> None:
+def test_every_field_is_a_limit(panel: AskSection) -> None:
     panel.quality.value = "98%"
     panel.time.value, panel.time_unit.value = "2", "min"
     panel.cost.value = "$5"
@@ -57,7 +57,7 @@ def test_every_field_is_a_limit(panel: AskPanel) -> None:
     assert panel.asked.holds and "x-warn" not in said(panel)
 
 
-def test_it_says_what_the_command_line_says(panel: AskPanel) -> None:
+def test_it_says_what_the_command_line_says(panel: AskSection) -> None:
     panel.time.value = "1h"
     asked = panel.asked
     assert asked is not None
@@ -67,7 +67,7 @@ def test_it_says_what_the_command_line_says(panel: AskPanel) -> None:
 
 
 @pytest.mark.parametrize(("field", "typed"), [("quality", "<b>high</b>"), ("time", "soon"), ("cost", "5 euros")])
-def test_what_cannot_be_read_is_said_and_harms_nothing(panel: AskPanel, field: str, typed: str) -> None:
+def test_what_cannot_be_read_is_said_and_harms_nothing(panel: AskSection, field: str, typed: str) -> None:
     getattr(panel, field).value = typed
     assert panel.asked is None and 'role="alert"' in said(panel)
     assert getattr(panel, field).description in said(panel) and "<b>" not in said(panel)
@@ -75,12 +75,12 @@ def test_what_cannot_be_read_is_said_and_harms_nothing(panel: AskPanel, field: s
     assert panel.asked is not None
 
 
-def test_every_field_has_a_label(panel: AskPanel) -> None:
+def test_every_field_has_a_label(panel: AskSection) -> None:
     labels = [field.description for field in panel.children[0].children]
     assert all(labels) and len(set(labels)) == len(labels)
 
 
-def test_ungoverned_runs_offer_no_class(panel: AskPanel) -> None:
+def test_ungoverned_runs_offer_no_class(panel: AskSection) -> None:
     assert panel.deletable.options == (("any", ""),) and panel.deletable.disabled and panel.deletion.disabled
 
 

@@ -25,6 +25,7 @@ from explorer.views.explorer.composition_charts import (
     waterfall,
 )
 from explorer.views.explorer.composition_rows import composed, composition_tables, pair_rows, recipe_rows
+from explorer.views.explorer.composition_section import CompositionSection
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from tests.analysis.compositions import Bench
@@ -169,7 +170,8 @@ def test_names_are_escaped() -> None:
 
 def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
     explorer.ask(replace(explorer.question, section="composition"))
-    panel = explorer._sections.composition
+    panel = explorer._sections.by_key["composition"]
+    assert isinstance(panel, CompositionSection)
     shown = texts(panel)
     assert "How methods compose" in shown and "both shorten forward and backward" in shown
     assert "From baseline to fast" in shown and "no prediction: unknown was not run alone" in shown
@@ -183,6 +185,6 @@ def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
 
 
 def test_without_compositions_the_panel_says_how_to_get_them(runs: Path) -> None:
-    shown = texts(explore(runs, section="composition")._sections.composition)
+    shown = texts(explore(runs, section="composition")._sections.by_key["composition"])
     assert "compose: {each_of: [fast, heavy], pairs_of: [fast, heavy]}" in shown
     assert "No pair of these methods was run together." in shown

@@ -13,7 +13,7 @@ import pytest
 from explorer.store.ingest import ingest
 from explorer.views import sweep_process
 from explorer.views.explorer.answer import Answer, answer
-from explorer.views.explorer.confirm_panel import ConfirmPanel, Winner, plan_words
+from explorer.views.explorer.confirm_section import ConfirmSection, Winner, plan_words
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 from tests.builders import run_record, write_profile, write_run
@@ -55,9 +55,9 @@ def runs(written: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def panel(runs: Path) -> ConfirmPanel:
-    shown = ConfirmPanel()
-    shown.show(asked(runs), runs)
+def panel(runs: Path) -> ConfirmSection:
+    shown = ConfirmSection(lambda **_: None)
+    shown.show(read_snapshot(runs), asked(runs))
     return shown
 
 
@@ -81,7 +81,7 @@ def called(runs: Path) -> list[list[str]]:
     return [json.loads(line) for line in (runs / "called").read_text().splitlines()]
 
 
-def winner(panel: ConfirmPanel) -> Winner:
+def winner(panel: ConfirmSection) -> Winner:
     (found,) = panel.winners
     return found
 
@@ -90,7 +90,7 @@ def has_button(found: Winner) -> bool:
     return found.children[1].layout.display != "none"
 
 
-def test_a_winner_is_marked_and_has_a_button(panel: ConfirmPanel, runs: Path) -> None:
+def test_a_winner_is_marked_and_has_a_button(panel: ConfirmSection, runs: Path) -> None:
     found = winner(panel)
     assert "<strong>fast</strong> in 0." in found.words.value and "confirm on fresh seeds" in found.words.value
     assert found.button.description == "Confirm fast on 3 fresh seeds" and has_button(found)
@@ -98,7 +98,7 @@ def test_a_winner_is_marked_and_has_a_button(panel: ConfirmPanel, runs: Path) ->
 
 
 def test_the_first_press_shows_what_it_takes_and_starts_nothing(
-    panel: ConfirmPanel, runs: Path, monkeypatch: pytest.MonkeyPatch
+    panel: ConfirmSection, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(monkeypatch, plan=PLAN)
     asyncio.run(winner(panel).plan())
@@ -109,7 +109,7 @@ def test_the_first_press_shows_what_it_takes_and_starts_nothing(
 
 
 def test_the_second_press_runs_it_and_the_verdict_takes_the_place_of_the_button(
-    panel: ConfirmPanel, runs: Path, monkeypatch: pytest.MonkeyPatch
+    panel: ConfirmSection, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(monkeypatch, plan=PLAN)
     asyncio.run(winner(panel).plan())
@@ -121,23 +121,23 @@ def test_the_second_press_runs_it_and_the_verdict_takes_the_place_of_the_button(
     assert not has_button(winner(panel))
 
 
-def test_a_winner_by_noise_says_so(panel: ConfirmPanel, runs: Path) -> None:
+def test_a_winner_by_noise_says_so(panel: ConfirmSection, runs: Path) -> None:
     write(runs, sweep="again", seeds=(3, 4, 5), gain=-0.0003)
-    panel.show(asked(runs), runs)
+    panel.show(read_snapshot(runs), asked(runs))
     assert "not confirmed on 3 fresh seeds" in winner(panel).words.value and not has_button(winner(panel))
 
 
-def test_an_unfinished_confirmation_goes_on(panel: ConfirmPanel, runs: Path) -> None:
+def test_an_unfinished_confirmation_goes_on(panel: ConfirmSection, runs: Path) -> None:
     write(runs, sweep="again", seeds=(3, 4, 5))
     last = run_record(recipe="fast", sweep="again", seed=5, methods=("fast",))
     (runs / "again" / last.run_id / "result.json").unlink()
     ingest(runs)
-    panel.show(asked(runs), runs)
+    panel.show(read_snapshot(runs), asked(runs))
     assert "is in progress" in winner(panel).words.value and has_button(winner(panel))
 
 
 def test_what_the_command_line_refuses_is_shown(
-    panel: ConfirmPanel, runs: Path, monkeypatch: pytest.MonkeyPatch
+    panel: ConfirmSection, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(monkeypatch, plan=PLAN, code=1)
     asyncio.run(winner(panel).plan())
@@ -150,16 +150,16 @@ def test_what_the_command_line_refuses_is_shown(
 
 def test_without_a_winner_there_is_no_button(tmp_path: Path) -> None:
     write(tmp_path, gain=-0.0002)
-    panel = ConfirmPanel()
-    panel.show(asked(tmp_path), tmp_path)
+    panel = ConfirmSection(lambda **_: None)
+    panel.show(read_snapshot(tmp_path), asked(tmp_path))
     assert panel.winners == [] and "Nothing to confirm" in panel.children[0].value
 
 
-def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmPanel, runs: Path) -> None:
+def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmSection, runs: Path) -> None:
     """`explorer confirm` runs the sweep's own baseline."""
     found = asked(runs)
     others = [replace(each, comparison=replace(each.comparison, baseline="fast")) for each in found.verdicts]
-    panel.show(replace(found, verdicts=tuple(others)), runs)
+    panel.show(read_snapshot(runs), replace(found, verdicts=tuple(others)))
     assert panel.winners == [] and "own baseline" in panel.children[0].value
-    panel.show(found, runs)
+    panel.show(read_snapshot(runs), found)
     assert len(panel.winners) == 1

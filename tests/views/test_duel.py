@@ -12,7 +12,7 @@ from markupsafe import Markup
 from explorer.analysis.duel import PICKED, duel
 from explorer.page import theme
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.two_recipes import duel_html
+from explorer.views.explorer.two_recipes_section import duel_html
 from tests.analysis.tables import rows, table
 
 SEEDS = (-0.01, 0.002, 0.008)

@@ -11,8 +11,7 @@ import pytest
 from explorer.canonical import digest
 from explorer.records import Hardware
 from explorer.store.ingest import ingest
-from explorer.views.explore import Explorer, explore
-from explorer.views.explorer.sections import SECTIONS
+from explorer.views.explore import SECTIONS, Explorer, explore
 from tests.builders import run_record, write_run
 
 LONG = "w" * 5_000
@@ -55,7 +54,7 @@ def pages(widget: Any) -> Iterator[str]:
         yield from pages(child)
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", [kind.key for kind in SECTIONS])
 def test_no_name_acts_steers_or_floods(view: Explorer, section: str) -> None:
     chosen = tuple(view.shown["directory"].drop_duplicates().head(3))
     view.ask(replace(view.question, section=section, versus=NAMES[2:4], chosen=chosen))

@@ -17,9 +17,9 @@ from explorer.page.pictures import VEGA_LITE
 from explorer.records import RunRecord
 from explorer.views.ledger.depth import depth_profile, profile_frame
 from explorer.views.ledger.open_run import OpenRun, governed_runs, open_run
-from explorer.views.ledger.two_runs import (
+from explorer.views.ledger.two_runs_section import (
     ALONE,
-    Compare,
+    TwoRunsSection,
     common,
     difference_map,
     differences_table,
@@ -138,7 +138,7 @@ def test_both_charts_have_one_axis(pair: tuple[OpenRun, OpenRun]) -> None:
 def test_the_section_waits_for_a_second_run(pair: tuple[OpenRun, OpenRun]) -> None:
     runs = governed_runs(pair[0].ledger.run.parents[1])
     others = {name: path for name, path in runs.items() if name.startswith("two")}
-    section = Compare(lambda: others)
+    section = TwoRunsSection(lambda: others)
     section.show(pair[0])
     assert "Choose a second run" in texts(section) and not section.left.drawn
     section.second.value = next(iter(others))
@@ -150,14 +150,14 @@ def test_the_section_waits_for_a_second_run(pair: tuple[OpenRun, OpenRun]) -> No
     assert "p, second" in texts(section)
     section.clear()
     assert section._both.layout.display == "none"
-    alone = Compare(dict)
+    alone = TwoRunsSection(dict)
     alone.show(pair[0])
     assert ALONE in texts(alone)
 
 
 def test_a_run_without_profiles_is_compared_by_what_it_has(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:
     run = write_governed_run(tmp_path, steps=0)
-    section = Compare(lambda: {"empty": run})
+    section = TwoRunsSection(lambda: {"empty": run})
     section.show(pair[0])
     section.second.value = "empty"
     shown = texts(section)
@@ -168,7 +168,7 @@ def test_a_run_without_profiles_is_compared_by_what_it_has(pair: tuple[OpenRun, 
 def test_what_is_sealed_and_what_is_simulated_is_said(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:
     sealed = write_governed_run(tmp_path / "sealed", sample=Sample(confidential=("open/mit",)), steps=16)
     made_up = write_governed_run(tmp_path / "simulated", sample=Sample(classes=SIMULATED), steps=1)
-    section = Compare(lambda: {"sealed": sealed, "simulated": made_up})
+    section = TwoRunsSection(lambda: {"sealed": sealed, "simulated": made_up})
     section.show(pair[0])
     section.second.value = "sealed"
     assert "Shares of the second run are sealed" not in texts(section)  # its secrets are here
@@ -182,7 +182,7 @@ def test_what_is_sealed_and_what_is_simulated_is_said(pair: tuple[OpenRun, OpenR
 def test_a_second_run_that_cannot_be_read_is_said(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:
     run = Path(shutil.copytree(pair[1].ledger.run, tmp_path / "run"))
     (run / rundir.LEDGER / "checkpoint").write_text("nonsense")
-    section = Compare(lambda: {"<b>": run})
+    section = TwoRunsSection(lambda: {"<b>": run})
     section.show(pair[0])
     section.second.value = "<b>"
     assert "&lt;b&gt;: " in texts(section) and "<b>" not in texts(section)

@@ -11,7 +11,7 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.run import Genesis, Parent
 from explorer.release import family as searching
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger.lineage_graph import HEIGHT, WIDTH, Arrow, Box, graph, lineage_html, placed
+from explorer.views.ledger.lineage_section import HEIGHT, WIDTH, Arrow, Box, graph, lineage_html, placed
 from explorer.views.ledger.open_run import open_run
 from tests.audit.governed_run import sign_again, write_governed_run
 from tests.provenance.people import NOW

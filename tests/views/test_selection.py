@@ -5,7 +5,7 @@ import pytest
 
 from explorer.page import theme
 from explorer.views.explorer.run_cards import reproduce
-from explorer.views.explorer.runs import MAX_ROWS, runs_table, selected
+from explorer.views.explorer.runs_section import MAX_ROWS, runs_table, selected
 
 
 @pytest.fixture

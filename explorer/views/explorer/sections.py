@@ -1,97 +1,70 @@
-"""What stands below the chart, one part at a time: only the part that is open is computed."""
+"""What is below the chart: one section at a time, of which only the open one is computed.
 
-from collections.abc import Callable
+A section is a class in a file of its own and an entry of the tuple `explore.SECTIONS`.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import ipywidgets as widgets
 from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.ask_panel import AskPanel
-from explorer.views.explorer.composition_panel import CompositionPanel
-from explorer.views.explorer.confirm_panel import ConfirmPanel
-from explorer.views.explorer.control_rows import controls_of
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.runs import RunList
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.explorer.two_recipes import Versus
-
-SECTIONS = {
-    "": "Runs",
-    "versus": "Two recipes",
-    "ask": "Ask",
-    "confirm": "Confirm",
-    "controls": "Controls",
-    "composition": "Composition",
-}
+from explorer.views.notebook import Quiet
 
 IN_A_SURVEY = "Choose one sweep to see this: several sweeps have no common baseline."
 
 
-class Sections(widgets.VBox):
-    """`on_change` is called with the question that a choice in one of the parts makes."""
+class Section(widgets.VBox):
+    """Part of the explorer. A choice in it calls `ask` with the fields of the question that it changes."""
 
-    def __init__(self, *, on_change: Callable[[Question], None]) -> None:
-        self._on_change, self._showing = on_change, False
+    key: ClassVar[str]  # the value of `Question.section`, empty for the one that is open at first
+    title: ClassVar[str]  # on its button
+
+    def __init__(self, ask: Callable[..., None], children: Sequence[widgets.Widget] = ()) -> None:
+        self.ask, self.quiet = ask, Quiet()
+        super().__init__(list(children))
+
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show an answer. Raises `ExplorerError` where it cannot be shown."""
+        raise NotImplementedError
+
+
+class Sections(widgets.VBox):
+    """The buttons and the open section. `on_change` is called with the question that a choice in it makes."""
+
+    def __init__(self, kinds: Sequence[type[Section]], *, on_change: Callable[[Question], None]) -> None:
+        self._on_change, self._quiet = on_change, Quiet()
         self._question = Question()
-        self.opened = widgets.ToggleButtons(
-            options=[(words, key) for key, words in SECTIONS.items()], tooltips=list(SECTIONS.values())
-        )
+        self.by_key = {kind.key: kind(self._ask) for kind in kinds}
+        titles = [kind.title for kind in kinds]
+        self.opened = widgets.ToggleButtons(options=list(zip(titles, self.by_key, strict=True)), tooltips=titles)
         self.opened.observe(self._opened, "value")
-        self.runs = RunList(on_choose=lambda chosen: self._ask(chosen=chosen))
-        self.versus = Versus(on_choose=lambda chosen: self._ask(versus=chosen))
-        self.composition, self.questions, self.confirm = CompositionPanel(), AskPanel(), ConfirmPanel()
-        self._said = widgets.HTML()
-        self._place = widgets.VBox()
+        self._said, self._place = widgets.HTML(), widgets.VBox()
         super().__init__([self.opened.add_class("x-sections"), self._place])
         self.add_class("x-rule")
 
-    def show(self, snapshot: Snapshot, found: Answer) -> None:
-        """Show the part that the question names."""
-        self._question = found.question
-        self._showing = True
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the section that the question names, or why it cannot be shown."""
+        self._question = answer.question
+        key = answer.question.section if answer.question.section in self.by_key else ""
+        with self._quiet:
+            self.opened.value = key
         try:
-            self.opened.value = found.question.section if found.question.section in SECTIONS else ""
-        finally:
-            self._showing = False
-        try:
-            self._place.children = (self._part(snapshot, found),)
+            if answer.question.is_survey:
+                raise ExplorerError(IN_A_SURVEY)
+            self.by_key[key].show(snapshot, answer)
+            self._place.children = (self.by_key[key],)
         except ExplorerError as error:
-            self._place.children = (self._say(str(error)),)
-
-    def _part(self, snapshot: Snapshot, found: Answer) -> widgets.Widget:
-        if found.question.is_survey:
-            return self._say(IN_A_SURVEY)
-        match found.question.section:
-            case "versus":
-                self.versus.show(found)
-                return self.versus
-            case "ask":
-                self.questions.show(snapshot, found.question)
-                return self.questions
-            case "confirm":
-                self.confirm.show(found, snapshot.runs)
-                return self.confirm
-            case "controls":
-                shown = controls_of(found.rows)
-                return self._say(shown or "No control was run: `controls: all` in a specification adds them.")
-            case "composition":
-                self.composition.show(snapshot, found.question)
-                return self.composition
-            case _:
-                if found.scene is None:
-                    return self._say("Nothing is drawn, so there is nothing to choose from.")
-                self.runs.show(snapshot, found)
-                return self.runs
-
-    def _say(self, words: str | Markup) -> widgets.Widget:
-        self._said.value = words if isinstance(words, Markup) else Markup('<p class="x-note">{}</p>').format(words)
-        return self._said
+            self._said.value = Markup('<p class="x-note">{}</p>').format(str(error))
+            self._place.children = (self._said,)
 
     def _opened(self, _: Any) -> None:
-        if not self._showing:
+        if not self._quiet:
             self._ask(section=str(self.opened.value))
 
     def _ask(self, **changes: Any) -> None:

@@ -18,11 +18,11 @@ from explorer.page.html import CSS
 from explorer.views.ledger.access_section import access_html
 from explorer.views.ledger.badge import badge_html, badge_words, simulated_note
 from explorer.views.ledger.deletion_section import deletion_html
-from explorer.views.ledger.lineage_graph import lineage_html
+from explorer.views.ledger.lineage_section import lineage_html
 from explorer.views.ledger.open_run import OpenRun, find_run, governed_runs, open_run
 from explorer.views.ledger.pane import Quiet, buttons, warning
-from explorer.views.ledger.training_section import Training
-from explorer.views.ledger.two_runs import Compare
+from explorer.views.ledger.training_section import TrainingSection
+from explorer.views.ledger.two_runs_section import TwoRunsSection
 from explorer.views.notebook import runs_directory
 
 SECTIONS = {
@@ -58,7 +58,7 @@ class Ledger(widgets.VBox):
         self.controls = RunControls(trust="" if trust is None else str(trust), on_change=self._open)
         self.section = buttons(SECTIONS, "Section").add_class("x-sections")
         self.section.observe(lambda _: self._show_section(), "value")
-        self.training, self.compare = Training(), Compare(self._others)
+        self.training, self.compare = TrainingSection(), TwoRunsSection(self._others)
         self.sections: dict[str, Section] = {
             "training": self.training,
             "compare": self.compare,

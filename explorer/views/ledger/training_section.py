@@ -17,7 +17,7 @@ from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import Pane, Quiet, heading, measure_buttons, note, warning
 
 
-class Training(widgets.VBox):
+class TrainingSection(widgets.VBox):
     """Heat map and entries, depth profile and directions, decisions, of the run that is shown."""
 
     def __init__(self) -> None:

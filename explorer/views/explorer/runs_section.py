@@ -8,11 +8,13 @@ import ipywidgets as widgets
 import pandas as pd
 from markupsafe import Markup
 
+from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.records import metric_of
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.run_cards import CARDS, command, notebook, reproduce, run_cards, run_directory
+from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.explorer.tradeoff import Scene
 from explorer.views.tables import Column, Row, swatch, table
@@ -70,40 +72,41 @@ def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
 LISTED = 400  # runs in the list; a brush or a filter makes them fewer
 
 
-class RunList(widgets.VBox):
-    """`on_choose` is called with the directories of the runs that were chosen from the list."""
+class RunsSection(Section):
+    """The runs that are chosen by brush, by click or from a list that the keyboard reaches."""
 
-    def __init__(self, *, on_choose: Callable[[tuple[str, ...]], None]) -> None:
-        self._on_choose, self._showing = on_choose, False
+    key, title = "", "Runs"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
         self.list = widgets.SelectMultiple(description="Runs (Ctrl adds)", rows=6)
         self.list.observe(self._chosen, "value")
         self._cards, self._table = widgets.HTML(), widgets.HTML()
-        super().__init__([widgets.Box([self.list.add_class("x-recipes")]).add_class("x-controls"), self._cards])
-        self.children = (*self.children, self._table)
+        fields = widgets.Box([self.list.add_class("x-recipes")]).add_class("x-controls")
+        super().__init__(ask, [fields, self._cards, self._table])
 
-    def show(self, snapshot: Snapshot, found: Answer) -> None:
-        """Show what is chosen of an answer that has a scene with runs."""
-        scene = found.scene
-        assert scene is not None  # the caller looked
-        listed = chosen_rows(found)
-        self._offer(listed, scene, found.question.chosen)
-        cards = scene.runs[scene.runs["directory"].isin(found.question.chosen)]
-        if cards.empty and found.question.brush:
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the runs that are chosen, or how to choose some."""
+        scene = answer.scene
+        if scene is None:
+            raise ExplorerError("Nothing is drawn, so there is nothing to choose from.")
+        listed = chosen_rows(answer)
+        self._offer(listed, scene, answer.question.chosen)
+        cards = scene.runs[scene.runs["directory"].isin(answer.question.chosen)]
+        if cards.empty and answer.question.brush:
             cards = listed.head(CARDS)
-        here, look = Path.cwd(), found.look
+        here, look = Path.cwd(), answer.look
         self._cards.value = (
             run_cards(cards, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
             if len(cards)
             else Markup('<p class="x-note">{}</p>').format(hint(scene))
         )
         self._table.value = Markup("")
-        if found.question.brush:
+        if answer.question.brush:
             heading = Markup('<p class="x-heading">{} selected</p>').format(amounts.count(len(listed), "run"))
             self._table.value = heading + runs_table(listed, look=look, runs=snapshot.runs, here=here)
 
     def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
-        self._showing = True
-        try:
+        with self.quiet:
             listed = rows.loc[:, ["directory", "recipe", "ssr", "seed", "y"]].head(LISTED)
             options = [
                 (_words(recipe, ssr, seed, scene, quality), directory)
@@ -113,12 +116,10 @@ class RunList(widgets.VBox):
                 self.list.options = tuple(options)
             known = {directory for _, directory in options}
             self.list.value = tuple(directory for directory in chosen if directory in known)
-        finally:
-            self._showing = False
 
     def _chosen(self, _: Any) -> None:
-        if not self._showing:
-            self._on_choose(tuple(self.list.value)[:CARDS])
+        if not self.quiet:
+            self.ask(chosen=tuple(self.list.value)[:CARDS])
 
 
 def chosen_rows(found: Answer) -> pd.DataFrame:

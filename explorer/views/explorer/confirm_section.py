@@ -19,8 +19,10 @@ from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import clipped
-from explorer.views.explorer.answer import Answer, answer
-from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.answer import Answer
+from explorer.views.explorer.answer import answer as answer_to
+from explorer.views.explorer.sections import Section
+from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.sweep_process import TICK, SweepProcess, progress_words, run_command
 
 SEEDS = 3
@@ -165,28 +167,29 @@ NOTE = (
 )
 
 
-class ConfirmPanel(widgets.VBox):
+class ConfirmSection(Section):
     """The winners of an answer, each with its button or with what fresh seeds said. Nothing starts by itself."""
 
-    def __init__(self) -> None:
+    key, title = "confirm", "Confirm"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
         self.winners: list[Winner] = []
         self._known: dict[tuple[Path, Setting, str], Winner] = {}  # one that is running goes on when others are shown
         self._shown: tuple[Answer, Path] | None = None
         self._said = widgets.HTML()
-        super().__init__([self._said])
+        super().__init__(ask, [self._said])
         self.add_class("x-confirm")
 
-    def show(self, found: Answer, runs: Path) -> None:
-        """Show the winners of an answer about a sweep in `runs`."""
-        self._shown = found, runs
-        open_ones = (
-            [] if found.question.paid_in.forecast else [e for e in found.verdicts if e.asks or e.judged_by_others]
-        )
-        own = {str(name) for name in found.rows["baseline"]}
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the winners of an answer about one sweep, those first that need least."""
+        self._shown = answer, snapshot.runs
+        own = {str(name) for name in answer.rows["baseline"]}
+        forecast = answer.question.paid_in.forecast
+        open_ones = [] if forecast else [each for each in answer.verdicts if each.asks or each.judged_by_others]
         beside = [each for each in open_ones if _beside_own(each.comparison, own)]
         beside.sort(key=lambda each: each.comparison.ratio or 0.0)
-        self._said.value = _introduction(found, open_ones, beside)
-        self.winners = [self._winner(runs, each) for each in beside[:MOST]]
+        self._said.value = _introduction(answer, open_ones, beside)
+        self.winners = [self._winner(snapshot.runs, each) for each in beside[:MOST]]
         self.children = (self._said, *self.winners)
 
     def _winner(self, runs: Path, verdict: Verdict) -> "Winner":
@@ -199,12 +202,13 @@ class ConfirmPanel(widgets.VBox):
         return winner
 
     def _again(self) -> None:
-        """Show the same again, with what has become known."""
+        """Answer the same question from the database as it is now."""
         if self._shown is None:
             return
-        answered, runs = self._shown
+        before, runs = self._shown
         try:
-            self.show(answer(read_snapshot(runs), answered.question), runs)
+            snapshot = read_snapshot(runs)
+            self.show(snapshot, answer_to(snapshot, before.question))
         except ExplorerError as error:
             self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
             self.children = (self._said,)

@@ -18,8 +18,10 @@ from explorer.provenance.levels import EXACT, read_cost
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.views.explorer import ask_words
+from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
+from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.tables import Column, Row, named, table
 
@@ -47,13 +49,14 @@ def ask_html(asked: Asked, *, today: datetime.date) -> Markup:
     return Markup("").join(said)
 
 
-class AskPanel(widgets.VBox):
+class AskSection(Section):
     """Asks of the sweep that a question is about. Empty fields are no limits. `asked` is what is shown."""
 
-    def __init__(self) -> None:
+    key, title = "ask", "Ask"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
         self.asked: Asked | None = None
         self._about: _About | None = None
-        self._showing = False
         self.quality = _text("Quality, at least", "as good as the baseline")
         self.time, self.time_unit = (
             _text("Training time, at most", "no limit"),
@@ -73,21 +76,18 @@ class AskPanel(widgets.VBox):
         for each in fields:
             each.observe(self._changed, "value")
         self._said = widgets.HTML()
-        super().__init__([widgets.Box(list(fields)).add_class("x-controls"), self._said])
+        super().__init__(ask, [widgets.Box(list(fields)).add_class("x-controls"), self._said])
         self.add_class("x-ask")
 
-    def show(self, snapshot: Snapshot, question: Question) -> None:
-        """Ask of the sweep of a question, with the limits that stand in the fields."""
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Ask about the sweep of an answer, under the limits in the fields."""
         try:
-            about = self._about = _About(snapshot, question)
+            about = self._about = _About(snapshot, answer.question)
         except ExplorerError as error:
             self._about, self.asked = None, None
             return self._refuse(error)
-        self._showing = True
-        try:
+        with self.quiet:
             self._offer(about)
-        finally:
-            self._showing = False
         self._answer()
 
     def _offer(self, about: "_About") -> None:
@@ -136,7 +136,7 @@ class AskPanel(widgets.VBox):
         )
 
     def _changed(self, _: Any) -> None:
-        if not self._showing:
+        if not self.quiet:
             self._answer()
 
 

@@ -1,5 +1,6 @@
 """How methods compose, as a part of the explorer: pairs, the way from the baseline to a recipe, times by part."""
 
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,9 +11,11 @@ from explorer.analysis.composition import Composed, Composition
 from explorer.analysis.composition_sentences import composed_words, composition_sentences
 from explorer.errors import ExplorerError
 from explorer.page.document import one_line
+from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.composition_charts import CAPTION, interactions, step_times, waterfall
 from explorer.views.explorer.composition_rows import composed, composition_tables
 from explorer.views.explorer.question import Question
+from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import Fit, empty_chart
 
@@ -26,13 +29,14 @@ WAY = (
 )
 
 
-class CompositionPanel(widgets.VBox):
+class CompositionSection(Section):
     """Shows the composition of the setting that a question is about. `found` is what is shown."""
 
-    def __init__(self) -> None:
+    key, title = "composition", "Composition"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
         self.found: Composition | None = None
         self._asked: tuple[Snapshot, Question] | None = None
-        self._showing = False
         self.budget = widgets.Dropdown(description="Budget")
         self.recipe = widgets.Dropdown(description="Recipe of the waterfall")
         self.budget.observe(self._chosen, "value")
@@ -42,16 +46,16 @@ class CompositionPanel(widgets.VBox):
         fields = widgets.Box([self.budget, self.recipe]).add_class("x-controls")
         figures = widgets.Box([self._pairs, self._way]).add_class("x-halves")
         self._body = widgets.VBox([fields, figures, self._tables, self._parts]).add_class("x-composed")
-        super().__init__([self._said, self._body])
+        super().__init__(ask, [self._said, self._body])
         self.add_class("x-composition").add_class("x-rule")
 
-    def show(self, snapshot: Snapshot, asked: Question) -> None:
-        """Show the setting of a question, at the budget that is chosen if it was run there."""
-        self._asked = snapshot, asked
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the setting of an answer, at the budget that is chosen if it was run there."""
+        self._asked = snapshot, answer.question
         self._show(self.budget.value)
 
     def _chosen(self, _: Any) -> None:
-        if not self._showing:
+        if not self.quiet:
             self._show(self.budget.value)
 
     def _show(self, ssr: float | None) -> None:
@@ -87,8 +91,7 @@ class CompositionPanel(widgets.VBox):
         self._tables.value = composition_tables(found)
 
     def _offer(self, found: Composition, together: list[Composed]) -> None:
-        self._showing = True
-        try:
+        with self.quiet:
             self.budget.options = [(f"{ssr:g} of the full schedule", ssr) for ssr in found.budgets]
             self.budget.value = found.ssr if found.budgets else None
             chosen, labels = self.recipe.value, [recipe.label for recipe in together]
@@ -96,8 +99,6 @@ class CompositionPanel(widgets.VBox):
             self.recipe.options = labels
             self.recipe.value = chosen if chosen in labels else longest
             self.recipe.layout.display = "" if together else "none"
-        finally:
-            self._showing = False
 
 
 class _Figure(widgets.VBox):

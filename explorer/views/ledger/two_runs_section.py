@@ -368,7 +368,7 @@ SHARES = (
 )
 
 
-class Compare(widgets.VBox):
+class TwoRunsSection(widgets.VBox):
     """The second run's name, and below it both. `others` gives the runs that can be chosen."""
 
     def __init__(self, others: Callable[[], dict[str, Path]]) -> None:

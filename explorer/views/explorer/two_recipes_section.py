@@ -18,6 +18,8 @@ from explorer.page import amounts, theme
 from explorer.page.document import clipped, isolated, one_line
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.payments import Payment, amount
+from explorer.views.explorer.sections import Section
+from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.tables import Column, Row, named, swatch, table, with_note
 
 SAID = 160  # characters of a reason, which holds names of anybody's
@@ -150,41 +152,39 @@ def _clipped(words: str) -> str:
     return clipped(words, SAID)
 
 
-class Versus(widgets.VBox):
-    """`on_choose` is called with the labels of the two recipes that were chosen."""
+class TwoRecipesSection(Section):
+    """The two recipes that are chosen; without a choice the baseline and the recipe that needs least."""
 
-    def __init__(self, *, on_choose: Callable[[tuple[str, ...]], None]) -> None:
-        self._on_choose, self._showing = on_choose, False
+    key, title = "versus", "Two recipes"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
         self.first = widgets.Dropdown(description="First recipe")
         self.second = widgets.Dropdown(description="Second recipe")
         for field in (self.first, self.second):
             field.observe(self._chosen, "value")
         self._shown = widgets.HTML()
-        super().__init__([widgets.Box([self.first, self.second]).add_class("x-controls"), self._shown])
+        super().__init__(ask, [widgets.Box([self.first, self.second]).add_class("x-controls"), self._shown])
 
-    def show(self, found: Answer) -> None:
-        """Compare the two that are chosen; without a choice the baseline and the recipe that needs least."""
-        recipes = found.settled.choices.recipes
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Compare the two recipes."""
+        recipes, asked = answer.settled.choices.recipes, answer.question
         if len(recipes) < 2:
             self._shown.value = _note("There is one recipe here: nothing to set it beside.")
             return
-        chosen = found.question.versus if len(found.question.versus) == 2 else _default(found, recipes)
-        self._showing = True
-        try:
+        chosen = asked.versus if len(asked.versus) == 2 else _default(answer, recipes)
+        with self.quiet:
             for field, name in zip((self.first, self.second), chosen, strict=True):
                 field.options = tuple((clipped(recipe), recipe) for recipe in recipes)
                 field.value = name
-        finally:
-            self._showing = False
         try:
-            result = duel(found.settled.rows, *chosen, x=found.question.paid_in.column)
-            self._shown.value = duel_html(result, look=found.look, payment=found.question.paid_in)
+            result = duel(answer.settled.rows, *chosen, x=asked.paid_in.column)
+            self._shown.value = duel_html(result, look=answer.look, payment=asked.paid_in)
         except ExplorerError as error:
             self._shown.value = _note(str(error))
 
     def _chosen(self, _: Any) -> None:
-        if not self._showing and self.first.value != self.second.value:
-            self._on_choose((str(self.first.value), str(self.second.value)))
+        if not self.quiet and self.first.value != self.second.value:
+            self.ask(versus=(str(self.first.value), str(self.second.value)))
 
 
 def _default(found: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:

@@ -1,0 +1,27 @@
+"""The section on controls: recipes and the runs that show whether a gain comes from elsewhere."""
+
+from collections.abc import Callable
+
+import ipywidgets as widgets
+
+from explorer.errors import ExplorerError
+from explorer.views.explorer.answer import Answer
+from explorer.views.explorer.control_rows import controls_of
+from explorer.views.explorer.sections import Section
+from explorer.views.explorer.snapshot import Snapshot
+
+
+class ControlsSection(Section):
+    """What the controls of a sweep say of its recipes."""
+
+    key, title = "controls", "Controls"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
+        self._shown = widgets.HTML()
+        super().__init__(ask, [self._shown])
+
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the controls among the rows that are shown."""
+        self._shown.value = controls_of(answer.rows)
+        if not self._shown.value:
+            raise ExplorerError("No control was run: `controls: all` in a specification adds them.")
