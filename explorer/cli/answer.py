@@ -1,5 +1,6 @@
 """The answer of a sweep in the terminal: the verdict on every recipe, and what it needs to equal the baseline."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -10,8 +11,9 @@ from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import busy_notes, call_words, control_words, fresh_words, ratio_interval, summary
 from explorer.analysis.verdict import Verdict, sweep_verdicts
+from explorer.cli.tables import table
 from explorer.page import amounts
-from explorer.page.terminal import print_table, visible
+from explorer.page.document import Block
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
@@ -20,35 +22,35 @@ from explorer.store.queries import Table
 COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")
 
 
-def print_answer(runs: Path, sweep: str, *, metric: str | None = None) -> bool:
+def verdict_blocks(runs: Path, sweep: str, *, metric: str | None = None) -> list[Block | str]:
     """The verdicts on a sweep's recipes, for time: on each machine a sentence and a table. Quality is the sweep's own
-    metric unless another is named. False, and nothing is printed, where there is nothing to compare."""
+    metric unless another is named. Empty where there is nothing to compare."""
     where = database(runs)
     rows = frames.results(where, sweep=sweep, metric=metric)
     found = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
+    blocks: list[Block | str] = []
     for setting in dict.fromkeys(each.comparison.setting for each in found):
         here = [each for each in found if each.comparison.setting == setting]
         mine = rows[(rows["hardware"] == setting.hardware) & (rows["threads"] == setting.threads)]
-        _print(here, mine[mine["world_size"] == setting.world_size], setting)
-    return bool(found)
+        blocks += _blocks(here, mine[mine["world_size"] == setting.world_size], setting)
+    return blocks
 
 
-def _print(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> None:
+def _blocks(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> Iterator[Block | str]:
     found.sort(key=lambda each: (each.comparison.ratio is None, each.comparison.ratio or 0.0))
     first = found[0].comparison
     full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
     columns = ("recipe", setting.metric, *COLUMNS)
     known = amounts.quality(full.get(first.baseline), setting.kind)
     one = "" if first.baseline_x is None else "1"
-    shown = [(visible(first.baseline), known, amounts.seconds(first.baseline_x), one, "", "", "baseline")]
+    shown = [(first.baseline, known, amounts.seconds(first.baseline_x), one, "", "", "baseline")]
     for each in found:
         quality = amounts.quality(full.get(each.comparison.recipe), setting.kind)
-        shown.append((visible(each.comparison.label), quality, *_needed(each)))
-    print(f"\n{visible(summary(found))}")
-    print_table(columns, shown, right=columns[1:4])
-    print(visible(_note(first, setting)))
-    for words in busy_notes(rows):
-        print(visible(words))
+        shown.append((each.comparison.label, quality, *_needed(each)))
+    yield f"\n{summary(found)}"
+    yield table(columns, shown, right=columns[1:4])
+    yield _note(first, setting)
+    yield from busy_notes(rows)
 
 
 def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
@@ -56,7 +58,7 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
     result = verdict.comparison
     reach = "" if result.reach_rate is None else f"{result.reach_rate:.0%}"
     parts = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
-    words = visible("; ".join(filter(None, parts)))
+    words = "; ".join(filter(None, parts))
     if result.outcome is not Outcome.REACHED or result.ratio is None:
         return "-", "", "", reach, words
     interval = "" if result.adjusted_low is None else ratio_interval(result)
@@ -73,14 +75,9 @@ def _note(first: EqualQuality, setting: Setting) -> str:
     )
 
 
-def print_controls(where: Path, found: Table) -> None:
+def control_blocks(where: Path, found: Table) -> Iterator[str]:
     """What is left of gains beside the controls, if any were run: a sentence for each recipe."""
     control, sweep = found.columns.index("control"), found.columns.index("sweep")
-    controlled_sweeps = sorted({row[sweep] for row in found.rows if row[control]})
-    if not controlled_sweeps:
-        return
-
-    for name in controlled_sweeps:
-        print(f"\ncontrols of {name}:")
-        for words in control_sentences(controlled(frames.results(where, sweep=name))):
-            print(f"  {words}")
+    for name in sorted({row[sweep] for row in found.rows if row[control]}):
+        yield f"\ncontrols of {name}:"
+        yield from (f"  {words}" for words in control_sentences(controlled(frames.results(where, sweep=name))))

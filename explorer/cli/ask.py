@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +14,13 @@ from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.ask import ask as answer
 from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
-from explorer.cli.options import RUNS, Json, Runs
+from explorer.cli.options import RUNS, Runs
 from explorer.cli.output import tell_left_out, tell_upkeep
+from explorer.cli.tables import table
 from explorer.errors import StoreError, unknown
 from explorer.page import amounts
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.store import frames, queries
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
@@ -62,8 +65,7 @@ def ask(
         str | None, typer.Option("--hardware", metavar="NAME", help="On this alone. Default: all.")
     ] = None,
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """The best recipe under limits on quality, time, money, inference and deletability, with the evidence.
 
     Nothing is extrapolated, and what is not known is said and never guessed. Exit status 0 only if a recipe holds every
@@ -79,12 +81,7 @@ def ask(
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
     found = sweep_verdicts(rows, with_confirming(where, chosen, metric=metric)) if len(rows) else []
     asked = answer(_on(rows, hardware), forecasts, limits, verdicts=found)
-    if json:
-        print_json(_as_json(asked, runs))
-    else:
-        _print(asked, runs)
-    if not asked.holds:
-        raise typer.Exit(1)
+    return Answer(page=lambda: _page(asked, runs), record=lambda: _record(asked, runs), holds=asked.holds)
 
 
 def _limits(
@@ -135,25 +132,24 @@ def _on(rows: pd.DataFrame, hardware: str | None) -> pd.DataFrame:
     return rows[rows["hardware"] == hardware]
 
 
-def _print(asked: Asked, runs: Path) -> None:
-    print(visible(f"asked: {ask_words.limits_words(asked)}"))
-    print(visible(ask_words.headline(asked)))
+def _page(asked: Asked, runs: Path) -> Iterator[Block | str]:
+    yield f"asked: {ask_words.limits_words(asked)}"
+    yield ask_words.headline(asked)
     if second := ask_words.runner_up(asked):
-        print(visible(second))
-    print()
+        yield second
+    yield ""
     several = len({each.setting.machine for each in asked.candidates}) > 1
     shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
-    rows = [[visible(row[at]) for at in shown] for row in ask_words.evidence(asked)]
-    print_table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
-    for words in ask_words.notes(asked, datetime.date.today()):
-        print(visible(words))
+    rows = [[row[at] for at in shown] for row in ask_words.evidence(asked)]
+    yield table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
+    yield from ask_words.notes(asked, datetime.date.today())
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
         command = ask_words.confirming_command(best, None if runs == RUNS else runs)
-        print(visible(f"To confirm it on fresh seeds: {command}"))
+        yield f"To confirm it on fresh seeds: {command}"
 
 
-def _as_json(asked: Asked, runs: Path) -> dict[str, Any]:
+def _record(asked: Asked, runs: Path) -> dict[str, Any]:
     best, second, difference = asked.best, asked.runner_up, asked.difference
     verdict = best and best.verdict
     return {

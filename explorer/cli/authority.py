@@ -1,17 +1,17 @@
 """`explorer authority`: keys, and the trust file that says which of them are believed."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
+from explorer.cli.options import PassphraseFile, TrustFile, clock
 from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
 from explorer.ledger.cosign import begin_memory, memory_of
-from explorer.page.terminal import print_json
+from explorer.page.terminal import Answer
 from explorer.provenance import keys
 from explorer.provenance.envelope import key_id
 from explorer.provenance.keys import NEW_PASSPHRASE
@@ -23,11 +23,15 @@ from explorer.provenance.trust import (
     Revocation,
     Role,
     Trust,
+    alone,
     cosigner,
     find,
     new_trust,
     read_trust,
     trust_content,
+    with_key,
+    with_quorum,
+    with_revocation,
     write_trust,
 )
 from explorer.rundir import write_bytes
@@ -68,8 +72,7 @@ def new(
     ] = None,
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Make a key and add it to the trust file, as a new authority or as a further key of one that is there.
 
     A trust file that does not exist is made. The first authority of a role sets its quorum to one: one authority of
@@ -86,8 +89,8 @@ def new(
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
     if os.path.realpath(key_file) == os.path.realpath(trust):
         raise ProvenanceError(f"{key_file}: the key and the trust file are two files")
-    with trust.alone(trust):
-        changed = trust.with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
+    with alone(trust):
+        changed = with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
         content = trust_content(changed, where=str(trust))
         if not in_agent:
             keys.write_key(key_file, private, None if unencrypted else new_passphrase(key_file, passphrase_file))
@@ -99,16 +102,21 @@ def new(
             raise
         if role in COSIGNERS and not keys.is_in_agent(key_file):
             begin_memory(memory_of(key_file))
-    if json:
-        print_json(
-            {"key_file": str(key_file), "encrypted": not unencrypted and not in_agent, **_entry(changed, name, public)}
-        )
-        return
-    print(f"{name} ({role}) in {trust}")
-    print(f"  key file    {key_file}{' (in an SSH agent)' if in_agent else ' (not encrypted)' if unencrypted else ''}")
-    _print_added(trust.find(changed, name), public)
-    print(f"  quorum      {_quorum_words(changed.quorum, role)}")
-    print(f"next: {NEXT[role]}")
+    kept = " (in an SSH agent)" if in_agent else " (not encrypted)" if unencrypted else ""
+    return Answer(
+        page=lambda: [
+            f"{name} ({role}) in {trust}",
+            f"  key file    {key_file}{kept}",
+            *_added_lines(find(changed, name), public),
+            f"  quorum      {_quorum_words(changed.quorum, role)}",
+            f"next: {NEXT[role]}",
+        ],
+        record=lambda: {
+            "key_file": str(key_file),
+            "encrypted": not unencrypted and not in_agent,
+            **_entry(changed, name, public),
+        },
+    )
 
 
 def passphrase(
@@ -122,8 +130,7 @@ def passphrase(
             help=f"Holds the new passphrase, or the same. Default: ${NEW_PASSPHRASE}, else it is asked for.",
         ),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Encrypt a key file again: with another passphrase, and with as many rounds as new key files have.
 
     Key files of earlier versions resist guessing badly. Copies and backups of the old file keep its passphrase.
@@ -131,34 +138,35 @@ def passphrase(
     before, known = keys.rounds(key), known_passphrase(key, passphrase_file)
     keys.read_any(key, known)  # a wrong passphrase is told before a new one is asked for
     keys.encrypt_again(key, known, new_passphrase(key, new_passphrase_file, variable=NEW_PASSPHRASE))
-    if json:
-        print_json({"key_file": str(key), "rounds_before": before, "rounds": keys.rounds(key)})
-        return
+    rounds = keys.rounds(key)
     was = "it was not encrypted" if before is None and known is None else f"it had {before or 'another function'}"
-    print(f"{key}: encrypted with {keys.rounds(key)} rounds of PBKDF2; {was}")
+    return Answer(
+        page=lambda: [f"{key}: encrypted with {rounds} rounds of PBKDF2; {was}"],
+        record=lambda: {"key_file": str(key), "rounds_before": before, "rounds": rounds},
+    )
 
 
 def list_(
     trust: Annotated[Path, typer.Argument(metavar="TRUST", help="A trust file.")],
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Whom a trust file believes, for what, from when until when, and how many of them it takes."""
     found, now = read_trust(trust), clock()
-    if json:
-        print_json(_listing(found, now))
-        return
-    print(f"{found.name}  {found.digest}")
+    return Answer(page=lambda: _listing_lines(found, now), record=lambda: _listing(found, now))
+
+
+def _listing_lines(found: Trust, now: int) -> Iterator[str]:
+    yield f"{found.name}  {found.digest}"
     for authority in found.authorities:
-        print(f"\n{authority.name}  {authority.role}  {', '.join(authority.branches)}".rstrip())
+        yield f"\n{authority.name}  {authority.role}  {', '.join(authority.branches)}".rstrip()
         for key in authority.keys:
-            print(f"    {_id(key)}  from {key.not_before} until {key.not_after}  {_state(key, now)}")
+            yield f"    {_id(key)}  from {key.not_before} until {key.not_after}  {_state(key, now)}"
             if key.revoked is not None:
-                print(f"    {'':16}  revoked as of {key.revoked.at}: {key.revoked.reason}")
-    print()
+                yield f"    {'':16}  revoked as of {key.revoked.at}: {key.revoked.reason}"
+    yield ""
     for role in sorted({*found.quorum.documents, *found.quorum.checkpoints, *(o.role for o in found.authorities)}):
-        print(f"quorum of {role}: {_quorum_words(found.quorum, role)}")
+        yield f"quorum of {role}: {_quorum_words(found.quorum, role)}"
     if not found.authorities:
-        print("no authority: this trust file refuses everything")
+        yield "no authority: this trust file refuses everything"
 
 
 def revoke(
@@ -173,23 +181,20 @@ def revoke(
         str | None,
         typer.Option("--at", metavar="TIME", help="What was issued then or later is refused. Default: now."),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Believe a key no longer. What it signed before stays valid.
 
     Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
     at which it began (`from` in the list).
     """
     moment = format_time(clock() if at is None else parse_time(at))
-    with trust.alone(trust):
+    with alone(trust):
         before = read_trust(trust)
         revocation = Revocation(at=moment, reason=reason)
-        after = trust.with_revocation(before, name, key=key, revocation=revocation)
+        after = with_revocation(before, name, key=key, revocation=revocation)
         write_trust(trust, after)
-    if json:
-        print_json(_listing(after, clock()))
-        return
-    print(f"revoked as of {moment}: {name} in {trust}; hand the new trust file to everybody who checks")
+    words = f"revoked as of {moment}: {name} in {trust}; hand the new trust file to everybody who checks"
+    return Answer(page=lambda: [words], record=lambda: _listing(after, clock()))
 
 
 def quorum(
@@ -202,17 +207,14 @@ def quorum(
         int | None,
         typer.Option("--checkpoints", metavar="N", help="So many must have (co)signed a checkpoint."),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Say how many authorities of a role it takes. A role without quorum is never enough."""
-    with trust.alone(trust):
+    with alone(trust):
         before = read_trust(trust)
-        after = trust.with_quorum(before, role, documents=documents, checkpoints=checkpoints)
+        after = with_quorum(before, role, documents=documents, checkpoints=checkpoints)
         write_trust(trust, after)
-    if json:
-        print_json(_listing(after, clock()))
-        return
-    print(f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}")
+    words = f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}"
+    return Answer(page=lambda: [words], record=lambda: _listing(after, clock()))
 
 
 def _read_or_new(path: Path) -> Trust:
@@ -223,12 +225,14 @@ def _holds(path: Path, content: bytes) -> bool:
     return path.exists() and path.read_bytes() == content
 
 
-def _print_added(authority: Authority, key: AuthorityKey) -> None:
+def _added_lines(authority: Authority, key: AuthorityKey) -> list[str]:
     cosigns = cosigner(authority, key)
-    print(f"  public key  {key.public_key}")
-    print(f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}")
-    print(f"  may sign    from {key.not_before} until {key.not_after}")
-    print(f"  branches    {', '.join(authority.branches) or 'none: it vouches for no class'}")
+    return [
+        f"  public key  {key.public_key}",
+        f"  in ledgers  {cosigns.vkey if cosigns else 'signs under the name of each ledger'}",
+        f"  may sign    from {key.not_before} until {key.not_after}",
+        f"  branches    {', '.join(authority.branches) or 'none: it vouches for no class'}",
+    ]
 
 
 def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:

@@ -1,20 +1,23 @@
 """`explorer results SWEEP --composition`: how the methods of a sweep compose."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from explorer.analysis.composition_sentences import composition_sentences
 from explorer.cli.output import tell_left_out, tell_upkeep
+from explorer.cli.tables import table
 from explorer.errors import ExplorerError, unknown
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.composition_rows import composed, composition_json, pair_rows, recipe_rows
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 
 
-def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None, json: bool) -> None:
-    """Print, for each hardware of a sweep, predicted beside measured times, and the interaction of each pair.
+def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None) -> Answer:
+    """Show, for each hardware of a sweep, predicted beside measured times, and the interaction of each pair.
 
     Raises `ExplorerError` for a sweep, a metric or a budget that is not there.
     """
@@ -39,30 +42,33 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
         )
         for dataset, model, hardware in settings
     }
-    if json:
-        print_json(
-            [{"sweep": sweep, "hardware": hardware, **composition_json(each)} for hardware, each in found.items()]
-        )
-        return
-    for index, (hardware, each) in enumerate(found.items()):
-        _print(each, hardware, space=index > 0)
+    return Answer(
+        page=lambda: [
+            block
+            for index, (hardware, each) in enumerate(found.items())
+            for block in _blocks(each, hardware, space=index > 0)
+        ],
+        record=lambda: [
+            {"sweep": sweep, "hardware": hardware, **composition_json(each)} for hardware, each in found.items()
+        ],
+    )
 
 
-def _print(found: Any, hardware: str, *, space: bool) -> None:
+def _blocks(found: Any, hardware: str, *, space: bool) -> Iterator[Block | str]:
     at = f"budget {found.ssr:g}" if found.ssr is not None else "no budget"
-    print(visible("\n" * space + f"{hardware}; {at}\n"))
+    yield "\n" * space + f"{hardware}; {at}\n"
     told = [row for row, recipe in zip(recipe_rows(found), found.recipes, strict=True) if recipe.by_parts is not None]
     if told:
         columns = ("recipe", "speedup", "predicted", "of predicted time", "interval")
-        print_table(columns, [(visible(name), *rest) for name, _, *rest in told], right=columns[1:4])
+        yield table(columns, [(name, *rest) for name, _, *rest in told], right=columns[1:4])
     if found.measured_pairs:
         metric = found.kind.name if found.kind else "quality"
         columns = ("pair", metric, "interval", "n", "time", "interval of time")
-        rows = [(visible(name), *rest) for name, *rest, _ in pair_rows(found)]
-        print_table(columns, rows, right=(metric, "n", "time"))
+        rows = [(name, *rest) for name, *rest, _ in pair_rows(found)]
+        yield table(columns, rows, right=(metric, "n", "time"))
     names = tuple(f"{name}: " for name, *_ in told)
     for words in composition_sentences(found):
         if not words.startswith(names):  # the table says it
-            print(visible(f"{words[:1].upper()}{words[1:]}."))
+            yield f"{words[:1].upper()}{words[1:]}."
     if found.reason is None and not found.recipes and not found.measured_pairs:
-        print("No recipe combines methods that it adds to the baseline: `compose: {each_of: ..., pairs_of: ...}` does.")
+        yield "No recipe combines methods that it adds to the baseline: `compose: {each_of: ..., pairs_of: ...}` does."

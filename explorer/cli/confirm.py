@@ -9,11 +9,11 @@ import typer
 from explorer import rundir
 from explorer.analysis.sentences import control_words
 from explorer.analysis.verdict import Verdict, sweep_verdicts
-from explorer.cli.answer import print_answer
+from explorer.cli.answer import verdict_blocks
 from explorer.cli.options import RUNS, Data, Engine, Runs, Workers
-from explorer.cli.sweep import estimated, execute, finish, print_plan
+from explorer.cli.sweep import estimated, execute, finish, plan_blocks
 from explorer.document import parse_document
-from explorer.page.terminal import print_json, visible
+from explorer.page.terminal import Answer, show
 from explorer.store import frames
 from explorer.store.confirming import with_confirming
 from explorer.store.place import database
@@ -34,23 +34,22 @@ def confirm(
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the plan, or a line for every event and for the verdict.")
     ] = False,
-) -> None:
+) -> Answer | None:
     """Run a recipe and its baseline on seeds that had no part in choosing it. The same command goes on after an
     interruption. Exit status 0 only if the fresh seeds alone confirm it."""
     planned, path = _planned(runs, sweep, recipe, seeds=seeds, data=data)
     if plan:
-        _tell_plan(planned, path, sweep, recipe, runs=runs, workers=workers, json=json)
-        return
+        return _planned_answer(planned, path, sweep, recipe, runs=runs, workers=workers)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=True, json=json)
     finish(summary, json=json)
     found = _verdict(runs, sweep, recipe)
     if json:
-        print(jsonlib.dumps({"event": "verdict"} | _as_json(found)))
+        print(jsonlib.dumps({"event": "verdict"} | _as_json(found)))  # the last of the lines of JSON
     else:
-        print_answer(runs, planned.spec.name)
-        print(visible(f"{recipe}: {_words(found)}"))
+        show([*verdict_blocks(runs, planned.spec.name), f"{recipe}: {_words(found)}"])
     if found is None or not found.is_confirmed:
         raise typer.Exit(1)
+    return None
 
 
 def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | None) -> tuple[Plan, Path]:
@@ -64,31 +63,27 @@ def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | No
     return planned, path
 
 
-def _tell_plan(
-    planned: Plan, path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None, json: bool
-) -> None:
+def _planned_answer(planned: Plan, path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None) -> Answer:
     planned = timed(planned, runs / sweep)
     estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
-    if json:
-        print_json(
-            {
-                "sweep": sweep,
-                "recipe": recipe,
-                "name": planned.spec.name,
-                "spec": str(path),
-                "seeds": list(planned.spec.seeds),
-                "runs": len(planned.runs),
-                "missing": estimate.runs,
-                "unknown": estimate.unknown,
-                "train_seconds": estimate.train_seconds,
-                "wall_seconds": estimate.wall_seconds,
-                "usd": estimate.usd,
-                "workers": side_by_side,
-            }
-        )
-        return
-    print_plan(planned, estimate, side_by_side)
-    print(f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has")
+    seeds = f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has"
+    return Answer(
+        page=lambda: [*plan_blocks(planned, estimate, side_by_side), seeds],
+        record=lambda: {
+            "sweep": sweep,
+            "recipe": recipe,
+            "name": planned.spec.name,
+            "spec": str(path),
+            "seeds": list(planned.spec.seeds),
+            "runs": len(planned.runs),
+            "missing": estimate.runs,
+            "unknown": estimate.unknown,
+            "train_seconds": estimate.train_seconds,
+            "wall_seconds": estimate.wall_seconds,
+            "usd": estimate.usd,
+            "workers": side_by_side,
+        },
+    )
 
 
 def _verdict(runs: Path, sweep: str, recipe: str) -> Verdict | None:

@@ -1,6 +1,6 @@
 """`explorer conform`: whether a run kept the conditions of a governed pipeline."""
 
-import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +10,8 @@ import typer
 from explorer.audit.conditions import Condition, Outcome
 from explorer.audit.conform import Conformance
 from explorer.audit.conform import conform as judge
-from explorer.cli.options import CANNOT_BE_TOLD, Json, RunDirectory, clock
-from explorer.page.terminal import print_json, visible
+from explorer.cli.options import CANNOT_BE_TOLD, RunDirectory, clock
+from explorer.page.terminal import Answer
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 
@@ -27,8 +27,7 @@ def conform(
     trust: Annotated[
         Path | None, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.
 
     The exit status is 0 if all of them hold and the ledger is signed by those whom the trust file names; 1 if it does
@@ -36,15 +35,16 @@ def conform(
     """
     believed = None if trust is None else read_trust(trust)
     found = judge(RunLedger(run), trust=believed, now=clock())
-    if json:
-        print_json(_json(found))
-    else:
-        _print(found, run)
-    if not found.conforms:
-        raise typer.Exit(CANNOT_BE_TOLD if found.outcome is Outcome.UNTOLD else 1)
+    return Answer(
+        page=lambda: _page(found, run),
+        record=lambda: _record(found),
+        holds=found.conforms,
+        status=CANNOT_BE_TOLD if not found.conforms and found.outcome is Outcome.UNTOLD else None,
+        faults_to_stderr=True,
+    )
 
 
-def _json(found: Conformance) -> dict[str, Any]:
+def _record(found: Conformance) -> dict[str, Any]:
     conditions = [{**asdict(each), "holds": each.holds, "outcome": each.outcome} for each in found.conditions]
     return {
         "conforms": found.conforms,
@@ -54,22 +54,20 @@ def _json(found: Conformance) -> dict[str, Any]:
     }
 
 
-def _print(found: Conformance, run: Path) -> None:
-    """On standard error where it does not conform, as the messages of other verbs are."""
-    out, badge = sys.stdout if found.conforms else sys.stderr, found.badge
-    print(visible(f"{run}: {found.words}"), file=out)
+def _page(found: Conformance, run: Path) -> Iterator[str]:
+    badge = found.badge
+    yield f"{run}: {found.words}"
     signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "signed by nobody who is believed"
     state = "verified" if badge.verified else "not verified"
-    print(visible(f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"), file=out)
-    for finding in badge.faults[:SHOWN] if badge.anchored else ():
-        print(visible(f"    {finding}"), file=out)
-    if badge.anchored and len(badge.faults) > SHOWN:
-        print(f"    and {len(badge.faults) - SHOWN} more: --json lists them", file=out)
+    yield f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"
+    if badge.anchored:
+        yield from (f"    {finding}" for finding in badge.faults[:SHOWN])
+        if len(badge.faults) > SHOWN:
+            yield f"    and {len(badge.faults) - SHOWN} more: --json lists them"
     for condition in found.conditions:
-        for line in _lines(condition):
-            print(visible(line), file=out)
+        yield from _lines(condition)
     if not badge.anchored:
-        print(NOBODY, file=out)
+        yield NOBODY
 
 
 def _lines(condition: Condition) -> list[str]:

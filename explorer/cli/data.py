@@ -1,19 +1,22 @@
 """`explorer data`: the datasets, and the card of one."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import Data, Json
+from explorer.cli.options import Data
+from explorer.cli.tables import table
 from explorer.cli.tags import write_table
 from explorer.data.cards import Card, as_croissant, card, describe, describe_all
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.document import parse_document
 from explorer.errors import RecipeError
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.recipes.choice import choose
 from explorer.rundir import write_bytes
 from explorer.training.tagging import FILES, dataset_of, records_of
@@ -37,8 +40,7 @@ def data_(
         Path | None,
         typer.Option("--croissant", metavar="FILE", help="Write the card as MLCommons Croissant (JSON-LD), too."),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over.
 
     Of a dataset that needs parameters and gets none, what it takes.
@@ -47,22 +49,17 @@ def data_(
         for option, given in (("--param", param), ("--croissant", croissant)):
             if given:
                 raise RecipeError(f"{option} is for one dataset: name it too")
-        _print_all(json)
-        return
+        return _all()
 
     if name in DATASETS and not param and croissant is None:
         asked = describe(name)
         if any(parameter["required"] for parameter in asked["parameters"]):
-            _print_asked(asked, json=json)
-            return
+            return Answer(page=lambda: _needed(asked), record=lambda: asked)
     source = _chosen(name, param or [])
     found = card(source, data)
     if croissant is not None:
         write_bytes(croissant, as_croissant(found, source.files(data)).encode())
-    if json:
-        print_json(asdict(found))
-    else:
-        _print_card(found)
+    return Answer(page=lambda: _card(found), record=lambda: asdict(found))
 
 
 def tags_dataset(
@@ -76,13 +73,12 @@ def tags_dataset(
     ],
     authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Who vouches for all of them.")],
     data: Data = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Make the tag table of a dataset's training examples, from what the dataset itself says about them.
 
     Nobody believes it before it is signed: whoever signs vouches for what the dataset says.
     """
-    write_table(out, salts, records_of(dataset_of(dataset), data=data, authority=authority), json)
+    return write_table(out, salts, records_of(dataset_of(dataset), data=data, authority=authority))
 
 
 def _chosen(name: str, written: list[str]) -> DataSource:
@@ -102,35 +98,30 @@ def _chosen(name: str, written: list[str]) -> DataSource:
     return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset")
 
 
-def _print_all(json: bool) -> None:
+def _all() -> Answer:
     found = describe_all()
-    if json:
-        print_json(found)
-    else:
-        rows = [(each["name"], each["summary"], _defaults(each["parameters"]), each["licence"]) for each in found]
-        print_table(("dataset", "what it is", "parameters", "licence"), rows)
+    rows = [(each["name"], each["summary"], _defaults(each["parameters"]), each["licence"]) for each in found]
+    columns = ("dataset", "what it is", "parameters", "licence")
+    return Answer(page=lambda: [table(columns, rows)], record=lambda: found)
 
 
-def _print_asked(described: dict[str, Any], *, json: bool) -> None:
+def _needed(described: dict[str, Any]) -> Iterator[Block | str]:
     """What a dataset is that takes parameters without which there is no card."""
-    if json:
-        print_json(described)
-        return
-    print(f"{described['name']}: {described['summary']}\n\n{described['description']}\n")
+    yield f"{described['name']}: {described['summary']}\n\n{described['description']}\n"
     rows = [
         (p["name"], "required" if p["required"] else str(p["default"]), p["meaning"]) for p in described["parameters"]
     ]
-    print_table(("parameter", "default", "meaning"), rows)
+    yield table(("parameter", "default", "meaning"), rows)
     required = " ".join(f"--param {p['name']}=..." for p in described["parameters"] if p["required"])
-    print(f"the card of yours: explorer data {described['name']} {required} --data DIR")
+    yield f"the card of yours: explorer data {described['name']} {required} --data DIR"
 
 
 def _defaults(parameters: list[dict[str, Any]]) -> str:
     return ", ".join(p["name"] if p["required"] else f"{p['name']}={p['default']}" for p in parameters)
 
 
-def _print_card(card: Card) -> None:
-    print(f"{card.name}: {card.summary}\n\n{card.description}\n")
+def _card(card: Card) -> Iterator[Block | str]:
+    yield f"{card.name}: {card.summary}\n\n{card.description}\n"
     parameters = ", ".join(f"{key}={value}" for key, value in card.parameters.items())
     shape = "x".join(map(str, card.shape))
     rows = [
@@ -145,21 +136,21 @@ def _print_card(card: Card) -> None:
     if not card.provenance:
         rows.append(("provenance", "none: nobody says where the examples come from"))
     for key, value in rows:
-        print(f"{key:<11} {visible(value)}")
-    print()
+        yield f"{key:<11} {value}"
+    yield ""
     if card.classes:
         shown = card.classes[:MOST_CLASSES]
-        print_table(
+        yield table(
             ("class", f"train {card.counted}", f"test {card.counted}"),
-            [(visible(each.name), f"{each.train:,}", f"{each.test:,}") for each in shown],
+            [(each.name, f"{each.train:,}", f"{each.test:,}") for each in shown],
             right=(f"train {card.counted}", f"test {card.counted}"),
         )
         if len(card.classes) > len(shown):
-            print(f"and {len(card.classes) - len(shown)} classes more: --json has all\n")
+            yield (f"and {len(card.classes) - len(shown)} classes more: --json has all\n")
     if card.provenance:
         kind = "simulated provenance" if card.simulated else "provenance class"
-        rows_ = [(visible(each.path), f"{each.examples:,}") for each in card.provenance]
-        print_table((kind, "train examples"), rows_, right=("train examples",))
+        rows_ = [(each.path, f"{each.examples:,}") for each in card.provenance]
+        yield table((kind, "train examples"), rows_, right=("train examples",))
     if card.skipped:
         rows_ = [(each.reason, f"{each.count:,}", ", ".join(each.names)) for each in card.skipped]
-        print_table(("skipped because", "number", "such as"), rows_, right=("number",))
+        yield table(("skipped because", "number", "such as"), rows_, right=("number",))

@@ -1,6 +1,5 @@
 """`explorer delete`: what deleting some examples takes, doing it, and checking that it was done."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from explorer.cli.options import (
     clock,
     today,
 )
-from explorer.cli.signing import provide_passphrase
+from explorer.cli.signing import provide_trainer
 from explorer.cli.verbs import part
 from explorer.deletion.beyond import beyond
 from explorer.deletion.conclude import CERTIFICATE, DESTROY, Concluded, conclude
@@ -34,14 +33,14 @@ from explorer.deletion.verify import SEES, Verified
 from explorer.deletion.verify import verify as verify_certificate
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.page.amounts import price_words
-from explorer.page.terminal import from_here, print_json, visible
+from explorer.page.terminal import Answer, from_here
 from explorer.project import Project, runs_of
 from explorer.provenance.deletion_certificate import MEANS, NEVER_HAD, UNREACHED, NotReached
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import read_trust
 from explorer.rundir import read_bytes
-from explorer.runlog.documents import SALTS_FILE, TRAINER_FILE, source_of, trainer_key
+from explorer.runlog.documents import SALTS_FILE, source_of, trainer_key
 from explorer.runlog.forecast import Time
 from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.run_ledger import RunLedger
@@ -60,8 +59,7 @@ def plan(
         bool, typer.Option("--profile", help="Measure steps of the replay now: about a minute, on a quiet machine.")
     ] = False,
     data: Data = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """What a deletion takes: its level, what the target touched, time and money, and what it cannot reach.
 
     The exit status is 0 only if the deletion can be done here and now. Nothing is changed.
@@ -74,12 +72,11 @@ def plan(
         steps = range(found.forecast.route.start, ledger.steps)
         found = make_plan(ledger, target, step=part("delete plan --profile")(run, target, steps=steps, data=data))
     obstacles = (*found.forecast.obstacles, *machine)
-    if json:
-        print_json(_plan_record(found, obstacles))
-    else:
-        print(visible("\n".join(_plan_lines(found, obstacles))))
-    if obstacles:
-        raise typer.Exit(1)
+    return Answer(
+        page=lambda: _plan_lines(found, obstacles),
+        record=lambda: _plan_record(found, obstacles),
+        holds=not obstacles,
+    )
 
 
 def _plan_record(found: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
@@ -167,7 +164,7 @@ def _cost(found: Plan) -> str:
     if found.cost.usd is None:
         return "not known, like the time"
     low, high = found.cost.low, found.cost.high
-    price = visible(price_words(found.cost.price, hardware="", today=today()))
+    price = price_words(found.cost.price, hardware="", today=today())
     interval = "" if low is None or high is None else f" (${low:.3g} to ${high:.3g})"
     return f"${found.cost.usd:.3g}{interval} at {price}"
 
@@ -183,8 +180,7 @@ def certify(
     trust: TrustFile,
     expires: Expires = None,
     governance: Private = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Certify a deletion that `explorer delete run` has made, and put it on record in the project's ledger.
 
     The certificate is verified before it is written, as `explorer delete verify` does for anybody.
@@ -192,13 +188,13 @@ def certify(
     origin = read_origin(new)
     if origin is None:
         raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
-    provide_passphrase((Path(source_of(new).private) if governance is None else governance) / TRAINER_FILE)
+    provide_trainer(new, private=governance)
     presence = Presence(RunLedger(old))
     missed = beyond(presence, reach_of(presence, origin.target))
-    conclude_and_print(old, new, trust=trust, expires=expires, private=governance, not_reached=missed, json=json)
+    return certified(old, new, trust=trust, expires=expires, private=governance, not_reached=missed)
 
 
-def conclude_and_print(
+def certified(
     old: Path,
     new: Path,
     *,
@@ -206,9 +202,8 @@ def conclude_and_print(
     expires: str | None,
     private: Path | None,
     not_reached: tuple[NotReached, ...],
-    json: bool,
-) -> None:
-    """Certify, and say what came out. The passphrase of the trainer's key is known by now."""
+) -> Answer:
+    """Certify, and answer with what came out. The passphrase of the trainer's key is known by now."""
     believed, now = read_trust(trust), clock()
     name, key = trainer_key(new, trust=believed, now=now, private=private)
     done = conclude(
@@ -221,10 +216,7 @@ def conclude_and_print(
         expires=expires or format_time(now + YEAR),
         not_reached=not_reached,
     )
-    if json:
-        print_json(_certified_record(done, new))
-    else:
-        print(visible("\n".join(_certified_lines(done, new))))
+    return Answer(page=lambda: _certified_lines(done, new), record=lambda: _certified_record(done, new))
 
 
 def _certified_lines(done: Concluded, new: Path) -> list[str]:
@@ -267,8 +259,7 @@ def erase(
     ] = None,
     governance: Private = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only say what would be done.")] = False,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Destroy the numbers and the secret of a class, or the salts of records. The ledger still verifies.
 
     The model is not changed: `explorer delete run` makes one without them. What is destroyed cannot be brought back.
@@ -284,23 +275,22 @@ def erase(
         found = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS_FILE)
     entry = None
     if yes:
-        provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER_FILE)
+        provide_trainer(run, private=governance)
         believed = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
         name, key = trainer_key(run, trust=believed, now=clock(), private=governance)
         with Project.open(runs_of(run), key=key, name=name) as project:
             entry = erase_for_good(ledger, found, project=project)
-    _print_erasure(found, entry=entry, json=json)
-    if not yes:
-        raise typer.Exit(1)
+    return Answer(
+        page=lambda: _erasure_lines(found, entry),
+        record=lambda: {"erased": yes, **asdict(found), "entry": entry},
+        holds=yes,
+        faults_to_stderr=True,
+    )
 
 
-def _print_erasure(found: Erasure, *, entry: int | None, json: bool) -> None:
+def _erasure_lines(found: Erasure, entry: int | None) -> list[str]:
     """`entry`: of the project's ledger; None: nothing was erased."""
     done = entry is not None
-    if json:
-        print_json({"erased": done, **asdict(found), "entry": entry})
-        return
-    out = sys.stdout if done else sys.stderr
     what = ", ".join(found.classes) or f"{len(found.records)} records"
     lines = [f"{found.run}: {'erased' if done else 'would erase'} {what}"]
     if found.classes:
@@ -311,8 +301,7 @@ def _print_erasure(found: Erasure, *, entry: int | None, json: bool) -> None:
         lines.append(f"  salts: of rows {', '.join(map(str, found.records))} in {found.salts}")
     lines += [f"  on record: entry {entry} of the project's ledger"] if done else []
     lines += ["  not reached, see to it yourself:", *(f"    {each}" for each in found.elsewhere)]
-    lines += [] if done else ["nothing was changed: what is erased cannot be brought back; --yes does it"]
-    print(visible("\n".join(lines)), file=out)
+    return lines if done else [*lines, "nothing was changed: what is erased cannot be brought back; --yes does it"]
 
 
 MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
@@ -345,7 +334,7 @@ def verify(
     ] = None,
     loop: OwnLoop = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Check a certificate of deletion: every claim in it is derived again from both ledgers and the new run.
 
     The exit status is 0 only if all of them hold; then, and only then, the target is called deleted.
@@ -360,13 +349,12 @@ def verify(
         else None
     )
     holds = found.deleted and (compared is None or compared.equal)
-    if json:
-        print_json(_verified_record(found, compared, holds=holds))
-    else:
-        out = sys.stdout if holds else sys.stderr
-        print(visible("\n".join(_verified_lines(found, compared, certificate, holds=holds))), file=out)
-    if not holds:
-        raise typer.Exit(1)
+    return Answer(
+        page=lambda: _verified_lines(found, compared, certificate, holds=holds),
+        record=lambda: _verified_record(found, compared, holds=holds),
+        holds=holds,
+        faults_to_stderr=True,
+    )
 
 
 def _verified_record(found: Verified, compared: Any, *, holds: bool) -> dict[str, Any]:

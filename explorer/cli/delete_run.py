@@ -1,5 +1,6 @@
 """`explorer delete run`: make the run that never had a target, and certify it where nobody else is asked first."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ import typer
 
 from explorer import records, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, reference
-from explorer.cli.delete import conclude_and_print, time_words
+from explorer.cli.delete import certified, time_words
 from explorer.cli.options import (
     AuthorityName,
     Class,
@@ -21,9 +22,9 @@ from explorer.cli.options import (
     RunDirectory,
     clock,
 )
-from explorer.cli.progress import step_bar
 from explorer.cli.run import print_elsewhere
-from explorer.cli.signing import provide_passphrase
+from explorer.cli.signing import provide_trainer
+from explorer.cli.tables import table
 from explorer.data.sources import load
 from explorer.deletion.case import open_whole
 from explorer.deletion.plan import Plan, plan
@@ -31,12 +32,14 @@ from explorer.deletion.request import keep_request
 from explorer.deletion.verify import Verified
 from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
 from explorer.ledger.verify import WITNESS
-from explorer.page.terminal import from_here, print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.progress import step_bar
+from explorer.page.terminal import Answer, from_here, visible
 from explorer.project import runs_of
 from explorer.provenance.trust import Role, Trust, read_trust
 from explorer.records import RunRecord
 from explorer.rundir import read_bytes
-from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
+from explorer.runlog.documents import trainer_key
 from explorer.runlog.forecast import NO_CODE, Route, obstacles, replay_route, time_of
 from explorer.runlog.influence import Presence
 from explorer.runlog.run_ledger import RunLedger
@@ -75,7 +78,7 @@ def run(
     data: Data = None,
     loop: OwnLoop = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Make the run that never had some examples out of one that had them, with a certificate that strangers can check.
 
     Interrupted, the same command goes on where it was. The old run stays: what of it is to be destroyed is listed.
@@ -87,7 +90,7 @@ def run(
     if not json:
         print(visible("\n".join(_planned(found, route, run))), flush=True)
     text = _text(request) if request is not None else f"delete {target.words}"
-    provide_passphrase((Path(source_of(run).private) if governance is None else governance) / TRAINER_FILE)
+    provide_trainer(run, private=governance)
     trust = trust or run / rundir.GOVERNANCE / "trust.json"
     believed, now = read_trust(trust), clock()
     trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
@@ -106,11 +109,8 @@ def run(
         )
     keep_request(new, text)
     if _waits(new, believed):
-        _print_waiting(run, new, trust, route, json=json)
-    else:
-        conclude_and_print(
-            run, new, trust=trust, expires=expires, private=governance, not_reached=found.beyond, json=json
-        )
+        return _waiting(run, new, trust, route)
+    return certified(run, new, trust=trust, expires=expires, private=governance, not_reached=found.beyond)
 
 
 def _waits(new: Path, trust: Trust) -> bool:
@@ -119,21 +119,19 @@ def _waits(new: Path, trust: Trust) -> bool:
     return others and not any((new / rundir.LEDGER / WITNESS).glob("*"))
 
 
-def _print_waiting(old: Path, new: Path, trust: Path, route: Route, *, json: bool) -> None:
+def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
     """The new run is finished. Nobody calls it a deletion yet."""
     here = from_here(new)
     cosign = f"explorer ledger cosign {here / rundir.LEDGER} --key KEY --trust {trust}"
     certify = f"explorer delete certify {here} --old {old} --trust {trust}"
-    if json:
-        made = {"run": new.name, "directory": str(new), "level": route.level}
-        print_json({**made, "deleted": False, "certificate": None, "next": [cosign, certify]})
-        return
+    made = {"run": new.name, "directory": str(new), "level": route.level}
     lines = [
         f"{new.name}: made, and not certified yet: {here}",
         "  the trust file asks others to cosign its ledger first; each of them, and then you:",
         *(f"    {each}" for each in (cosign, certify)),
     ]
-    print(visible("\n".join(lines)))
+    rest = {"deleted": False, "certificate": None, "next": [cosign, certify]}
+    return Answer(page=lambda: lines, record=lambda: {**made, **rest})
 
 
 def _route(found: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
@@ -207,8 +205,7 @@ def evidence(
         ),
     ],
     data: Data = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Measure what a model knows of a class, beside models that were trained without it. This proves nothing.
 
     Loss on the class's examples and on the others', quality, a membership test for each example, and how fast the class
@@ -230,16 +227,20 @@ def evidence(
         if origin is not None:
             subjects[f"{origin.level}, as its {rundir.ORIGIN} says"] = bench.without(path)
     found = {name: judge(each, retrained) for name, each in subjects.items()}
-    if json:
-        rows = [{"model": name, **asdict(each)} for name, each in found.items()]
-        head = {"run": bench.record.run_id, "classes": target.classes, "quality": bench.record.quality}
-        print_json({**head, "models": rows, "references": asdict(beside), "says": NO_PROOF})
-    else:
-        print(visible(f"{bench.record.run_id}: {target.words}, beside {len(retrained)} runs that never had it\n"))
-        _print(found, beside, quality=bench.record.quality)
+    words = f"{bench.record.run_id}: {target.words}, beside {len(retrained)} runs that never had it\n"
+    head = {"run": bench.record.run_id, "classes": target.classes, "quality": bench.record.quality}
+    return Answer(
+        page=lambda: [words, *_evidence_blocks(found, beside, quality=bench.record.quality)],
+        record=lambda: {
+            **head,
+            "models": [{"model": name, **asdict(each)} for name, each in found.items()],
+            "references": asdict(beside),
+            "says": NO_PROOF,
+        },
+    )
 
 
-def _print(found: dict[str, Findings], beside: Reference, *, quality: str) -> None:
+def _evidence_blocks(found: dict[str, Findings], beside: Reference, *, quality: str) -> Iterator[Block | str]:
     before, after = COLUMNS[:2], COLUMNS[2:]
     columns = ("model", *before, quality.replace("_", " "), *after)
     rows = [[name, *_cells(each, beside)] for name, each in found.items()]
@@ -248,19 +249,17 @@ def _print(found: dict[str, Findings], beside: Reference, *, quality: str) -> No
     rows.append([f"retrained without it, mean of {beside.target.n}", *means, None])
     for end, word in (("least", "one more of these: from"), ("most", "to")):
         rows.append([word, *(None if each is None else f"{getattr(each, end):.3f}" for each in seeds), None])
-    print_table(columns, [[each if each is None else str(each) for each in row] for row in rows], right=columns[1:])
-    print("* outside of where one more run without the class would lie (95%, Student's t over the seeds)")
-    print(
-        "losses in nats; membership: area under the curve, 0.5 is chance, with a bootstrap interval over the examples"
-    )
-    print(f"relearned in: steps until the class is known as well as the run knew it; > {STEPS}: not within so many")
-    print("equal: every loss, the quality and the steps are those of the retrained run of the same seed, bit for bit")
+    yield table(columns, rows, right=columns[1:])
+    yield "* outside of where one more run without the class would lie (95%, Student's t over the seeds)"
+    yield "losses in nats; membership: area under the curve, 0.5 is chance, with a bootstrap interval over the examples"
+    yield f"relearned in: steps until the class is known as well as the run knew it; > {STEPS}: not within so many"
+    yield "equal: every loss, the quality and the steps are those of the retrained run of the same seed, bit for bit"
     if beside.target.n < FEW:
-        print(
+        yield (
             f"{beside.target.n} references are few: each example's score is taken from the mean of at most"
             f" {beside.target.n - 1} models, so that a weak trace of one example goes unseen"
         )
-    print(NO_PROOF)
+    yield NO_PROOF
 
 
 def _cells(found: Findings, beside: Reference) -> list[Any]:

@@ -1,12 +1,12 @@
 """`explorer grant`: say who may read which numbers, hand over the keys to them, and take them back."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from explorer.cli.options import (
-    Json,
     KeyFile,
     PassphraseFile,
     ReaderPassphraseFile,
@@ -16,6 +16,7 @@ from explorer.cli.options import (
     clock,
 )
 from explorer.cli.signing import load_key, new_passphrase
+from explorer.cli.tables import table
 from explorer.disclosure.coverage import covered_classes
 from explorer.disclosure.listing import Listed, wrapped_grants
 from explorer.disclosure.requests import MAX_REQUEST, parse_request
@@ -25,7 +26,7 @@ from explorer.disclosure.wrapped import words
 from explorer.disclosure.wrapping import naming, wrap_keys
 from explorer.disclosure.wrapping import revoke as take_back
 from explorer.errors import ProvenanceError
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.terminal import Answer
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.envelope import MAX_BYTES, key_id, parse_envelope, write_envelope
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant, sign_grant
@@ -52,8 +53,7 @@ def key(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the new key.")],
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
     passphrase_file: ReaderPassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Make a reader's key and print its public key, which goes into a grant as `public_key`.
 
     The same key signs what its holder asks for.
@@ -62,10 +62,10 @@ def key(
     passphrase = None if unencrypted else new_passphrase(out, passphrase_file, variable=READER_PASSPHRASE)
     write_key(out, made, passphrase)
     public = reader_public_text(reader_key(made).opens)
-    if json:
-        print_json({"key_file": str(out), "encrypted": not unencrypted, "public_key": public})
-    else:
-        print(f"{out}{' (not encrypted)' if unencrypted else ''}\npublic key  {public}")
+    return Answer(
+        page=lambda: [f"{out}{' (not encrypted)' if unencrypted else ''}", f"public key  {public}"],
+        record=lambda: {"key_file": str(out), "encrypted": not unencrypted, "public_key": public},
+    )
 
 
 def sign(
@@ -74,17 +74,21 @@ def sign(
     trust: TrustFile,
     out: SignedOut,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Sign a grant, its owner first, or add a signature to a signed one. Takes a key of data governance."""
     signing = load_key(key, passphrase_file)
     envelope = sign_grant(file, [signing], trust=read_trust(trust), now=clock())
     write_envelope(out, envelope)
-    if json:
-        signer, signatures = key_id(public_bytes(signing)), len(envelope.signatures)
-        print_json({"file": str(out), "digest": grant_digest(envelope), "key": signer, "signatures": signatures})
-    else:
-        print(f"{out}: {claimed_grant(envelope, where=str(out)).words}")
+    signer, signatures = key_id(public_bytes(signing)), len(envelope.signatures)
+    return Answer(
+        page=lambda: [f"{out}: {claimed_grant(envelope, where=str(out)).words}"],
+        record=lambda: {
+            "file": str(out),
+            "digest": grant_digest(envelope),
+            "key": signer,
+            "signatures": signatures,
+        },
+    )
 
 
 def check(
@@ -93,8 +97,7 @@ def check(
     run: Annotated[
         Path | None, typer.Option("--run", metavar="RUN", help="Also: does it open this run, and was it revoked?")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Whether a grant holds now: who signed it, for which classes, until when. The exit status is 0 only if it does."""
     signed = _open(grant, trust)
     classes = None
@@ -102,12 +105,12 @@ def check(
         classes = sorted(covered_classes(RunLedger(run).genesis, signed.value))
         check_standing(read_project(runs_of(run)), naming(signed))
     names = [authority.name for authority in signed.authorities]
-    if json:
-        print_json({**_grant_json(signed.value), "signed_by": names, "opens": classes})
-        return
-    print(f"{signed.value.words}\nto {signed.value.grantee.name}; signed by {', '.join(names)}")
-    if classes is not None:
-        print(visible(f"opens {', '.join(classes)} of {run}"))
+    lines = [signed.value.words, f"to {signed.value.grantee.name}; signed by {', '.join(names)}"]
+    opens = [] if classes is None else [f"opens {', '.join(classes)} of {run}"]
+    return Answer(
+        page=lambda: [*lines, *opens],
+        record=lambda: {**to_json(signed.value), "signed_by": names, "opens": classes},
+    )
 
 
 def answer(
@@ -115,8 +118,7 @@ def answer(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="A request, from `explorer read --request`.")],
     trust: TrustFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the answer.")],
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Answer a reader's request: check it and its grant, put it on record, and wrap the keys for just what it asks.
 
     Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
@@ -129,18 +131,24 @@ def answer(
         made = answer_request(found, signed, trust=believed, now=clock(), project=project, where=where)
     replace_private(out, made.content)
     grant, query = made.grant.value, made.query
-    if json:
-        keys = [{"class": path, "kind": kind, "stretches": count} for (path, kind), count in made.keys.items()]
-        asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
-        print_json({"file": str(out), "grant": grant.id, "query": asked, "keys": keys, "entry": made.entry})
-        return
-    print(visible(f"{out}: for {grant.grantee.name}, by grant {grant.id} of {grant.owner}"))
-    for of, count in made.keys.items():
-        print(visible(f"  {words(*of)}: {count}"))
-    print(f"entry {made.entry} of the project's ledger, query {query.digest}")
+    asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
+    return Answer(
+        page=lambda: [
+            f"{out}: for {grant.grantee.name}, by grant {grant.id} of {grant.owner}",
+            *_key_lines(made.keys),
+            f"entry {made.entry} of the project's ledger, query {query.digest}",
+        ],
+        record=lambda: {
+            "file": str(out),
+            "grant": grant.id,
+            "query": asked,
+            "keys": _key_records(made.keys),
+            "entry": made.entry,
+        },
+    )
 
 
-def wrap(run: RunDirectory, grant: File, trust: TrustFile, json: Json = False) -> None:
+def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
     """Hand over ahead all the keys of a run that a grant covers, for its grantee alone: `RUN/grants/<id>.json`.
 
     A pack takes such keys along. That they were handed over is one entry; what is read with them, then or after the
@@ -153,24 +161,27 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile, json: Json = False) -
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
         made = wrap_keys(found, signed, project=project)
-    if json:
-        keys = [{"class": path, "kind": kind, "stretches": count} for (path, kind), count in made.keys.items()]
-        print_json({"file": str(made.path), "keys": keys, "erased": made.erased, "entry": made.entry})
-        return
-    print(visible(f"{made.path}: for {signed.value.grantee.name}, until {signed.value.expires}"))
-    for of, count in made.keys.items():
-        print(visible(f"  {words(*of)}: {count}"))
-    for path in made.erased:
-        print(visible(f"  {path}: its secret was destroyed; nothing was wrapped"))
-    print(f"entry {made.entry} of the project's ledger")
+    return Answer(
+        page=lambda: [
+            f"{made.path}: for {signed.value.grantee.name}, until {signed.value.expires}",
+            *_key_lines(made.keys),
+            *(f"  {path}: its secret was destroyed; nothing was wrapped" for path in made.erased),
+            f"entry {made.entry} of the project's ledger",
+        ],
+        record=lambda: {
+            "file": str(made.path),
+            "keys": _key_records(made.keys),
+            "erased": made.erased,
+            "entry": made.entry,
+        },
+    )
 
 
 def revoke(
     run: RunDirectory,
     grant: Annotated[str, typer.Argument(metavar="GRANT", help="Its id, or the file of the signed grant.")],
     trust: TrustFile,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Take a grant back, in all runs of the project: it opens nothing any more, and its wrapped keys are removed.
 
     Other grantees have wrapped keys of their own, so theirs need not be made again. What the grantee has copied before,
@@ -185,24 +196,27 @@ def revoke(
         else:
             meant = named(project.entries(), grant)
         entry, removed = take_back(meant, runs=runs_of(run), project=project)
-    if json:
-        print_json({"owner": meant.owner, "id": meant.id, "entry": entry, "removed": [str(path) for path in removed]})
-        return
     when = "was revoked before" if entry is None else f"revoked: entry {entry} of the project's ledger"
-    print(f"grant {meant.id} of {meant.owner}: {when}")
-    for path in removed:
-        print(visible(f"  removed {path}"))
+    return Answer(
+        page=lambda: [f"grant {meant.id} of {meant.owner}: {when}", *(f"  removed {path}" for path in removed)],
+        record=lambda: {
+            "owner": meant.owner,
+            "id": meant.id,
+            "entry": entry,
+            "removed": [str(path) for path in removed],
+        },
+    )
 
 
-def list_(run: RunDirectory, trust: TrustFile, json: Json = False) -> None:
+def list_(run: RunDirectory, trust: TrustFile) -> Answer:
     """The grants whose keys were wrapped for a run: to whom, for what, until when, and whether they still count."""
     recorded = tuple(read_project(runs_of(run)))
     found = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())
-    if json:
-        said = ({**(_grant_json(each.grant) if each.grant else {"id": None}), **_state(each)} for each in found)
-        print_json(list(said))
-        return
-    print_table(("grant", "to", "classes", "entries", "until", "now"), [[*map(visible, _cells(e))] for e in found])
+    columns = ("grant", "to", "classes", "entries", "until", "now")
+    return Answer(
+        page=lambda: [table(columns, map(_cells, found))],
+        record=lambda: [{**(to_json(each.grant) if each.grant else {"id": None}), **_state(each)} for each in found],
+    )
 
 
 def _open(grant: Path, trust: Path) -> Signed[Grant]:
@@ -210,8 +224,12 @@ def _open(grant: Path, trust: Path) -> Signed[Grant]:
     return open_grant(content, trust=read_trust(trust), now=clock(), where=str(grant))
 
 
-def _grant_json(grant: Grant) -> dict[str, Any]:
-    return to_json(grant)
+def _key_lines(keys: Mapping[tuple[str, str], int]) -> list[str]:
+    return [f"  {words(path, kind)}: {count}" for (path, kind), count in keys.items()]
+
+
+def _key_records(keys: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    return [{"class": path, "kind": kind, "stretches": count} for (path, kind), count in keys.items()]
 
 
 def _state(listed: Listed) -> dict[str, Any]:

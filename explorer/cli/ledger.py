@@ -31,7 +31,7 @@ from explorer.ledger.trust_anchor import MAX_POLICY, Anchor, Judgement, anchor_o
 from explorer.ledger.verify import Verification
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.note import Note, Verifier
-from explorer.page.terminal import print_json, visible
+from explorer.page.terminal import Answer, print_json, visible
 from explorer.rundir import read_bytes
 
 
@@ -80,8 +80,7 @@ def prove(
     directory: Directory,
     index: Annotated[int, typer.Argument(metavar="INDEX", help="The number of the entry, from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as entry.tlog-proof.")],
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Write a proof that an entry is there.
 
     The file (C2SP tlog-proof) holds the entry and the checkpoint too. Whoever has it needs neither this machine nor the
@@ -91,11 +90,11 @@ def prove(
     proof = make_proof(ledger, index)
     write_proof(out, proof)
     checkpoint = ledger.checkpoint()
-    if json:
-        log = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-        print_json({"file": str(out), "index": index, **log})
-    else:
-        print(f"{out}: entry {index} of {checkpoint.size} in the ledger of {checkpoint.origin}")
+    log = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    return Answer(
+        page=lambda: [f"{out}: entry {index} of {checkpoint.size} in the ledger of {checkpoint.origin}"],
+        record=lambda: {"file": str(out), "index": index, **log},
+    )
 
 
 def check(
@@ -106,8 +105,7 @@ def check(
     trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Check a proof, anywhere.
 
     It says that the entry is in a ledger that those whom you trust have signed. Only the proof file is needed.
@@ -121,14 +119,12 @@ def check(
     judgement = check_proof(found, given, anchor=anchor, now=clock())
     meant = found.extra if given is None else given
     assert meant is not None
-    if json:
-        print_json({"ok": True, "index": found.index, **_entry_json(meant), **proof_json(judgement)})
-        return
-    print(f"{proof}: entry {found.index} is in the ledger")
-    for line in judgement_lines(judgement):
-        print(visible(line))
     text = meant.decode(errors="backslashreplace")
-    print(text if text.isprintable() else ascii(text))
+    shown = text if text.isprintable() else ascii(text)
+    return Answer(
+        page=lambda: [f"{proof}: entry {found.index} is in the ledger", *judgement_lines(judgement), shown],
+        record=lambda: {"ok": True, "index": found.index, **_entry_json(meant), **proof_json(judgement)},
+    )
 
 
 def named_anchor(

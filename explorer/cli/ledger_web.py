@@ -34,11 +34,11 @@ from explorer.ledger.export import serve as start_server
 from explorer.ledger.storage import LedgerDirectory, read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.web import Client
-from explorer.ledger.witness import ADD, Witness
+from explorer.ledger.witness import ADD, Submitted, Witness
 from explorer.ledger.witness import start as start_witness
 from explorer.ledger.witness import submit as send
 from explorer.note import Algorithm, Signer, is_name
-from explorer.page.terminal import print_json, visible
+from explorer.page.terminal import Answer, print_json, visible
 from explorer.provenance.keys import is_in_agent
 
 FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1
@@ -94,8 +94,7 @@ def submit(
     policy: Policy = None,
     vkey: Vkeys = None,
     plain: Plain = False,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Have a ledger cosigned by a witness, over HTTP.
 
     The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put beside
@@ -104,15 +103,14 @@ def submit(
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     with closing(Client(url, plain=plain)) as client:
         done = send(directory, client, anchor=anchor)
-    if json:
-        said = [
-            {"name": each.verified.verifier.name, "time": each.verified.time, "note": str(each.path)} for each in done
-        ]
-        print_json({"origin": done[0].checkpoint.origin, "size": done[0].checkpoint.size, "cosigned_by": said})
-        return
-    for each in done:
-        what = f"size {each.checkpoint.size} of {each.checkpoint.origin} at {utc(each.verified.time or 0)}"
-        print(visible(f"{each.path}: {each.verified.verifier.name} cosigned {what}"))
+    said = [{"name": each.verified.verifier.name, "time": each.verified.time, "note": str(each.path)} for each in done]
+    log = {"origin": done[0].checkpoint.origin, "size": done[0].checkpoint.size}
+    return Answer(page=lambda: map(_cosigned_words, done), record=lambda: {**log, "cosigned_by": said})
+
+
+def _cosigned_words(done: Submitted) -> str:
+    what = f"size {done.checkpoint.size} of {done.checkpoint.origin} at {utc(done.verified.time or 0)}"
+    return f"{done.path}: {done.verified.verifier.name} cosigned {what}"
 
 
 def witness(
@@ -152,8 +150,7 @@ def witness(
 def export(
     directory: Directory,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new directory, or an earlier export.")],
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Write a ledger as static files for others to fetch.
 
     The files are those of c2sp.org/tlog-tiles: checkpoint with cosignatures, tiles, entries. Any web server serves
@@ -161,10 +158,15 @@ def export(
     """
     written = write_export(directory, out)
     checkpoint = read_checkpoint(out)[1]
-    if json:
-        print_json({"directory": str(out), "origin": checkpoint.origin, "size": checkpoint.size, "written": written})
-    else:
-        print(visible(f"{out}: {checkpoint.size} entries of {checkpoint.origin}, {written} files new"))
+    return Answer(
+        page=lambda: [f"{out}: {checkpoint.size} entries of {checkpoint.origin}, {written} files new"],
+        record=lambda: {
+            "directory": str(out),
+            "origin": checkpoint.origin,
+            "size": checkpoint.size,
+            "written": written,
+        },
+    )
 
 
 def serve(directory: Directory, port: Port = 0, json: Json = False) -> None:

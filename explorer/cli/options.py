@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from explorer.errors import LedgerError
-from explorer.provenance.keys import PASSPHRASE, READER_PASSPHRASE
 
 Runs = Annotated[
     Path, typer.Option("--runs", envvar="EXPLORER_RUNS", metavar="DIR", help="Directory of all runs and results.")
@@ -42,7 +41,7 @@ ReaderPassphraseFile = Annotated[
     typer.Option(
         "--passphrase-file",
         metavar="FILE",
-        help=f"Holds the passphrase of the reader's key. Default: ${READER_PASSPHRASE}, else it is asked for.",
+        help="Holds the passphrase of the reader's key. Default: $EXPLORER_READER_PASSPHRASE, else it is asked for.",
     ),
 ]
 PassphraseFile = Annotated[
@@ -50,7 +49,7 @@ PassphraseFile = Annotated[
     typer.Option(
         "--passphrase-file",
         metavar="FILE",
-        help=f"Holds the passphrase of the key. Default: ${PASSPHRASE}, else it is asked for.",
+        help="Holds the passphrase of the key. Default: $EXPLORER_PASSPHRASE, else it is asked for.",
     ),
 ]
 Believe = Annotated[

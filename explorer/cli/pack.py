@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from explorer import rundir
-from explorer.cli.options import Json, RunDirectory, clock
-from explorer.cli.signing import provide_passphrase
+from explorer.cli.options import RunDirectory, clock
+from explorer.cli.signing import provide_trainer
 from explorer.disclosure.pack import (
     Pack,
     accesses,
@@ -25,13 +26,13 @@ from explorer.disclosure.pack import (
     verifier_program,
     write_pack,
 )
-from explorer.page.terminal import print_json, visible
+from explorer.page.terminal import Answer
 from explorer.project import Project, runs_of
 from explorer.provenance.keys import PASSPHRASE, parse_public
 from explorer.provenance.trust import Trust, read_trust
 from explorer.report.run_report import FORMATS, read_run
 from explorer.rundir import GOVERNANCE
-from explorer.runlog.documents import TRAINER_FILE, TRUST_FILE, source_of, trainer_key
+from explorer.runlog.documents import TRUST_FILE, trainer_key
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json
 
@@ -52,8 +53,7 @@ def pack(
         Path | None,
         typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own trust file."),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Put a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.
 
     The trainer's key signs it. What a grant opens goes on the project's record before the file is there. Without a
@@ -63,7 +63,7 @@ def pack(
     found, now = RunLedger(run), clock()
     place = run / GOVERNANCE / TRUST_FILE if trust is None else trust
     believed = read_trust(place)
-    provide_passphrase(Path(source_of(run).private) / TRAINER_FILE)
+    provide_trainer(run)
     name, key = trainer_key(run, trust=believed, now=now)
     report, figures = _reports(run, place, now) if found.steps > found.begins else (None, None)
     with ExitStack() as stack:  # others wait for the project's ledger
@@ -76,7 +76,7 @@ def pack(
             assert project is not None
             project.append(access)
     write_pack(out, made)
-    print_json(_json(made, out)) if json else _print(made, out, believed)
+    return Answer(page=lambda: _page(made, out, believed), record=lambda: _record(made, out))
 
 
 def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
@@ -93,7 +93,7 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
         return FORMATS["html"](said), FORMATS["json"](said)
 
 
-def _json(made: Pack, out: Path) -> dict[str, Any]:
+def _record(made: Pack, out: Path) -> dict[str, Any]:
     value = to_json(made.manifest)
     program = {"sha256": _digest(), "version": _version()}
     return {
@@ -105,22 +105,22 @@ def _json(made: Pack, out: Path) -> dict[str, Any]:
     }
 
 
-def _print(made: Pack, out: Path, believed: Trust) -> None:
+def _page(made: Pack, out: Path, believed: Trust) -> Iterator[str]:
     manifest = made.manifest
-    print(visible(f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"))
-    print(visible(f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"))
-    print(visible(f"  grants       {', '.join(manifest.grants) or 'none: integrity alone'}"))
+    yield f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"
+    yield f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"
+    yield f"  grants       {', '.join(manifest.grants) or 'none: integrity alone'}"
     roles: dict[str, None] = {}
     for each in manifest.host.keys:
         owner = None if each.public_key is None else believed.owner(parse_public(each.public_key))
         whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
         roles |= {owner[0].role: None} if owner else {}
-        print(visible(f"  on this host {each.file}: the private key{whose}, {each.state}"))
+        yield f"  on this host {each.file}: the private key{whose}, {each.state}"
     if len(roles) > 1:
-        print(f"  on this host keys of {len(roles)} roles ({', '.join(roles)}), which makes them one party")
-    print(f"  verify.py    SHA-256 {_digest()}, explorer/disclosure/verifier.py of explorer {_version()}")
-    print("To verify it, anywhere: python -I verify.py PACK --trust TRUST.json")
-    print("An auditor takes verify.py from the published package, not from here: explorer/disclosure/README.md")
+        yield f"  on this host keys of {len(roles)} roles ({', '.join(roles)}), which makes them one party"
+    yield f"  verify.py    SHA-256 {_digest()}, explorer/disclosure/verifier.py of explorer {_version()}"
+    yield "To verify it, anywhere: python -I verify.py PACK --trust TRUST.json"
+    yield "An auditor takes verify.py from the published package, not from here: explorer/disclosure/README.md"
 
 
 def _digest() -> str:

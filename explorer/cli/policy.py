@@ -25,10 +25,12 @@ from explorer.cli.options import (
     span_of,
 )
 from explorer.cli.signing import open_believed, sign_to, signed_words
+from explorer.cli.tables import table
 from explorer.cli.verbs import part
 from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
-from explorer.page.terminal import GAP, print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import GAP, Answer, deliver
 from explorer.provenance.findings import Finding, of_matrix, of_policy, void
 from explorer.provenance.policy import QUARANTINE_WORDS, RoutingPolicy, confidential_words, region_words, rule_words
 from explorer.provenance.regions import Layer, check_layers, exact, read_layers
@@ -78,10 +80,8 @@ def check(
     tree = open_believed(taxonomy, TAXONOMY, trust)
     policy = open_believed(file, policy_for(tree.value), trust)
     found = matrix(bind(policy.value, tree.value, where=str(file)), named)
-    if json:
-        print_json(matrix_json(policy, tree, found))
-    else:
-        print_matrix(policy, tree, found)
+    answer = Answer(page=lambda: _matrix_lines(policy, tree, found), record=lambda: matrix_json(policy, tree, found))
+    deliver(answer, as_json=json)  # before what is wrong with it
     if named and (misfits := void(found.routing, named)):
         raise ProvenanceError(f"{file}: does not fit the model: {misfits[0]}")
 
@@ -93,12 +93,11 @@ def sign(
     trust: TrustFile,
     out: SignedOut,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Sign a policy that fits its taxonomy, or add a signature to a signed one. Takes a key of model risk."""
     tree = open_believed(taxonomy, TAXONOMY, trust)
     kind = policy_for(tree.value)
-    sign_to(out, file, kind, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
+    return sign_to(out, file, kind, key=key, passphrase_file=passphrase_file, trust=trust)
 
 
 def simulate(
@@ -106,8 +105,7 @@ def simulate(
     file: File,
     steps: Steps = None,
     trust: Believe = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """What a recorded run's numbers say its updates would have been under another policy, before training is paid for.
 
     Length and direction of every layer's gradient, and the shares of the classes in it, against what was recorded. What
@@ -124,10 +122,15 @@ def simulate(
     other = bind(policy.value, basis.taxonomy, where=str(file))
     chosen = found.range_of(*span_of(steps))
     outcomes = ask(found, other, chosen, recorded=rules.routing, planned=planned)
-    if json:
-        print_json({"run": found.genesis.run, "limits": LIMITS, "outcomes": [asdict(each) for each in outcomes]})
-    else:
-        print_outcomes(outcomes, run=found.genesis.run, was=rules.routing.policy.name, would=policy.value.name)
+    names = {"was": rules.routing.policy.name, "would": policy.value.name}
+    return Answer(
+        page=lambda: _outcome_blocks(outcomes, run=found.genesis.run, **names),
+        record=lambda: {
+            "run": found.genesis.run,
+            "limits": LIMITS,
+            "outcomes": [asdict(each) for each in outcomes],
+        },
+    )
 
 
 def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> tuple[Layer, ...]:
@@ -143,27 +146,27 @@ def _layers(model: str | None, settings: list[str], file: Path | None, names: li
     return check_layers(names, where="--layer") if names else ()
 
 
-def print_matrix(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> None:
+def _matrix_lines(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> Iterator[str]:
     """Everything there is to say about a policy, for people."""
     for what, opened in (("policy", policy), ("taxonomy", taxonomy)):
         value = opened.value
-        print(f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}")
-    print(f"quarantine: {QUARANTINE_WORDS[policy.value.quarantine]}; it never trains")
+        yield f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}"
+    yield f"quarantine: {QUARANTINE_WORDS[policy.value.quarantine]}; it never trains"
     if policy.value.confidential:
-        print(f"confidential: {confidential_words(policy.value.confidential)}")
-    print("a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n")
+        yield f"confidential: {confidential_words(policy.value.confidential)}"
+    yield "a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing\n"
     if matrix.layers:
-        _print_tables(matrix)
+        yield from _table_lines(matrix)
         for layer in matrix.layers:
             if layer.also:
-                print(f"{layer.name} is also {', '.join(layer.also)}: the strictest of these names decides\n")
+                yield f"{layer.name} is also {', '.join(layer.also)}: the strictest of these names decides\n"
     else:
-        print("no layers named: --model NAME, --layers FILE or --layer NAME prints the matrix\n")
-    _print_rules(policy)
+        yield "no layers named: --model NAME, --layers FILE or --layer NAME prints the matrix\n"
+    yield from _rule_lines(policy)
     found = _findings(matrix)
-    print("findings" if found else "no findings")
+    yield "findings" if found else "no findings"
     for each in found:
-        print(f"  {_place(policy, each.key)}: {each.message}")
+        yield f"  {_place(policy, each.key)}: {each.message}"
 
 
 def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> dict[str, Any]:
@@ -208,17 +211,17 @@ def _table_json(matrix: Matrix, table: Table) -> dict[str, Any]:
     }
 
 
-def _print_tables(matrix: Matrix) -> None:
+def _table_lines(matrix: Matrix) -> Iterator[str]:
     """A table a phase; one that repeats an earlier one says so."""
     seen: dict[tuple[tuple[Decision, ...], ...], str] = {}
-    for table in matrix.tables:
-        if table.rows in seen:
-            print(f"{table.phase}: as in {seen[table.rows]}\n")
+    for phase_table in matrix.tables:
+        if phase_table.rows in seen:
+            yield f"{phase_table.phase}: as in {seen[phase_table.rows]}\n"
             continue
-        seen[table.rows] = str(table.phase)
-        print(table.phase)
-        for page in _pages(_names(matrix), _columns(matrix, table)):
-            print(*_drawn([_Column(head=("", "class"), cells=_names(matrix)), *page]), "", sep="\n")
+        seen[phase_table.rows] = str(phase_table.phase)
+        yield str(phase_table.phase)
+        for page in _pages(_names(matrix), _columns(matrix, phase_table)):
+            yield from (*_drawn([_Column(head=("", "class"), cells=_names(matrix)), *page]), "")
 
 
 def _names(matrix: Matrix) -> tuple[str, ...]:
@@ -273,13 +276,13 @@ def _cell(cell: Decision) -> str:
     return f"{exact(cell.weight)}{attenuated} {by if cell.region is None else f's:{cell.region}'}"
 
 
-def _print_rules(policy: Opened[RoutingPolicy]) -> None:
-    print("rules, read from the top: the first that matches decides, and where none matches (-) the weight is 0")
+def _rule_lines(policy: Opened[RoutingPolicy]) -> Iterator[str]:
+    yield "rules, read from the top: the first that matches decides, and where none matches (-) the weight is 0"
     for at, rule in enumerate(policy.value.rules):
-        print(f"  r{at}  {_place(policy, ('rules', at))}: {rule_words(rule)}")
+        yield f"  r{at}  {_place(policy, ('rules', at))}: {rule_words(rule)}"
     for at, region in enumerate(policy.value.sealed):
-        print(f"  s:{region.name}  {_place(policy, ('sealed', at))}: {region_words(region)}")
-    print()
+        yield f"  s:{region.name}  {_place(policy, ('sealed', at))}: {region_words(region)}"
+    yield ""
 
 
 def _place(policy: Opened[RoutingPolicy], key: Key) -> str:
@@ -297,21 +300,18 @@ WIDTH = 100
 COLUMNS = ("layer", "unknown", "length", "cosine", "the share that changes most")
 
 
-def print_outcomes(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> None:
+def _outcome_blocks(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> Iterator[Block | str]:
     """Every phase and layer, then the limits."""
-    print(visible(f"{run}: recorded under {was}, asked about {would}\n"))
+    yield f"{run}: recorded under {was}, asked about {would}\n"
     for phase in dict.fromkeys(each.phase for each in outcomes):
         mine = [each for each in outcomes if each.phase == phase]
-        print(visible(f"{phase}: {mine[0].steps} steps"))
-        rows = [
-            (each.layer, each.unknown, _number(each.length), _number(each.cosine), visible(_change(each)))
-            for each in mine
-        ]
-        print_table(COLUMNS, rows, right=COLUMNS[1:4])
-    print("unknown: steps left out; length: of the gradient, over the recorded one; all shares: --json")
-    print("What this cannot know:")
+        yield f"{phase}: {mine[0].steps} steps"
+        rows = [(each.layer, each.unknown, _number(each.length), _number(each.cosine), _change(each)) for each in mine]
+        yield table(COLUMNS, rows, right=COLUMNS[1:4])
+    yield "unknown: steps left out; length: of the gradient, over the recorded one; all shares: --json"
+    yield "What this cannot know:"
     for each in LIMITS:
-        print(textwrap.fill(each, WIDTH, initial_indent="- ", subsequent_indent="  "))
+        yield textwrap.fill(each, WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
 def _change(outcome: Outcome) -> str:

@@ -8,14 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from explorer import costing, rundir
-from explorer.cli.options import RUNS, Json, Runs, today
+from explorer.cli.options import RUNS, Runs, today
+from explorer.cli.tables import table
 from explorer.cli.verbs import part
 from explorer.costing import OWN, USD, Price
 from explorer.costing.catalogue import MAX_CATALOGUE_BYTES, parse_catalogue
 from explorer.costing.table import check_date, check_text
 from explorer.errors import PriceError
 from explorer.page.amounts import age_words, money, price_words, stale
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.store.ingest import ingest
 from explorer.store.place import database
 from explorer.store.queries import opened
@@ -37,8 +39,7 @@ def list_(
     provider: Provider = None,
     all: Annotated[bool, typer.Option("--all", help="Every price there is, whatever the hardware.")] = False,
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """The prices of this machine, or of the hardware named: which of them costs are made with, and why."""
     if all and hardware is not None:
         raise PriceError("--all is for whatever hardware there is: expected it or --hardware NAME")
@@ -46,20 +47,22 @@ def list_(
     if provider is not None:
         prices = tuple(price for price in prices if price.provider == provider)
     if all:
-        _show(costing.current(prices), None, json=json)
-        return
+        current = costing.current(prices)
+        return Answer(page=lambda: _blocks(current, None), record=lambda: [row_of(price) for price in current])
     name = part("prices list")(threads=1).name if hardware is None else hardware
     used = costing.default_price(name, prices)
     found = costing.matching(name, prices)
     words, why = price_words(used, hardware=name, today=today()), _why(used, found)
-    if json:
-        shown = [row_of(price) | {"used": price == used} for price in found]
-        print_json({"hardware": name, "used": used and row_of(used), "words": words, "why": why, "prices": shown})
-        return
-    print(f"{visible(name)}: {visible(words)}")
-    print(f"  {visible(why)}\n")
-    if found:
-        _show(found, used, json=False)
+    return Answer(
+        page=lambda: [f"{name}: {words}", f"  {why}\n", *(_blocks(found, used) if found else ())],
+        record=lambda: {
+            "hardware": name,
+            "used": used and row_of(used),
+            "words": words,
+            "why": why,
+            "prices": [row_of(price) | {"used": price == used} for price in found],
+        },
+    )
 
 
 def _why(used: Price | None, found: list[Price]) -> str:
@@ -77,10 +80,7 @@ def _why(used: Price | None, found: list[Price]) -> str:
     return f"the cheapest of {rivals} on demand{aside}" if rivals > 1 else f"the only one on demand{aside}"
 
 
-def _show(prices: list[Price], used: Price | None, *, json: bool) -> None:
-    if json:
-        print_json([row_of(price) for price in prices])
-        return
+def _blocks(prices: list[Price], used: Price | None) -> list[Block | str]:
     rows = []
     for price in prices:
         old = age_words(price.as_of, today())
@@ -89,13 +89,9 @@ def _show(prices: list[Price], used: Price | None, *, json: bool) -> None:
         place = (price.provider, price.instance, price.region or None, price.tenancy, price.accelerator)
         as_of = f"{price.as_of} ({old})" if old and price.as_of else price.as_of or old
         mark = "used" if price == used else "own" if price.own else ""
-        rows.append([mark, *map(_visible, place), price.count, *shown, as_of, visible(price.source)])
-    print_table(COLUMNS, rows, right=("count", "an hour", "each"))
-    print("an hour: of the whole instance; each: of one accelerator, or of one of the runs that share the machine")
-
-
-def _visible(text: str | None) -> str | None:
-    return None if text is None else visible(text)
+        rows.append([mark, *place, price.count, *shown, as_of, price.source])
+    words = "an hour: of the whole instance; each: of one accelerator, or of one of the runs that share the machine"
+    return [table(COLUMNS, rows, right=("count", "an hour", "each")), words]
 
 
 def row_of(price: Price) -> dict[str, Any]:
@@ -112,8 +108,7 @@ def add(
     ] = 1,
     effective: Annotated[str, typer.Option("--effective", metavar="DATE", help="Since when.")] = "",
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Say what a machine of your own costs. It is preferred to every other price of that hardware, at once."""
     price = costing.Price(
         provider=costing.OWN,
@@ -130,15 +125,12 @@ def add(
     told = _change(runs, lambda rows: _with(rows, [price]))
     here = _hardware(runs)
     covered = [name for name in here if price.covers(name)]
-    if json:
-        print_json(told | {"price": row_of(price), "covers": covered})
-        return
-    print(visible(price_words(price, hardware=hardware, today=today())))
-    _tell(told)
+    lines = [price_words(price, hardware=hardware, today=today()), *_lines(told)]
     if covered:
-        print(visible(f"it is the price of {', '.join(covered)}"))
+        lines.append(f"it is the price of {', '.join(covered)}")
     elif here:
-        print(visible(f"no result here is of hardware with these words in its name; there is {', '.join(here)}"))
+        lines.append(f"no result here is of hardware with these words in its name; there is {', '.join(here)}")
+    return Answer(page=lambda: lines, record=lambda: told | {"price": row_of(price), "covers": covered})
 
 
 def import_(
@@ -148,8 +140,7 @@ def import_(
     region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Only this region.")] = None,
     accelerator: Annotated[str | None, typer.Option("--accelerator", metavar="NAME", help="Only this one.")] = None,
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Take prices from a catalogue in SkyPilot's schema, of which you have a copy: on demand and spot.
 
     Each instance in each region counts once, in its cheapest zone. Prices of the same offer are replaced.
@@ -168,21 +159,19 @@ def import_(
             f"{file}: {len(found.prices)} prices, at most {MOST} at once: name a --region or --accelerator"
         )
     told = _change(runs, lambda rows: _with(rows, found.prices))
-    if json:
-        print_json(told | {"rows": found.rows, "prices": len(found.prices), "skipped": found.skipped})
-        return
-    print(f"{len(found.prices)} prices of {visible(provider)} from {found.rows} rows of {visible(file.name)}")
-    if skipped:
-        print(f"  rows left out: {visible(skipped)}")
-    _tell(told)
+    lines = [f"{len(found.prices)} prices of {provider} from {found.rows} rows of {file.name}"]
+    lines += [f"  rows left out: {skipped}"] if skipped else []
+    return Answer(
+        page=lambda: [*lines, *_lines(told)],
+        record=lambda: told | {"rows": found.rows, "prices": len(found.prices), "skipped": found.skipped},
+    )
 
 
 def remove(
     hardware: Hardware = None,
     provider: Provider = None,
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Take rows out of your own prices again: those of a provider, those of some hardware, or those of both."""
     if hardware is None and provider is None:
         raise PriceError("which prices: expected --hardware NAME, --provider NAME or both")
@@ -194,10 +183,7 @@ def remove(
         return left, len(rows) - len(left)
 
     told = _change(runs, kept)
-    if json:
-        print_json(told)
-    else:
-        _tell(told)
+    return Answer(page=lambda: _lines(told), record=lambda: told)
 
 
 def _is_of(price: Price, provider: str | None) -> bool:
@@ -233,9 +219,8 @@ def _with(rows: Rows, new: Iterable[Price]) -> tuple[Rows, int]:
     return [*kept, *offers.values()], len(rows) - len(kept)
 
 
-def _tell(told: dict[str, Any]) -> None:
+def _lines(told: dict[str, Any]) -> list[str]:
     gone = told["replaced"]
     aside = f"; {gone} earlier {'row is' if gone == 1 else 'rows are'} gone" if gone else ""
-    print(f"written to {visible(told['file'])}{aside}")
-    if told["published"]:
-        print("the database is re-priced: every table and view has it from now on")
+    lines = [f"written to {told['file']}{aside}"]
+    return lines + ["the database is re-priced: every table and view has it from now on"] * told["published"]

@@ -4,7 +4,7 @@ import datetime
 import hashlib
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from explorer import records, rundir
-from explorer.cli.options import RUNS, Data, Json, Runs, today
-from explorer.cli.progress import step_bar
+from explorer.cli.options import RUNS, Data, Runs, today
 from explorer.cli.run import begin, planned_from
+from explorer.cli.tables import table
 from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices
 from explorer.document import read_document
 from explorer.errors import RecipeError
 from explorer.page.amounts import busy_words, price_words
-from explorer.page.terminal import from_here, print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.progress import step_bar
+from explorer.page.terminal import Answer, from_here
 from explorer.records import Hardware, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.schema import to_json
 from explorer.sweep.plan import make_plan
@@ -77,8 +79,7 @@ def run(
     governance: Annotated[
         Path | None, typer.Option("--governance", metavar="DIR", help="The signed documents that govern it.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Measure the time of a step in each phase on this machine, and say what whole runs will take and cost.
 
     Nothing else should keep the machine busy. Several recipes are measured in turns. The run.json of a finished run
@@ -107,13 +108,11 @@ def run(
         compared = _trained(subject, measured, data) if validate else subject.compared(measured)
         record = replace(measured, validation=compared)
         written = None if out is None else _write(record, out)
-        times = [extrapolate(each, record) for each in subject.runs]
-        if json:
-            told.append(profile_json(record, times, prices, written))
-        else:
-            print_profile(record, times, prices, written)
-    if json:
-        print_json(told)
+        told.append((record, [extrapolate(each, record) for each in subject.runs], prices, written))
+    return Answer(
+        page=lambda: [block for each in told for block in profile_blocks(*each)],
+        record=lambda: [profile_json(*each) for each in told],
+    )
 
 
 def _tell_wait(message: str) -> None:
@@ -181,37 +180,37 @@ COLUMNS = ("phase", "steps", "sec/step", "interval", "EST(hr)", "EST($)", "$/ste
 SPREAD = 0.25  # of the median between the quartiles: a machine that something else keeps busy shows more
 
 
-def print_profile(
+def profile_blocks(
     profile: ProfileRecord, times: Sequence[Extrapolated], prices: Iterable[Price], written: Path | None
-) -> None:
+) -> Iterator[Block | str]:
     """Everything that a profile says, with where it was written."""
     hardware = profile.hardware
     price = default_price(hardware.name, prices)
     threads = f"{hardware.threads} thread{'s' * (hardware.threads != 1)}"
-    print(f"{visible(profile.recipe)} on {visible(hardware.name)}, {threads}, torch {profile.torch}, {profile.made_at}")
-    print(f"price: {visible(price_words(price, hardware=hardware.name, today=today()))}\n")
+    yield f"{profile.recipe} on {hardware.name}, {threads}, torch {profile.torch}, {profile.made_at}"
+    yield f"price: {price_words(price, hardware=hardware.name, today=today())}\n"
     for each in times:
-        print(f"budget {each.run.ssr:g}: {each.run.steps} steps")
-        print_table(COLUMNS, _rows(each, price), right=COLUMNS[1:])
+        yield f"budget {each.run.ssr:g}: {each.run.steps} steps"
+        yield table(COLUMNS, _rows(each, price), right=COLUMNS[1:])
     windows = min(phase.windows for phase in profile.phases.values())
-    print(f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps")
-    print(f"inference: {1000 * profile.inference_seconds:.3g} ms an example")
+    yield f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps"
+    yield f"inference: {1000 * profile.inference_seconds:.3g} ms an example"
     if words := busy_words(profile.watch.reasons if profile.watch else (), again="the same command"):
-        print(visible(words))
+        yield words
     restless = [name for name, phase in profile.phases.items() if phase.high - phase.low > SPREAD * phase.seconds]
     if restless:
-        print(f"the windows differ much in {visible(', '.join(restless))}: was the machine busy with something else?")
+        yield f"the windows differ much in {', '.join(restless)}: was the machine busy with something else?"
     full = profile.validation
     if full is None:
-        print("not held against a full run: --validate trains one")
+        yield "not held against a full run: --validate trains one"
     else:
-        print(
+        yield (
             f"a full run of {full.steps} steps took {_seconds(full.measured)} of training; predicted"
             f" {_seconds(full.predicted)}: {full.ratio:.3f} of it"
         )
     if written is not None:
-        print(f"written to {visible(str(from_here(written)))}, sha256 {sha256_of(written)}")
-    print()
+        yield f"written to {from_here(written)}, sha256 {sha256_of(written)}"
+    yield ""
 
 
 def profile_json(
@@ -254,7 +253,7 @@ def _rows(found: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:
     hardware = found.run.hardware
     rows = [
         (
-            visible(phase.name),
+            phase.name,
             phase.steps,
             f"{phase.step.seconds:.4g}",
             _interval(phase.step),

@@ -1,6 +1,7 @@
 """`explorer profile import`: times of recipes that were measured on another machine, for the results that are here."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +10,9 @@ import typer
 
 from explorer import records, rundir, schema
 from explorer.canonical import canonical
-from explorer.cli.options import RUNS, Json, Runs
+from explorer.cli.options import RUNS, Runs
 from explorer.errors import RunError, StoreError
-from explorer.page.terminal import print_json, visible
+from explorer.page.terminal import Answer
 from explorer.records import ProfileRecord
 from explorer.rundir import PROFILES
 from explorer.store.ingest import ingest
@@ -35,8 +36,7 @@ class Carried:
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What `explorer profile --out` wrote.")],
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Take in profiles from other machines: results of the same recipes get predicted times there.
 
     A recipe is the same if its data, batch size, precision, methods and documents are. All files are checked before any
@@ -49,11 +49,7 @@ def import_(
         rundir.write_bytes(runs / rundir.PROFILES / f"{each.profile.key}.json", each.content)
     ingest(runs)
     told = [_told(database(runs), each) for each in carried]
-    if json:
-        print_json(told)
-        return
-    for one in told:
-        _print(one)
+    return Answer(page=lambda: [line for one in told for line in _lines(one)], record=lambda: told)
 
 
 def read_carried(file: Path) -> Carried:
@@ -94,24 +90,24 @@ def _told(database: Path, carried: Carried) -> dict[str, Any]:
     }
 
 
-def _print(told: dict[str, Any]) -> None:
-    where = visible(told["hardware"])
-    print(f"{visible(told['recipe'])} on {where}, made {visible(told['made_at'])} with torch {visible(told['torch'])}")
-    print(f"  sha256 {told['sha256']}")
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    where = told["hardware"]
+    yield f"{told['recipe']} on {where}, made {told['made_at']} with torch {told['torch']}"
+    yield f"  sha256 {told['sha256']}"
     if told["predicted"] or told["profiled"]:
         for source in ("predicted", "profiled"):
             if told[source]:
-                print(f"  {_count(told[source])} now with {source} times on {where}")
+                yield f"  {_count(told[source])} now with {source} times on {where}"
     elif told["of_this_recipe"]:
-        print(f"  {_count(told['of_this_recipe'])} of this recipe, and it says no time of theirs:")
-        print("  they were trained there, a newer profile says it, or phases of theirs were not profiled")
+        yield f"  {_count(told['of_this_recipe'])} of this recipe, and it says no time of theirs:"
+        yield "  they were trained there, a newer profile says it, or phases of theirs were not profiled"
     else:
-        print(f"  it predicts nothing here: no finished run is of this recipe ({told['effective'][:12]})")
-        print("  other data, parameters, batch size, precision or documents make another recipe")
+        yield f"  it predicts nothing here: no finished run is of this recipe ({told['effective'][:12]})"
+        yield "  other data, parameters, batch size, precision or documents make another recipe"
     if told["ratio"] is None:
-        print("  it was not held against a full run there")
+        yield "  it was not held against a full run there"
     else:
-        print(f"  held against a full run there: predicted {told['ratio']:.3f} of what was measured")
+        yield f"  held against a full run there: predicted {told['ratio']:.3f} of what was measured"
 
 
 def _count(runs: int) -> str:

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from explorer.cli import ledger_web, notebooks, sweep
-from explorer.cli.answer import print_answer
+from explorer.cli.answer import verdict_blocks
 from explorer.cli.options import RUNS, Runs, clock
-from explorer.cli.progress import step_bar
 from explorer.cli.run import begin
 from explorer.document import read_document
+from explorer.page.progress import step_bar
 from explorer.page.terminal import from_here
+from explorer.page.terminal import show as show_blocks
 from explorer.report.run_report import write_run_report
 from explorer.report.sweep_report import write_sweep_report
 from explorer.runlog.documents import TRUST_FILE
@@ -52,7 +53,7 @@ def quickstart(
 
 def show(runs: Path, name: str) -> None:
     """The equal-quality table in the terminal, and the HTML report."""
-    print_answer(runs, name)
+    show_blocks(verdict_blocks(runs, name))
     page = runs / name / "report.html"
     write_sweep_report(runs, name, page)
     print(f"the curves: {page.resolve().as_uri()}")

@@ -3,6 +3,7 @@
 import io
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +14,9 @@ import typer
 
 from explorer import rundir
 from explorer.audit.history import badge
-from explorer.cli.options import Json, ReaderPassphraseFile, RunDirectory, Steps, clock, span_of
+from explorer.cli.options import ReaderPassphraseFile, RunDirectory, Steps, clock, span_of
 from explorer.cli.signing import load_reader_key
+from explorer.cli.tables import table
 from explorer.disclosure import wrapped
 from explorer.disclosure.opening import believe, open_keys
 from explorer.disclosure.reading import COLUMNS, KEYS, Answer, Query, ask
@@ -24,7 +26,9 @@ from explorer.disclosure.standing import check_standing
 from explorer.disclosure.wrapped import parse_wrapped
 from explorer.disclosure.wrapping import naming
 from explorer.errors import ProvenanceError, unknown
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer as Result
+from explorer.page.terminal import visible
 from explorer.project import read_project, runs_of
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.grants import open_grant
@@ -72,8 +76,7 @@ def read(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows to a file, .csv or .parquet.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Read what a grant opens: numbers by step, layer and class, each held against its commitment in the ledger.
 
     Twice: --request writes what is asked for, signed. The owner answers it with `explorer grant answer`, which is an
@@ -93,8 +96,7 @@ def read(
         if grant is None or out is not None:
             raise ProvenanceError("a request takes the signed grant, --grant GRANT, and gives no rows: no --out")
         asked = {"kind": kind, "class_": class_, "steps": found.range_of(*span_of(steps))}
-        _ask(found, grant, reader, believed, request, asked=asked, json=json)
-        return
+        return _ask(found, grant, reader, believed, request, asked=asked)
     assert answer is not None
     verified = None if trust is None else _verified(found, believed)
     named = {"kind": kind, "class_": class_, "steps": None if steps is None else found.range_of(*span_of(steps))}
@@ -102,12 +104,11 @@ def read(
     shown = _with_answer(found, answer, reader, believed, asked=asked)
     if out is not None:
         _write(shown.answer, out)
-    if json:
-        print_json({**_json(shown, rows=out is None), "verified": verified})
-    else:
-        _print(shown, verified=verified, out=out)
-    if shown.answer.unread or verified is False:
-        raise typer.Exit(1)
+    return Result(
+        page=lambda: _page(shown, verified=verified, out=out),
+        record=lambda: {**_json(shown, rows=out is None), "verified": verified},
+        holds=not shown.answer.unread and verified is not False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,8 +127,7 @@ def _ask(
     out: Path,
     *,
     asked: dict[str, Any],
-    json: bool,
-) -> None:
+) -> Result:
     if out.exists():
         raise ProvenanceError(f"{out}: there is a file already; every request is a new one")
     content = rundir.read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
@@ -136,11 +136,18 @@ def _ask(
     made = make_request(run, signed, query, reader, now=clock())
     expires = parse_request(made, where=str(out)).request.expires
     rundir.write_bytes(out, made)
-    if json:
-        print_json({"file": str(out), "grant": signed.value.id, "query": _query_json(query), "expires": expires})
-        return
-    print(visible(f"{out}: {query.kind} entries of {', '.join(query.classes)}, {_span(query)}"))
-    print(visible(f"until {expires}; next, its owner: explorer grant answer RUN {out}"))
+    return Result(
+        page=lambda: [
+            f"{out}: {query.kind} entries of {', '.join(query.classes)}, {_span(query)}",
+            f"until {expires}; next, its owner: explorer grant answer RUN {out}",
+        ],
+        record=lambda: {
+            "file": str(out),
+            "grant": signed.value.id,
+            "query": _query_json(query),
+            "expires": expires,
+        },
+    )
 
 
 def _with_answer(run: RunLedger, path: Path, reader: ReaderKey, trust: Trust, *, asked: dict[str, Any]) -> _Shown:
@@ -220,37 +227,37 @@ def _finite(cell: object) -> object:
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
-def _print(shown: _Shown, *, verified: bool | None, out: Path | None) -> None:
+def _page(shown: _Shown, *, verified: bool | None, out: Path | None) -> Iterator[Block | str]:
     answer = shown.answer
-    print(visible(f"{answer.query.run}: {answer.query.kind} entries, {_span(answer.query)}\n"))
+    yield f"{answer.query.run}: {answer.query.kind} entries, {_span(answer.query)}\n"
     if out is None:
-        _print_rows(answer)
+        yield from _rows(answer)
     else:
-        print(f"{out}: {len(answer.rows)} rows, mode 0600")
-    print(f"checked: {answer.checked} contents agree with their commitments")
+        yield f"{out}: {len(answer.rows)} rows, mode 0600"
+    yield f"checked: {answer.checked} contents agree with their commitments"
     if shown.access is None:
-        print("recorded: that these keys were wrapped ahead; what is read with them is on no record")
+        yield "recorded: that these keys were wrapped ahead; what is read with them is on no record"
     else:
-        print(visible(f"recorded: entry {shown.access} of {shown.ledger}; query {answer.query.digest}"))
+        yield f"recorded: entry {shown.access} of {shown.ledger}; query {answer.query.digest}"
     if verified is None:
-        print("ledger: not verified; --trust FILE does that")
+        yield "ledger: not verified; --trust FILE does that"
     else:
-        print(f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}")
+        yield f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}"
     for each in answer.unread:
         print(visible(f"not read: {each}"), file=sys.stderr)
 
 
-def _print_rows(answer: Answer) -> None:
+def _rows(answer: Answer) -> Iterator[Block | str]:
     """The first of them, without columns that none of them fills."""
     if not answer.rows:
-        print("no numbers on record in these steps that the grant opens\n")
+        yield "no numbers on record in these steps that the grant opens\n"
         return
     names = _columns(answer)
     filled = [at for at in range(len(names)) if any(row[at] is not None for row in answer.rows)]
-    rows = [[visible(_short(row[at])) for at in filled] for row in answer.rows[:SHOWN]]
-    print_table([names[at] for at in filled], rows, right=[names[at] for at in filled if names[at] not in WORDS])
+    rows = [[_short(row[at]) for at in filled] for row in answer.rows[:SHOWN]]
+    yield table([names[at] for at in filled], rows, right=[names[at] for at in filled if names[at] not in WORDS])
     if len(answer.rows) > SHOWN:
-        print(f"and {len(answer.rows) - SHOWN} rows more: --json, or --out FILE\n")
+        yield f"and {len(answer.rows) - SHOWN} rows more: --json, or --out FILE\n"
 
 
 def _short(cell: object) -> str:

@@ -2,19 +2,20 @@
 
 import hashlib
 import math
-import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
-from explorer.cli.options import Json, KeyFile, PassphraseFile, RunDirectory, TrustFile, clock
-from explorer.cli.signing import load_key, provide_passphrase
+from explorer.cli.options import KeyFile, PassphraseFile, RunDirectory, TrustFile, clock
+from explorer.cli.signing import keys_for, load_key, provide_trainer
+from explorer.cli.tables import table
 from explorer.errors import ProvenanceError, RunError
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.project import Project
 from explorer.provenance.model_attestation import ClassClaim, ModelAttestation
 from explorer.provenance.observation import Observer
@@ -27,7 +28,7 @@ from explorer.release.observe import Observing, keep
 from explorer.release.observe import observe as sign_observation
 from explorer.release.shipped import Shipped, open_shipped
 from explorer.release.verify import Verdict, verify_model
-from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
+from explorer.runlog.documents import trainer_key
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json
 
@@ -51,8 +52,7 @@ def attest(
             help="An ECDSA key in PEM: also write model/model.sig, which `model_signing verify` of the OpenSSF checks.",
         ),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Sign for the model of a finished run: what trained it where, under which ledger, and what deleting would take.
 
     Every claim is computed from the ledger. RUN/model/ is then what one ships: the model, how to build it, its
@@ -67,42 +67,34 @@ def attest(
             " --model-signing-key again, or no such file"
         )
     believed, now = read_trust(trust), clock()
-    keys = _keys(run, key or [], passphrase_file, trust=believed, now=now)
+    keys = keys_for(run, key or [], passphrase_file, trust=believed, now=now)
     found = RunLedger(run)
     envelope = sign_model(found, keys=keys, trust=believed, now=now, expires=expires)
     path = ship(found, envelope, trust=believed, now=now)
     signature = None if other is None else sign_directory(path.parent, other)
     shipped = open_shipped(path.parent, trust=believed, now=now)
     value = shipped.attested.value
-    if json:
-        digest = hashlib.sha256(envelope.payload).hexdigest()
-        files = {"file": str(path), "signature": None if signature is None else str(signature)}
-        print_json({**files, "digest": digest, "model": shipped.attested.model, **_summary(value)})
-        return
-    print(f"{path}: signed by {', '.join(one.name for one in shipped.attested.authorities)}, until {value.expires}")
-    print(f"model     {shipped.attested.model}")
-    print(visible(f"ledger    {value.ledger.origin}, {value.ledger.size} entries\n"))
-    print_table(
+    digest = hashlib.sha256(envelope.payload).hexdigest()
+    files = {"file": str(path), "signature": None if signature is None else str(signature)}
+    return Answer(
+        page=lambda: _attested_page(path, shipped, signature),
+        record=lambda: {**files, "digest": digest, "model": shipped.attested.model, **_summary(value)},
+    )
+
+
+def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iterator[Block | str]:
+    value, directory = shipped.attested.value, path.parent
+    yield f"{path}: signed by {', '.join(one.name for one in shipped.attested.authorities)}, until {value.expires}"
+    yield f"model     {shipped.attested.model}"
+    yield f"ledger    {value.ledger.origin}, {value.ledger.size} entries\n"
+    yield table(
         ("class", "examples", "layers trained", "deepest", "deletable"),
         [_row(claim, value) for claim in value.classes],
         right=("examples", "layers trained", "deepest"),
     )
     if signature is not None:
-        print(f"{signature}: `model_signing verify key {path.parent} --signature {signature} --public_key PUBLIC.pem`")
-    print(f"ship all of {path.parent}/; whoever gets it checks it with: explorer verify {path.parent} --gate GATE")
-
-
-def _keys(
-    run: Path, paths: list[Path], passphrase_file: Path | None, *, trust: Trust, now: int
-) -> list[Ed25519PrivateKey]:
-    if paths:
-        return [load_key(path, passphrase_file) for path in paths]
-    own = Path(source_of(run).private) / TRAINER_FILE
-    if passphrase_file is not None:
-        return [load_key(own, passphrase_file)]
-    if own.exists():
-        provide_passphrase(own)
-    return [trainer_key(run, trust=trust, now=now)[1]]
+        yield f"{signature}: `model_signing verify key {directory} --signature {signature} --public_key PUBLIC.pem`"
+    yield f"ship all of {directory}/; whoever gets it checks it with: explorer verify {directory} --gate GATE"
 
 
 def _row(claim: ClassClaim, value: ModelAttestation) -> tuple[str, int, int, str, str]:
@@ -128,22 +120,18 @@ def verify(
     ledger: Annotated[
         Path | None, typer.Option("--ledger", metavar="DIR", help="The run that made it, for a gate that asks for it.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Judge a model before it is let run: signatures, digests, ledger, and the gate's own rules, one by one.
 
     The exit status is 0 only if all of them hold. Whatever the gate speaks of and the model does not know fails it.
     """
     found = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=clock())
-    if json:
-        print_json(_json(found))
-    else:
-        _print(found)
-    if not found.passes:
-        raise typer.Exit(1)
+    return Answer(
+        page=lambda: _verdict_lines(found), record=lambda: _verdict(found), holds=found.passes, faults_to_stderr=True
+    )
 
 
-def _json(found: Verdict) -> dict[str, Any]:
+def _verdict(found: Verdict) -> dict[str, Any]:
     observations = [{**asdict(each), "value": None} for each in found.observations]
     for each, weighed in zip(observations, found.observations, strict=True):
         each["value"] = None if weighed.value is None else asdict(weighed.value)
@@ -178,14 +166,7 @@ def _lineage(shipped: Shipped | None) -> dict[str, Any] | None:
     }
 
 
-def _print(found: Verdict) -> None:
-    """On standard error where it does not pass, as the messages of other verbs are."""
-    out = sys.stdout if found.passes else sys.stderr
-    for line in _lines(found):
-        print(visible(line), file=out)
-
-
-def _lines(found: Verdict) -> list[str]:
+def _verdict_lines(found: Verdict) -> list[str]:
     lines = [f"{found.model}: {'passes' if found.passes else 'DOES NOT PASS'} the gate {found.gate!r}"]
     lines += [f"  {each.name:<10} {'holds' if each.holds else 'FAILS'}: {each.why}" for each in found.checks]
     for number, each in enumerate(found.rules, 1):
@@ -241,8 +222,7 @@ def observe(
         typer.Option("--project", metavar="RUNS", help="Append it to the ledger of the project with these runs, too."),
     ] = None,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Sign an observation of a model whose record you believe, and lay it beside the model.
 
     An evaluator signs with a key of the role evaluator, a fine-tuner with a trainer's, a deployer with one of model
@@ -265,21 +245,23 @@ def observe(
         path = keep(shipped, made)
     else:
         path, index = _keep_in_project(project, shipped, made, trust=believed, now=now)
-    if json:
-        print_json({"file": str(path), "digest": made.digest, "model": shipped.attested.model, "entry": index})
-        return
-    print(f"{path}: signed as {role}")
-    if index is not None:
-        print(f"entry {index} of the ledger of {project}")
+    where = [] if index is None else [f"entry {index} of the ledger of {project}"]
+    return Answer(
+        page=lambda: [f"{path}: signed as {role}", *where],
+        record=lambda: {
+            "file": str(path),
+            "digest": made.digest,
+            "model": shipped.attested.model,
+            "entry": index,
+        },
+    )
 
 
 def _keep_in_project(runs: Path, shipped: Shipped, made: Observing, *, trust: Trust, now: int) -> tuple[Path, int]:
     """Write it, then append the entry that points to it. The project's ledger is opened first, so that where that
     cannot be done nothing is written."""
     run = _run_of(runs, shipped.attested.value.run)
-    own = Path(source_of(run).private) / TRAINER_FILE
-    if own.exists():
-        provide_passphrase(own)
+    provide_trainer(run)
     name, private = trainer_key(run, trust=trust, now=now)
     with Project.open(runs, key=private, name=name) as ledger:
         path = keep(shipped, made)

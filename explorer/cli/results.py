@@ -3,19 +3,21 @@
 import dataclasses
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from explorer.cli.options import RUNS, Json, Runs, today
+from explorer.cli.options import RUNS, Runs, today
 from explorer.cli.output import tell_left_out, tell_upkeep
+from explorer.cli.tables import table
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
 from explorer.page.amounts import age_words, busy_times, dollars
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer, show
 from explorer.store import queries
 from explorer.store.export import csv_text, markdown_text
 from explorer.store.export import export as write
@@ -58,8 +60,7 @@ def results(
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="One line for each finished run of the sweep.")] = False,
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer | None:
     """The verdict on every recipe of a sweep. With --each, without a sweep, and in other formats: the table that the
     plots are made of, one row for each finished run of the present specifications. With --composition: how the methods
     of a sweep compose. Finished runs that the database lacks are brought in first."""
@@ -68,42 +69,43 @@ def results(
             raise ExplorerError("--composition is printed as tables, or as JSON with --json")
         if every:
             raise ExplorerError("--composition is of the present specification: --all does not go with it")
-        part("results --composition")(runs, sweep, metric=metric, budget=budget, json=json)
-        return
+        return part("results --composition")(runs, sweep, metric=metric, budget=budget)
     if budget is not None:
         raise ExplorerError("--budget belongs to --composition")
-
     tell_upkeep(runs)
     where = database(runs)
     if not every:
         tell_left_out(where, sweep)
     if out is not None or format is TableFormat.PARQUET:
-        _export(where, out, sweep=sweep, metric=metric, format=format, every=every)
-        return
+        count = _export(where, out, sweep=sweep, metric=metric, format=format, every=every)
+        show([f"{count} rows in {out}"])  # with --json too
+        return None
     found = queries.results(where, sweep=sweep, metric=metric, every=every)
-    if json:
-        print_json([dict(zip(found.columns, row, strict=True)) for row in found.rows])
-    elif format is TableFormat.TABLE and not found.rows:
-        _print_states(queries.states(where, sweep=sweep))
-    elif format is TableFormat.TABLE:
+
+    def page() -> Iterable[Block | str]:
+        if format is not TableFormat.TABLE:
+            return [(csv_text if format is TableFormat.CSV else markdown_text)(found).removesuffix("\n")]
+        if not found.rows:
+            return [_states_words(queries.states(where, sweep=sweep))]
         shown = None if each or every else sweep
-        if shown is not None and _print_verdicts(runs, where, found, sweep=shown, metric=metric):
-            return
-        _print_results(found)
-        if metric is None:
-            part("results SWEEP, controls")(where, found)
-    else:
-        print((csv_text if format is TableFormat.CSV else markdown_text)(found), end="")
+        verdicts = [] if shown is None else part("results SWEEP")(runs, shown, metric=metric)
+        controls = part("results SWEEP, controls")(where, found) if metric is None and _controlled(found) else ()
+        if verdicts:
+            more = f"every run, {len(found.rows)} of them: explorer results {shlex.quote(sweep or '')} --each"
+            return [*verdicts, *controls, more]
+        return [*_result_blocks(found), *controls]
+
+    return Answer(page=page, record=lambda: [dict(zip(found.columns, row, strict=True)) for row in found.rows])
 
 
-def ingest(runs: Runs = RUNS, json: Json = False) -> None:
+def ingest(runs: Runs = RUNS) -> Answer:
     """Load finished runs into the database; runs that are there already are left alone."""
-    _tell(bring_in(runs), json=json)
+    return _ingested(bring_in(runs))
 
 
-def rebuild(runs: Runs = RUNS, json: Json = False) -> None:
+def rebuild(runs: Runs = RUNS) -> Answer:
     """Make the database anew from the run directories."""
-    _tell(make_anew(runs), json=json)
+    return _ingested(make_anew(runs))
 
 
 def export(
@@ -119,24 +121,20 @@ def export(
 
 def _export(
     where: Path, out: Path | None, *, sweep: str | None, metric: str | None, format: TableFormat, every: bool
-) -> None:
+) -> int:
     if out is None:
         raise ExplorerError("Parquet is not text: say where to write it with --out FILE")
     chosen = None if format is TableFormat.TABLE else format.value
-    print(f"{write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)} rows in {out}")
+    return write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)
 
 
-def _print_verdicts(runs: Path, where: Path, found: Table, *, sweep: str, metric: str | None) -> bool:
-    """The verdicts on a sweep's recipes, if there is anything to compare."""
-    if not part("results SWEEP")(runs, sweep, metric=metric):
-        return False
-    if metric is None:
-        part("results SWEEP, controls")(where, found)
-    print(f"every run, {len(found.rows)} of them: explorer results {shlex.quote(sweep)} --each")
-    return True
+def _controlled(found: Table) -> bool:
+    """Whether controls are among the runs."""
+    control = found.columns.index("control")
+    return any(row[control] for row in found.rows)
 
 
-def _print_results(found: Table) -> None:
+def _result_blocks(found: Table) -> Iterator[Block | str]:
     index = {name: found.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit", "control")}
     rows = sorted(found.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
     quality = _one([row[index["metric"]] for row in rows]) or "quality"
@@ -149,29 +147,29 @@ def _print_results(found: Table) -> None:
         columns += ("superseded",)
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
     right = ("ssr", "seed", quality, "seconds", "dollars")
-    print_table(tuple(named.get(name, name) for name in columns), shown, right=right)
+    yield table(tuple(named.get(name, name) for name in columns), shown, right=right)
     recipe, busy = (found.columns.index(name) for name in ("recipe", "busy_profile"))
     if words := busy_times(row[recipe] for row in rows if row[busy]):
-        print(visible(words))
-    _print_prices(found)
+        yield words
+    yield from _price_lines(found)
 
 
-def _print_states(counts: Mapping[str, int]) -> None:
+def _states_words(counts: Mapping[str, int]) -> str:
     """What there is in the place of finished runs."""
     words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    print(f"no finished runs yet: {words or 'no runs at all'}")
+    return f"no finished runs yet: {words or 'no runs at all'}"
 
 
-def _print_prices(found: Table) -> None:
+def _price_lines(found: Table) -> Iterator[str]:
     """What the dollars of each hardware are made with, and as of when."""
     names = ("hardware", "usd_per_hour", "price_as_of", "price_source")
     rates = {tuple(row[found.columns.index(name)] for name in names) for row in found.rows}
     for hardware, usd, as_of, source in sorted(rates, key=lambda rate: tuple(map(str, rate))):
         if usd is None:
-            print(f"no price for {visible(hardware)}")
+            yield f"no price for {hardware}"
             continue
         told = (f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else ""), age_words(as_of or "", today()), source)
-        print(f"dollars on {visible(hardware)}: {visible(', '.join(filter(None, told)))}")
+        yield f"dollars on {hardware}: {', '.join(filter(None, told))}"
 
 
 def _one(names: list[str]) -> str | None:
@@ -192,13 +190,12 @@ def _cell(name: str, value: object) -> object:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-def _tell(done: Ingested, *, json: bool) -> None:
-    """What an ingest found; exit status 1 if a directory could not be used."""
-    if json:
-        print_json(dataclasses.asdict(done))
-    else:
-        print(f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}")
+def _ingested(done: Ingested) -> Answer:
+    """Answer with what an ingest found; it does not hold if a directory could not be used."""
+
+    def page() -> Iterator[str]:
+        yield f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}"
         for problem in (*done.problems, *done.undeclared):
             print(f"explorer: {problem.directory}: {problem.reason}", file=sys.stderr)
-    if done.problems:
-        raise typer.Exit(1)
+
+    return Answer(page=page, record=lambda: dataclasses.asdict(done), holds=not done.problems)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +11,16 @@ import typer
 
 from explorer import records, rundir
 from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
-from explorer.cli.progress import step_bar
 from explorer.cli.signing import provide_passphrase
+from explorer.cli.tables import table
 from explorer.document import read_document
 from explorer.errors import RecipeError, RunError
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.progress import step_bar
+from explorer.page.terminal import Answer, show, visible
 from explorer.recipes import catalogue
 from explorer.recipes.catalogue import cost, default
+from explorer.records import ResultRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.training.govern import load_loop
 from explorer.training.govern import replay as replay_loop
@@ -32,23 +36,17 @@ def methods(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One method, in full.")] = None,
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of all methods in Markdown.")] = False,
-) -> None:
+) -> Answer | None:
     """The training methods: what each does, its parameters, defaults, source and interactions."""
     if markdown:
-        print(catalogue.markdown(), end="")
-    elif name is None:
-        found = catalogue.describe_all()
-        if json:
-            print_json(found)
-        else:
-            rows = [(m["name"], m["summary"], _defaults(m["parameters"])) for m in found]
-            print_table(("method", "what it does", "parameters"), rows)
-    else:
+        show([catalogue.markdown().removesuffix("\n")])  # with --json too
+        return None
+    if name is not None:
         described = catalogue.describe(name)
-        if json:
-            print_json(described)
-        else:
-            _print_method(described)
+        return Answer(page=lambda: _method(described), record=lambda: described)
+    found = catalogue.describe_all()
+    rows = [(m["name"], m["summary"], _defaults(m["parameters"])) for m in found]
+    return Answer(page=lambda: [table(("method", "what it does", "parameters"), rows)], record=lambda: found)
 
 
 def run(
@@ -68,7 +66,7 @@ def run(
         ),
     ] = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Train one run, or train a recorded one again and compare it with its record bit for bit.
 
     A recipe file holds task, train and methods as a sweep specification does, and may hold name, budget (1.0), seed
@@ -87,17 +85,21 @@ def run(
     with step_bar(record.model) as show:
         result = execute(directory, data=data, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
-    if json:
-        print_json(records.to_json(result) | {"directory": directory, "same_bits": same, "warnings": planned.warnings})
-    else:
-        print(f"{record.run_id}: {record.steps} steps in {directory}")
-        for metric, value in result.metrics.items():
-            kind = record.metric(metric)
-            print(f"  {metric}  {kind.show(value) if kind else value}")
-        if same is not None:
-            print("  bit-identical to the record" if same else "  NOT the same bits as the record")
-    if same is False:
-        raise typer.Exit(1)
+    rest = {"directory": directory, "same_bits": same, "warnings": planned.warnings}
+    return Answer(
+        page=lambda: _run_lines(record, result, directory, same),
+        record=lambda: records.to_json(result) | rest,
+        holds=same is not False,
+    )
+
+
+def _run_lines(record: RunRecord, result: ResultRecord, directory: Path, same: bool | None) -> Iterator[str]:
+    yield f"{record.run_id}: {record.steps} steps in {directory}"
+    for metric, value in result.metrics.items():
+        kind = record.metric(metric)
+        yield f"  {metric}  {kind.show(value) if kind else value}"
+    if same is not None:
+        yield "  bit-identical to the record" if same else "  NOT the same bits as the record"
 
 
 def begin(planned: Planned, directory: Path) -> None:
@@ -152,34 +154,34 @@ def _defaults(parameters: list[dict[str, Any]]) -> str:
     return ", ".join(f"{p['name']}={default(p)}" for p in parameters) or "none"
 
 
-def _print_method(method: dict[str, Any]) -> None:
-    print(f"{method['name']}: {method['description']}\n")
+def _method(method: dict[str, Any]) -> Iterator[Block | str]:
+    yield f"{method['name']}: {method['description']}\n"
     if method["parameters"]:
         rows = [
             (p["name"], p["type"], default(p), p["range"] or None, p["unit"] or None, p["meaning"])
             for p in method["parameters"]
         ]
-        print_table(("parameter", "type", "default", "range", "unit", "meaning"), rows)
+        yield table(("parameter", "type", "default", "range", "unit", "meaning"), rows)
     else:
-        print("no parameters\n")
-    print("\n           ".join(f"formula    {method['formula']}".split("\n")))
-    print(f"source     {method['source']}")
-    print(f"changes    {method['changes']}")
-    print(f"works on   {' and '.join(method['works_on'])}")
-    print(f"needs      {method['needs']}")
+        yield "no parameters\n"
+    yield "\n           ".join(f"formula    {method['formula']}".split("\n"))
+    yield f"source     {method['source']}"
+    yield f"changes    {method['changes']}"
+    yield f"works on   {' and '.join(method['works_on'])}"
+    yield f"needs      {method['needs']}"
     if method["governed"]:
-        print("           governance: DIR in the recipe file or the specification")
-    print(f"acts       {method['acts']}: {', '.join(method['hooks']) or 'in place of the optimiser'}")
+        yield "           governance: DIR in the recipe file or the specification"
+    yield f"acts       {method['acts']}: {', '.join(method['hooks']) or 'in place of the optimiser'}"
     if method["after"] or method["before"]:
         order = [f"after {name}" for name in method["after"]] + [f"before {name}" for name in method["before"]]
-        print(f"order      {', '.join(order)}")
-    print(f"routing    {method['routing']}")
-    print(f"step time  {cost(method)}")
+        yield f"order      {', '.join(order)}"
+    yield f"routing    {method['routing']}"
+    yield f"step time  {cost(method)}"
     neutral = method["neutral"]
     shown = "none: it cannot be left at zero" if neutral is None else ", ".join(f"{k}={v}" for k, v in neutral.items())
-    print(f"neutral    {shown}")
+    yield f"neutral    {shown}"
     for other, reason in method["conflicts"].items():
-        print(f"conflicts  with {other}: {reason}")
+        yield f"conflicts  with {other}: {reason}"
 
 
 def replay(
@@ -194,7 +196,7 @@ def replay(
     ] = None,
     loop: OwnLoop = None,
     json: Json = False,
-) -> None:
+) -> Answer:
     """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
 
     Whether the ledger is whole and who signed it, `explorer ledger verify` says.
@@ -211,12 +213,7 @@ def replay(
     else:
         wanted = None if steps is None else parse_steps(steps)
         found = replay_steps(run, steps=wanted, data=data, private=governance, on_environment=on_environment)
-    if json:
-        print_json({**asdict(found), "equal": found.equal})
-    else:
-        print(visible("\n".join(_lines(found))))
-    if not found.equal:
-        raise typer.Exit(1)
+    return Answer(page=lambda: _lines(found), record=lambda: {**asdict(found), "equal": found.equal}, holds=found.equal)
 
 
 def parse_steps(text: str) -> tuple[int, int]:

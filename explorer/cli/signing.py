@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.cli.options import clock
 from explorer.errors import ProvenanceError
-from explorer.page.terminal import print_json
+from explorer.page.terminal import Answer
 from explorer.provenance.envelope import key_id, write_envelope
 from explorer.provenance.keys import (
     PASSPHRASE,
@@ -29,7 +29,8 @@ from explorer.provenance.keys import (
     read_reader_key,
 )
 from explorer.provenance.signing import Kind, Opened, Value, open_file, sign_file
-from explorer.provenance.trust import read_trust
+from explorer.provenance.trust import Trust, read_trust
+from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
 
 MAX_FILE = 10_000
 
@@ -58,6 +59,25 @@ def provide_passphrase(path: Path) -> None:
                 f"Passphrase of {path}: ", variable=PASSPHRASE, else_say=f"{path}: its passphrase is needed:"
             )
         read_key(path, os.environ[PASSPHRASE])
+
+
+def provide_trainer(run: Path, *, private: Path | None = None) -> None:
+    """Make sure that the key of a run's trainer can be read, if it is a file here; else `trainer_key` says what is."""
+    key = (Path(source_of(run).private) if private is None else private) / TRAINER_FILE
+    if key.exists():
+        provide_passphrase(key)
+
+
+def keys_for(
+    run: Path, paths: list[Path], passphrase_file: Path | None, *, trust: Trust, now: int
+) -> list[Ed25519PrivateKey]:
+    """The keys that were named, or that of the trainer of a run."""
+    if paths:
+        return [load_key(path, passphrase_file) for path in paths]
+    if passphrase_file is not None:
+        return [load_key(Path(source_of(run).private) / TRAINER_FILE, passphrase_file)]
+    provide_trainer(run)
+    return [trainer_key(run, trust=trust, now=now)[1]]
 
 
 def new_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str:
@@ -118,19 +138,19 @@ def open_believed(path: Path, kind: Kind[Value], trust: Path | None) -> Opened[V
 
 
 def sign_to(
-    out: Path, source: Path, kind: Kind[Any], *, key: Path, passphrase_file: Path | None, trust: Path, as_json: bool
-) -> None:
-    """Sign a draft, or add a signature to a signed file, write it, and say so."""
+    out: Path, source: Path, kind: Kind[Any], *, key: Path, passphrase_file: Path | None, trust: Path
+) -> Answer:
+    """Sign a draft, or add a signature to a signed file, and write it."""
     believed, now = read_trust(trust), clock()
     signing = load_key(key, passphrase_file)
     envelope = sign_file(source, kind, [signing], trust=believed, now=now)
     write_envelope(out, envelope)
     signer = key_id(public_bytes(signing))
-    if as_json:
-        digest = hashlib.sha256(envelope.payload).hexdigest()
-        print_json({"file": str(out), "digest": digest, "key": signer, "signatures": len(envelope.signatures)})
-    else:
-        print(f"{out}: signed with key {signer[:16]}")
+    digest = hashlib.sha256(envelope.payload).hexdigest()
+    return Answer(
+        page=lambda: [f"{out}: signed with key {signer[:16]}"],
+        record=lambda: {"file": str(out), "digest": digest, "key": signer, "signatures": len(envelope.signatures)},
+    )
 
 
 def signed_words(opened: Opened[Any]) -> str:

@@ -1,9 +1,9 @@
 """`explorer sweep plan|run|status|profile|prune`."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,12 @@ from explorer.cli.options import RUNS, Data, Engine, Json, Runs, Spec, Workers, 
 from explorer.cli.progress import JsonLines, ProgressBar, duration
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_status import label
+from explorer.cli.tables import table
 from explorer.costing import load_prices, own_prices, train_seconds
 from explorer.errors import SweepError, unknown
 from explorer.page.amounts import busy_words, price_words
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer, print_table, visible
 from explorer.planned import left_out_words
 from explorer.records import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest
@@ -27,12 +29,13 @@ from explorer.sweep.workers import default_workers
 from explorer.training.ledgered import is_recorded
 
 
-def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = None, json: Json = False) -> None:
+def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = None) -> Answer:
     """What a sweep would run: how many runs, what is done already, time and dollars. Nothing is written."""
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
-    if json:
-        print_json(
+    return Answer(
+        page=lambda: plan_blocks(planned, estimate, side_by_side),
+        record=lambda: (
             planned.to_json()
             | {
                 "missing": [run.record.run_id for run in planned.missing],
@@ -46,9 +49,8 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
                 "warnings": planned.warnings,
                 "busy_profile": list(_busy(planned)),
             }
-        )
-        return
-    print_plan(planned, estimate, side_by_side)
+        ),
+    )
 
 
 def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
@@ -58,31 +60,31 @@ def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estima
     return planned.estimate(workers=side_by_side, prices=(*load_prices(), *own_prices(runs))), side_by_side
 
 
-def print_plan(planned: Plan, estimate: Estimate, side_by_side: int) -> None:
+def plan_blocks(planned: Plan, estimate: Estimate, side_by_side: int) -> Iterator[Block | str]:
     """A plan in words: its recipes, what is done, what is left in time and money."""
-    _print_recipes(planned)
+    yield _recipes(planned)
     if planned.spec.governance is not None:
-        print(f"governed by the documents in {planned.spec.governance}, which are believed now")
-    print(f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do")
+        yield f"governed by the documents in {planned.spec.governance}, which are believed now"
+    yield f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do"
     for words in planned.warnings:
-        print(f"warning: {visible(words)}")
+        yield f"warning: {words}"
     if planned.waiting:
-        print(f"at most {len(planned.waiting)} control runs more, whose budgets follow from the profile")
+        yield f"at most {len(planned.waiting)} control runs more, whose budgets follow from the profile"
     for each in planned.not_run:
-        print(f"not run: {each.name}: {each.reason}")
+        yield f"not run: {each.name}: {each.reason}"
     if others := sum(run.other_code for run in planned.runs):
-        print(f"{others} of those done were trained by other code of the same version; delete them to train them again")
+        yield f"{others} of those done were trained by other code of the same version; delete them to train them again"
     if words := left_out_words(len(planned.left_out), planned.spec.name):
-        print(words)
+        yield words
     if max(planned.spec.budgets) <= 1:
-        print(
+        yield (
             "no budget is above 1: a recipe with faster steps than the baseline ends before it, so at the baseline's"
             " full time it is not tested"
         )
     if told := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
-        print(visible(told))
+        yield told
     if estimate.runs:
-        print(_forecast(estimate, side_by_side, hardware=planned.runs[0].record.hardware.name))
+        yield _forecast(estimate, side_by_side, hardware=planned.runs[0].record.hardware.name)
 
 
 def run(
@@ -165,13 +167,17 @@ def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, prof
         raise SweepError(unknown("notebook engine", engine, ENGINES))
     _provide_passphrases(planned)
     chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
+
+    def bring_in(directory: Path | None = None) -> None:
+        ingest(runs)
+
     with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
         settings = Settings(
             engine=chosen,
             workers=workers,
             profile=profile,
             on_event=progress.show,
-            on_result=lambda directory: _ingested(ingest, runs),
+            on_result=bring_in,
         )
         summary = run_sweep(planned, settings)
     ingest(runs)
@@ -202,16 +208,12 @@ def _provide_passphrases(planned: Plan, *, all_runs: bool = False) -> None:
         provide_passphrase(path)
 
 
-def _ingested(ingest: Any, runs: Path) -> None:
-    ingest(runs)
-
-
 def _busy(planned: Plan) -> tuple[str, ...]:
     """Why the machine was busy while the recipes of the plan were profiled."""
     return busy_reasons(read_profiles(planned.directory), {run.record.recipe_digest for run in planned.runs})
 
 
-def _print_recipes(planned: Plan) -> None:
+def _recipes(planned: Plan) -> Block | str:
     written = {recipe.name: " + ".join(method.name for method in recipe.methods) for recipe in planned.spec.recipes}
     groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
     for run in planned.runs:
@@ -224,7 +226,7 @@ def _print_recipes(planned: Plan) -> None:
         in_all = f"{sum(seconds):.0f}" if len(seconds) == len(own) else None
         rows.append((name, written[recipe] or "none", len(own), done, in_all))
     columns = ("recipe", "methods", "runs", "done", "seconds in all")
-    print_table(columns, rows, right=columns[2:])
+    return table(columns, rows, right=columns[2:])
 
 
 def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> str:

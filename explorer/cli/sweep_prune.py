@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from explorer.cli.options import RUNS, Json, Runs
+from explorer.cli.options import RUNS, Runs
+from explorer.cli.tables import table
 from explorer.document import read_document
 from explorer.errors import SweepError
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.terminal import Answer
 from explorer.planned import read_plan
 from explorer.store.ingest import ingest
 from explorer.sweep.prune import plan_pruning, size_of
@@ -24,8 +25,7 @@ def prune(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove them. Default: only list them.")] = False,
     runs: Runs = RUNS,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """List the runs that an earlier specification of a sweep left behind, or remove them with --yes.
 
     The plan that the sweep was last started with decides. A run that others rest on is kept: the parent of a ledger or
@@ -40,20 +40,23 @@ def prune(
         ingest(runs)
     done = [path.name for path in found.removable]
     sizes = {run: sizes.get(run, 0) for run in done}
-    if json:
-        kept = [{"run_id": each.directory.name, "reason": each.reason} for each in found.kept]
-        print_json({"name": name, "removed": yes, "runs": done, "bytes": sum(sizes.values()), "kept": kept})
-        return
     rows = [(run, f"{sizes[run] / 1e6:,.1f}") for run in done]
-    if rows:
-        print_table(("removed" if yes else "run", "MB"), rows, right=("MB",))
-    for each in found.kept:
-        print(visible(f"kept: {each.directory.name}: {each.reason}"))
     whole = f"{len(done)} run directories of {name}, {sum(sizes.values()) / 1e6:,.1f} MB"
-    if not rows:
-        print(f"nothing to remove from {name}")
-    else:
-        print(f"{whole}: removed" if yes else f"{whole}: --yes removes them")
+    end = f"{whole}: removed" if yes else f"{whole}: --yes removes them"
+    return Answer(
+        page=lambda: [
+            *([table(("removed" if yes else "run", "MB"), rows, right=("MB",))] if rows else []),
+            *(f"kept: {each.directory.name}: {each.reason}" for each in found.kept),
+            end if rows else f"nothing to remove from {name}",
+        ],
+        record=lambda: {
+            "name": name,
+            "removed": yes,
+            "runs": done,
+            "bytes": sum(sizes.values()),
+            "kept": [{"run_id": each.directory.name, "reason": each.reason} for each in found.kept],
+        },
+    )
 
 
 def _name_of(sweep: str, *, runs: Path) -> str:

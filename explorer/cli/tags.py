@@ -1,18 +1,20 @@
 """`explorer tags`: what class every example has, and who vouches for it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import Json, KeyFile, PassphraseFile, SignedOut, TrustFile, clock
+from explorer.cli.options import KeyFile, PassphraseFile, SignedOut, TrustFile, clock
 from explorer.cli.signing import load_key, open_believed
+from explorer.cli.tables import table as table_of
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
-from explorer.page.terminal import print_json, print_table
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.provenance.commitments import destroy_salt, read_salts
 from explorer.provenance.description import read_description
 from explorer.provenance.envelope import write_envelope
@@ -46,19 +48,18 @@ def make(
     authority: Annotated[
         str | None, typer.Option("--authority", metavar="NAME", help="Who vouches for records that do not say it.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Make a tag table and its salts from records. Nobody believes it before it is signed."""
-    write_table(out, salts, read_records(records, authority=authority), json)
+    return write_table(out, salts, read_records(records, authority=authority))
 
 
-def write_table(out: Path, salts: Path, records: Iterable[Record], json: bool) -> None:
+def write_table(out: Path, salts: Path, records: Iterable[Record]) -> Answer:
+    """Write a tag table and its salts."""
     number = write_tagged(out, salts, records)
-    if json:
-        print_json({"table": str(out), "salts": str(salts), "records": number})
-        return
-    print(f"{out}: {number} tags; {salts}: their salts, mode 0600")
-    print("next: explorer tags sign")
+    return Answer(
+        page=lambda: [f"{out}: {number} tags; {salts}: their salts, mode 0600", "next: explorer tags sign"],
+        record=lambda: {"table": str(out), "salts": str(salts), "records": number},
+    )
 
 
 def sign(
@@ -77,8 +78,7 @@ def sign(
         str | None, typer.Option("--expires", metavar="TIME", help=f"Default: {DAYS} days from now.")
     ] = None,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Vouch for a tag table, with a key of data governance; with --attestation, join others who do."""
     if (description is None) == (attestation is None):
         raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
@@ -111,13 +111,14 @@ def sign(
         )
     write_envelope(out, envelope)
     count, missing = len(envelope.signatures), still_to_sign(envelope, trust=believed, where=str(out))
-    if json:
-        digest = hashlib.sha256(envelope.payload).hexdigest()
-        print_json({"file": str(out), "digest": digest, "signatures": count, "still_to_sign": list(missing)})
-        return
-    print(f"{out}: {count} signature{'s' if count > 1 else ''}")
-    for name in missing:
-        print(f"still to sign: {name}, with explorer tags sign --attestation {out}")
+    digest = hashlib.sha256(envelope.payload).hexdigest()
+    return Answer(
+        page=lambda: [
+            f"{out}: {count} signature{'s' if count > 1 else ''}",
+            *(f"still to sign: {name}, with explorer tags sign --attestation {out}" for name in missing),
+        ],
+        record=lambda: {"file": str(out), "digest": digest, "signatures": count, "still_to_sign": list(missing)},
+    )
 
 
 def verify(
@@ -129,8 +130,7 @@ def verify(
         Path | None, typer.Option("--records", metavar="FILE", help="The records, to check that they are these.")
     ] = None,
     salts: Annotated[Path | None, typer.Option("--salts", metavar="FILE", help="Their salts.")] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Check a tag table: exit status 0 only if every tag in it is believed now."""
     if (records is None) != (salts is None):
         raise ProvenanceError("records are checked with their salts: give both --records and --salts, or neither")
@@ -143,23 +143,17 @@ def verify(
         where=str(attestation),
     )
     checked = None if records is None or salts is None else _check_records(verified, records, salts)
-    if json:
-        print_json(_summary(verified, checked))
-    else:
-        _print(table, verified, checked)
+    return Answer(page=lambda: _page(table, verified, checked), record=lambda: _summary(verified, checked))
 
 
 def erase(
     salts: Annotated[Path, typer.Argument(metavar="SALTS", help="The salt file of a tag table.")],
     slot: Annotated[int, typer.Option("--slot", metavar="N", help="The slot of the record, counted from 0.")],
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Destroy the salt of one record: nobody can link it to its tag any more. The table and every proof still hold."""
     destroy_salt(salts, slot)
-    if json:
-        print_json({"salts": str(salts), "destroyed": slot})
-        return
-    print(f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both")
+    words = f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both"
+    return Answer(page=lambda: [words], record=lambda: {"salts": str(salts), "destroyed": slot})
 
 
 def _signed_taxonomy(path: Path, trust: Path) -> Taxonomy:
@@ -191,20 +185,18 @@ def _summary(verified: VerifiedTags, checked: Checked | None) -> dict[str, Any]:
     }
 
 
-def _print(path: Path, verified: VerifiedTags, checked: Checked | None) -> None:
-    table = verified.table
-    print(
-        f"{path}: {table.records} tags, all believed: signed by {', '.join(one.name for one in verified.authorities)}"
-    )
-    print(f"root      {verified.root}")
-    print(f"dataset   {table.description.title} ({table.description.issuer})")
-    print(f"issued    {table.issued}, expires {table.expires}\n")
+def _page(path: Path, verified: VerifiedTags, checked: Checked | None) -> Iterator[Block | str]:
+    said = verified.table
+    yield f"{path}: {said.records} tags, all believed: signed by {', '.join(one.name for one in verified.authorities)}"
+    yield f"root      {verified.root}"
+    yield f"dataset   {said.description.title} ({said.description.issuer})"
+    yield f"issued    {said.issued}, expires {said.expires}\n"
     rows = [
-        (path, count.records, f"{count.records / table.records:.1%}", voucher.authority)
-        for voucher in table.vouchers
+        (path, count.records, f"{count.records / said.records:.1%}", voucher.authority)
+        for voucher in said.vouchers
         for path, count in sorted(voucher.classes.items())
     ]
-    print_table(("class", "records", "share", "vouched for by"), rows, right=("records", "share"))
+    yield table_of(("class", "records", "share", "vouched for by"), rows, right=("records", "share"))
     if checked is not None:
         gone = f", {checked.destroyed} whose salts were destroyed" if checked.destroyed else ""
-        print(f"records   {checked.matching} are those of their tags{gone}")
+        yield f"records   {checked.matching} are those of their tags{gone}"

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import Believe, Json, KeyFile, PassphraseFile, SignedOut, TrustFile
+from explorer.cli.options import Believe, KeyFile, PassphraseFile, SignedOut, TrustFile
 from explorer.cli.signing import open_believed, sign_to, signed_words
+from explorer.cli.tables import table
 from explorer.errors import ProvenanceError
-from explorer.page.terminal import print_json, print_table
+from explorer.page.terminal import Answer
 from explorer.provenance.signing import Opened
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.schema import to_json
@@ -23,37 +24,33 @@ def sign(
     trust: TrustFile,
     out: SignedOut,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Sign a draft, or add a signature to a signed file. Takes a key of data governance."""
-    sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust, as_json=json)
+    return sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust)
 
 
-def verify(file: File, trust: TrustFile, json: Json = False) -> None:
+def verify(file: File, trust: TrustFile) -> Answer:
     """Check the signatures of a signed taxonomy; exit status 0 only if it is believed now."""
     opened = open_believed(file, TAXONOMY, trust)
     if opened.draft is not None:
         raise ProvenanceError(f"{file}: an unsigned draft; nobody vouches for it")
-    if json:
-        print_json(_summary(opened))
-    else:
-        print(*_head(opened), sep="\n")
+    return Answer(page=lambda: _head(opened), record=lambda: _summary(opened))
 
 
-def show(file: File, trust: Believe = None, json: Json = False) -> None:
+def show(file: File, trust: Believe = None) -> Answer:
     """Print the tree with definitions, and who signed it."""
     opened = open_believed(file, TAXONOMY, trust)
     codes = opened.value.codes
-    if json:
-        print_json({**_summary(opened), "codes": codes, "taxonomy": to_json(opened.value)})
-        return
-    print(*_head(opened), "", sep="\n")
     rows = [
         (codes[each.path], drawn, "yes" if each.personal_data else "no", each.source.value, each.definition)
         for drawn, each in _drawn(opened.value)
     ]
     rows.insert(0, (0, "quarantine", "-", "-", "Built in: what nobody vouches for. It never trains."))
-    print_table(("code", "class", "personal", "source", "definition"), rows, right=("code",))
+    columns = ("code", "class", "personal", "source", "definition")
+    return Answer(
+        page=lambda: [*_head(opened), "", table(columns, rows, right=("code",))],
+        record=lambda: {**_summary(opened), "codes": codes, "taxonomy": to_json(opened.value)},
+    )
 
 
 def _summary(opened: Opened[Taxonomy]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`explorer trace`: which classes and examples took part in the updates of a layer, a class or a parameter."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,10 +10,12 @@ import typer
 from explorer.audit.history import badge
 from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
-from explorer.cli.options import Json, RunDirectory, Steps, clock, span_of
+from explorer.cli.options import RunDirectory, Steps, clock, span_of
+from explorer.cli.tables import table
 from explorer.errors import LedgerError
 from explorer.ledger.proof import SUFFIX, make_proof, write_proof
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 
@@ -40,8 +43,7 @@ def trace(
         Path | None, typer.Option("--proofs", metavar="DIR", help="Write a proof of every entry behind the answer.")
     ] = None,
     trust: Trust = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Which classes and which examples took part in updates, how strongly, since when; with proofs."""
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
@@ -52,14 +54,12 @@ def trace(
     if len(chosen) <= LISTED:
         answer = with_examples(found, answer)
     written = 0 if proofs is None else _prove(found, answer, proofs)
-    if json:
-        print_json({**_json(answer), "verified": verified, "proofs": written})
-    else:
-        _print(answer, verified=verified, steps=found.steps)
-        if proofs is not None:
-            print(f"proofs: {written} in {proofs}; `explorer ledger check` reads them anywhere")
-    if not answer.check.agrees or verified is False:
-        raise typer.Exit(1)
+    where = [] if proofs is None else [f"proofs: {written} in {proofs}; `explorer ledger check` reads them anywhere"]
+    return Answer(
+        page=lambda: [*_page(answer, verified=verified, steps=found.steps), *where],
+        record=lambda: {**_record(answer), "verified": verified, "proofs": written},
+        holds=answer.check.agrees and verified is not False,
+    )
 
 
 def _verified(run: RunLedger, trust: Path) -> bool:
@@ -78,7 +78,7 @@ def _prove(run: RunLedger, answer: Trace, directory: Path) -> int:
     return len(indices)
 
 
-def _json(answer: Trace) -> dict[str, Any]:
+def _record(answer: Trace) -> dict[str, Any]:
     value = asdict(answer)
     for row in value["rows"]:
         row["class"] = row.pop("class_")
@@ -89,9 +89,9 @@ def _json(answer: Trace) -> dict[str, Any]:
     return {**value, "check": {**value["check"], "agrees": answer.check.agrees}}
 
 
-def _print(answer: Trace, *, verified: bool | None, steps: int) -> None:
+def _page(answer: Trace, *, verified: bool | None, steps: int) -> Iterator[Block | str]:
     what = f"class {answer.class_}" if answer.class_ else f"layer {answer.layer}"
-    print(visible(f"{answer.run}: {what}, steps {answer.steps[0]} to {answer.steps[1] - 1} of {steps}\n"))
+    yield f"{answer.run}: {what}, steps {answer.steps[0]} to {answer.steps[1] - 1} of {steps}\n"
     columns = ("layer" if answer.class_ else "class", "admitted", "steps", "examples", "share", "over time")
     exact = any(row.exact is not None for row in answer.rows)
     columns += ("of the update",) if exact else ()
@@ -104,9 +104,8 @@ def _print(answer: Trace, *, verified: bool | None, steps: int) -> None:
         )
         for row in answer.rows
     ]
-    print_table(columns, rows, right=("steps", "examples", "share", "of the update"))
-    for line in _lines(answer, verified=verified):
-        print(visible(line))
+    yield table(columns, rows, right=("steps", "examples", "share", "of the update"))
+    yield from _lines(answer, verified=verified)
 
 
 def _lines(answer: Trace, *, verified: bool | None) -> list[str]:

@@ -3,17 +3,19 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.cli.options import Json, PassphraseFile, TrustFile, clock
-from explorer.cli.signing import load_key, provide_passphrase
+from explorer.cli.options import PassphraseFile, TrustFile, clock
+from explorer.cli.signing import keys_for
+from explorer.cli.tables import table
 from explorer.errors import ProvenanceError, unknown
-from explorer.page.terminal import print_json, print_table, visible
+from explorer.page.document import Block
+from explorer.page.terminal import Answer
 from explorer.provenance.keys import write_private
 from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust, read_trust
@@ -21,7 +23,6 @@ from explorer.provenance.usage import MAX_BYTES, By, Line, Period, UsageRun, che
 from explorer.release.usage import Survey, file_name, find_runs, parties, recount, sign, survey
 from explorer.release.usage_check import Checked, gap_words, verify_usage
 from explorer.rundir import read_bytes, write_bytes
-from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
 from explorer.schema import to_json
 
 STATE, WHOLE = "state", "whole.json"
@@ -56,8 +57,7 @@ def state(
         typer.Option("--key", metavar="FILE", help="A key to sign with; may be repeated. Default: the trainer's."),
     ] = None,
     passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """State how much of whose data runs used: examples, tokens, steps, layers, share of the gradient.
 
     The word `state` may be left out. Everything is counted from the ledgers. With --out the statement is signed, and
@@ -72,18 +72,17 @@ def state(
     found = survey(find_runs(runs), by=kind, period=asked, trust=believed, now=now)
     written = None
     if out is not None and believed is not None:
-        keys = _keys(found, key or [], passphrase_file, trust=believed, now=now)
+        keys = keys_for(found.ledgers[0].run, key or [], passphrase_file, trust=believed, now=now)
         written = _write(found, out, keys, trust=believed, now=now)
-    if json:
-        print_json(
-            {**_json(by, period, found.runs, found.lines), "total": _plain(found.total)["total"], "out": written}
-        )
-        return
-    _print(by, period, found.runs, found.lines)
     if written is None:
-        print("not signed: --trust FILE --out DIR signs it and writes a file for each party")
+        end = "not signed: --trust FILE --out DIR signs it and writes a file for each party"
     else:
-        print(f"signed: {len(written) - 1} files in {out}, one for each party; {out}/{WHOLE} has all lines: keep it")
+        end = f"signed: {len(written) - 1} files in {out}, one for each party; {out}/{WHOLE} has all lines: keep it"
+    total = {"total": to_json(found.total)["total"], "out": written}
+    return Answer(
+        page=lambda: [*_page(by, period, found.runs, found.lines), end],
+        record=lambda: {**_record(by, period, found.runs, found.lines), **total},
+    )
 
 
 def verify(
@@ -93,8 +92,7 @@ def verify(
         list[Path] | None,
         typer.Option("--runs", metavar="DIR", help="Count again from these runs; may be repeated. Default: offline."),
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Check a statement of use offline: who signed it, that the line is the signed one, and that the ledger has its
     entries.
 
@@ -107,20 +105,18 @@ def verify(
         recount(found, find_runs(runs), trust=believed, now=now)
     asked = found.usage.period
     period = None if asked is None else f"{asked.begins}..{asked.ends}"
-    if json:
-        print_json(
-            {
-                **_json(found.usage.by, period, found.runs, found.lines),
-                "signed_by": found.signed_by,
-                "issued": found.usage.issued,
-                "statement": found.opened.digest,
-                "lines_in_all": found.usage.lines.count - 1,
-                "recounted": bool(runs),
-            }
-        )
-        return
-    _print(found.usage.by, period, found.runs, found.lines)
-    _print_signed(found, recounted=bool(runs))
+    said = (found.usage.by, period, found.runs, found.lines)
+    return Answer(
+        page=lambda: [*_page(*said), *_signed_lines(found, recounted=bool(runs))],
+        record=lambda: {
+            **_record(*said),
+            "signed_by": found.signed_by,
+            "issued": found.usage.issued,
+            "statement": found.opened.digest,
+            "lines_in_all": found.usage.lines.count - 1,
+            "recounted": bool(runs),
+        },
+    )
 
 
 def _by(words: str) -> By:
@@ -144,25 +140,10 @@ def _period(words: str | None) -> Period | None:
     return found
 
 
-def _keys(
-    found: Survey, paths: list[Path], passphrase_file: Path | None, *, trust: Trust, now: int
-) -> list[Ed25519PrivateKey]:
-    """The keys that were named, or that of the trainer of the first run: it has to have signed all of them."""
-    if paths:
-        return [load_key(path, passphrase_file) for path in paths]
-    run = found.ledgers[0].run
-    own = Path(source_of(run).private) / TRAINER_FILE
-    if passphrase_file is not None:
-        return [load_key(own, passphrase_file)]
-    if own.exists():
-        provide_passphrase(own)
-    return [trainer_key(run, trust=trust, now=now)[1]]
-
-
 def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Trust, now: int) -> dict[str, str]:
     """Sign and write all files or none; what was written is what verifies. Paths by party, the whole under *."""
     whole = sign(found, keys=keys, trust=trust, now=now)
-    content = (json.dumps(_plain(whole), indent=1) + "\n").encode()
+    content = (json.dumps(to_json(whole), indent=1) + "\n").encode()
     verify_usage(content, trust=trust, now=now, where="the statement")  # its trainer's, and no other's
     made = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
@@ -170,7 +151,7 @@ def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Tr
         written = {}
         for index, file in enumerate(parties(whole, found)):
             name = file_name(index, file.line.content.party)
-            write_bytes(made / name, (json.dumps(_plain(file), separators=(",", ":")) + "\n").encode())
+            write_bytes(made / name, (json.dumps(to_json(file), separators=(",", ":")) + "\n").encode())
             written[file.line.content.party] = str(out / name)
         write_private(made / WHOLE, content)
         made.rename(out)
@@ -180,11 +161,7 @@ def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Tr
     return {**written, "*": str(out / WHOLE)}
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return to_json(value)
-
-
-def _json(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> dict[str, Any]:
+def _record(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> dict[str, Any]:
     names = {run_digest(each): each.run for each in runs}
     kept = ("run", "simulated", "outcome", "steps", "counted", "shared", "superseded", "tokens")
     return {
@@ -200,18 +177,18 @@ def _json(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence
                 "examples": line.examples,
                 "tokens": line.tokens,
                 "steps": line.steps,
-                "uses": [{**use, "run": names[use["run"]]} for use in _plain(line)["uses"]],
+                "uses": [{**use, "run": names[use["run"]]} for use in to_json(line)["uses"]],
             }
             for line in lines
         ],
     }
 
 
-def _print(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> None:
+def _page(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> Iterator[Block | str]:
     said = {run_digest(each): each for each in runs}
     when = "" if period is None else f", {period} by the first cosignatures"
     marked = " (simulated provenance)" if any(each.simulated for each in runs) else ""
-    print(visible(f"use by {by}, {len(runs)} run{'s' * (len(runs) != 1)}{when}{marked}\n"))
+    yield f"use by {by}, {len(runs)} run{'s' * (len(runs) != 1)}{when}{marked}\n"
     several = len(runs) > 1
     columns = (by, *(("run",) if several else ()), "examples", "tokens", "steps", "share", "layers")
     used = lines if len(lines) == 1 else [line for line in lines if not line.idle]
@@ -224,23 +201,23 @@ def _print(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequenc
             name = (said[use.run].run,) if several else ()
             share = _share(use.share, estimated=bool(use.apportioned))
             rows.append((party, *name, use.examples, use.tokens, use.steps, share, _layers(use.layers)))
-    print_table(columns, rows, right=("examples", "tokens", "steps", "share"))
+    yield table(columns, rows, right=("examples", "tokens", "steps", "share"))
     if len(used) < len(lines):
-        print(f"{len(lines) - len(used)} more: no batch that is counted had an example of theirs")
+        yield f"{len(lines) - len(used)} more: no batch that is counted had an example of theirs"
     for each in runs:
-        print(visible(f"{each.run}: {_words(each)}"))
+        yield f"{each.run}: {_words(each)}"
         for gap in each.gaps:
-            print(visible(f"{each.run}: {gap_words(gap)}"))
+            yield f"{each.run}: {gap_words(gap)}"
     for line in used:
         for use in line.uses:
             name = f"{line.party or '(no source)'}, {said[use.run].run}"
             if use.unclear:
-                print(visible(f"{name}: cannot be told whether {use.unclear} more examples trained"))
+                yield f"{name}: cannot be told whether {use.unclear} more examples trained"
             if use.superseded is not None and use.superseded.steps:
                 again = use.superseded
-                print(visible(f"{name}: apart: {again.examples} examples in {again.steps} steps executed again"))
+                yield f"{name}: apart: {again.examples} examples in {again.steps} steps executed again"
     if any(use.apportioned for line in lines for use in line.uses):
-        print("~ estimated: the share of a class is split by the number of its examples that each party has")
+        yield "~ estimated: the share of a class is split by the number of its examples that each party has"
 
 
 def _words(run: UsageRun) -> str:
@@ -249,19 +226,19 @@ def _words(run: UsageRun) -> str:
     return f"{counted} counted{again}" + ("" if run.outcome == "finished" else f"; the run is {run.outcome}")
 
 
-def _print_signed(found: Checked, *, recounted: bool) -> None:
+def _signed_lines(found: Checked, *, recounted: bool) -> Iterator[str]:
     usage = found.usage
-    print(visible(f"signed by {', '.join(found.signed_by)}, {usage.issued}; holds until {usage.expires}"))
+    yield f"signed by {', '.join(found.signed_by)}, {usage.issued}; holds until {usage.expires}"
     for run in found.runs:
-        print(visible(f"ledger {run.ledger.origin}, {run.ledger.size} entries"))
+        yield f"ledger {run.ledger.origin}, {run.ledger.size} entries"
     if found.total is None:
-        print(f"this line is 1 of {usage.lines.count - 1}; it and the entries of its ledgers are proved: holds")
+        yield f"this line is 1 of {usage.lines.count - 1}; it and the entries of its ledgers are proved: holds"
     else:
-        print(f"all {len(found.lines)} lines are here and come to the total: holds")
+        yield f"all {len(found.lines)} lines are here and come to the total: holds"
     if recounted:
-        print("counted again from the ledgers: the same")
+        yield "counted again from the ledgers: the same"
     else:
-        print("how much was used is the signer's word; --runs DIR counts again from the ledgers")
+        yield "how much was used is the signer's word; --runs DIR counts again from the ledgers"
 
 
 def _share(share: float | None, *, estimated: bool) -> str | None:

@@ -6,12 +6,17 @@ no module with verbs that do not. Where an option of a verb needs more than the 
 `PARTS`.
 """
 
+import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from explorer.cli.options import Json
+from explorer.page.terminal import Answer, deliver
 
 VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explorer.cli, first sentence of its docstring
     "quickstart": (
@@ -253,8 +258,8 @@ PARTS = {  # options and arguments that need more than their verb
     "ledger --trust, signers": "explorer.runlog.anchor:anchor_of_trust",
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
     "ledger verify --contents": "explorer.audit.contents:examine_contents",
-    "results SWEEP": "explorer.cli.answer:print_answer",
-    "results SWEEP, controls": "explorer.cli.answer:print_controls",
+    "results SWEEP": "explorer.cli.answer:verdict_blocks",
+    "results SWEEP, controls": "explorer.cli.answer:control_blocks",
     "results --composition": "explorer.cli.composition:show_composition",
     "open --view": "explorer.views.explorer.question:from_token",
     "prices list": "explorer.recipes.machine:hardware",
@@ -322,5 +327,24 @@ def _group(name: str) -> Verbs:
 
 def _command(name: str, target: str) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name)(_load(target))
+    app.command(name)(_delivered(_load(target)))
     return typer.main.get_command(app)
+
+
+def _delivered(verb: Callable[..., Answer | None]) -> Callable[..., None]:
+    """Return a verb that prints its answer and sets the exit status. `--json` is added where the verb has none."""
+    signature = inspect.signature(verb)
+    parameters = [*signature.parameters.values()]
+    if signature.return_annotation in (Answer, Answer | None) and "json" not in signature.parameters:
+        parameters.append(inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json))
+
+    @functools.wraps(verb)
+    def deliver_answer(**arguments: Any) -> None:
+        asked = {name: value for name, value in arguments.items() if name in signature.parameters}
+        answer = verb(**asked)
+        if answer is not None and (status := deliver(answer, as_json=arguments.get("json", False))):
+            raise typer.Exit(status)
+
+    deliver_answer.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    deliver_answer.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return deliver_answer

@@ -30,9 +30,11 @@ def test_tables(runs: Path) -> None:
     assert "average with resize" in done.stdout and "both shorten forward and backward" in done.stdout
 
 
-def test_json(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_composition(runs, "composed", metric="nll", budget=0.5, json=True)
-    (found,) = json.loads(capsys.readouterr().out)
+def test_json(runs: Path) -> None:
+    done = explorer(
+        "results", "composed", "--composition", "--metric", "nll", "--budget", "0.5", "--runs", runs, "--json"
+    )
+    (found,) = json.loads(done.stdout)
     assert (found["sweep"], found["metric"], found["ssr"]) == ("composed", "nll", 0.5)
     fast = next(recipe for recipe in found["recipes"] if recipe["label"] == "fast")
     assert fast["speedup"] * fast["of_predicted_time_value"] == pytest.approx(fast["predicted_speedup"])
@@ -41,9 +43,9 @@ def test_json(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pair["quality"]["value"] == pytest.approx(-TOGETHER, abs=0.006) and pair["quality"]["n"] == 3
 
 
-def test_a_sweep_that_composes_nothing(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show_composition(runs, "digits", metric=None, budget=None, json=False)
-    assert "No recipe combines methods" in capsys.readouterr().out
+def test_a_sweep_that_composes_nothing(runs: Path) -> None:
+    done = explorer("results", "digits", "--composition", "--runs", runs)
+    assert "No recipe combines methods" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_what_is_not_there_is_refused(
     runs: Path, sweep: str | None, metric: str | None, budget: float | None, words: str
 ) -> None:
     with pytest.raises(ExplorerError, match=words):
-        show_composition(runs, sweep, metric=metric, budget=budget, json=False)
+        show_composition(runs, sweep, metric=metric, budget=budget)
 
 
 @pytest.mark.parametrize(

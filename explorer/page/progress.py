@@ -1,0 +1,54 @@
+"""Progress on standard error: bars where that is a terminal."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+WIDTH = 32  # characters of a bar
+
+
+class Bar:
+    """A bar with two remarks behind it, and lines above it about what happened."""
+
+    def __init__(self, name: str) -> None:
+        self._console, self._progress = _progress(name, TextColumn("{task.fields[state]}  {task.fields[left]}"))
+        self._task = self._progress.add_task(name, total=1.0, state="starting", left="")
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether standard error is a terminal."""
+        return self._console.is_terminal
+
+    def __enter__(self) -> Self:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.__exit__(kind, value, traceback)
+
+    def update(self, fraction: float, *, state: str, left: str) -> None:
+        self._progress.update(self._task, completed=fraction, state=state, left=left)
+
+    def tell(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False)
+
+
+@contextmanager
+def step_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar for a single run; the function yielded takes steps done and steps in all."""
+    _, progress = _progress(name, TextColumn("step {task.completed:.0f}"), TimeRemainingColumn())
+    with progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _progress(name: str, *columns: ProgressColumn) -> tuple[Console, Progress]:
+    console = Console(stderr=True)
+    shown = (TextColumn(name), BarColumn(bar_width=WIDTH), *columns)
+    return console, Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
