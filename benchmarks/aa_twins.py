@@ -28,7 +28,7 @@ import torch
 
 from explorer.analysis.equal_quality import Call, EqualQuality, equal_quality
 from explorer.recipes import machine
-from explorer.records import ProfileRecord
+from explorer.run_files import ProfileRecord
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.sweep.execute import Event, Settings, run_sweep

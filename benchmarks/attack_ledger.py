@@ -30,10 +30,8 @@ from safetensors.numpy import load_file, save_file
 from explorer import rundir
 from explorer.canonical import canonical, digest
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.kinds import encode
+from explorer.entries.kinds import Decision, End, Erasure, Genesis, Parent, Profile, Shared, State, Step, Traits, encode
 from explorer.entries.numbers import StepNumbers, diagonal
-from explorer.entries.project import Erasure
-from explorer.entries.run import Decision, End, Genesis, Parent, Profile, Shared, State, Step, Traits
 from explorer.entries.slots import decode_slots, encode_slots, slots_root
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of

@@ -22,16 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.cli.app import app
 from explorer.data.digits import Digits
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import make_pack, write_pack
 from explorer.document import read_document
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import decode, encode
+from explorer.entries.kinds import Genesis, State, Step, decode, encode
 from explorer.entries.numbers import StepNumbers, encode_class, encode_joint
-from explorer.entries.run import Genesis, State, Step
 from explorer.errors import ExplorerError
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
@@ -222,7 +221,7 @@ class World:
         )
         directory = self.root / "runs" / "attacked" / record.run_id
         keep(documents, directory)
-        records.write(directory / rundir.RUN, record)
+        run_files.write(directory / rundir.RUN, record)
         execute(directory)
         self.cosign(directory)
         self.trained[name] = directory

@@ -21,8 +21,8 @@ from typing import Any
 
 from options import options
 
-from explorer import records, rundir
-from explorer.records import RunRecord
+from explorer import run_files, rundir
+from explorer.run_files import RunRecord
 
 HERE = Path(__file__).resolve().parent
 TARGET = "open/permissive/bsd"
@@ -72,7 +72,7 @@ def cosign(run: Path, documents: Path) -> None:
 def delete(run: Path, documents: Path, to: Path) -> Deletion:
     """Plan, delete, certify, verify."""
     trust = ("--trust", documents / "trust.json")
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     cosign(run, documents)
     plan: dict[str, Any] = json.loads(explorer("delete", "plan", run, TARGET, "--json")[1])
     took, _ = explorer("delete", "run", run, TARGET, "--out", to, *trust)

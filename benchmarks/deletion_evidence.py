@@ -15,7 +15,7 @@ from pathlib import Path
 
 from options import options
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, over_areas, over_seeds, reference
 from explorer.data.digits import Digits
 from explorer.document import read_document
@@ -82,7 +82,7 @@ class Trained:
         )
         directory = self._runs / record.run_id
         keep(self._documents, directory)
-        records.write(directory / rundir.RUN, record)
+        run_files.write(directory / rundir.RUN, record)
         execute(directory)
         return directory
 

@@ -20,13 +20,13 @@ sys.path.insert(0, str(ROOT))
 
 from options import options, whole  # noqa: E402
 
-from explorer import records, rundir  # noqa: E402
+from explorer import run_files, rundir  # noqa: E402
 from explorer.engine.fit import FitOptions  # noqa: E402
 from explorer.ledger.storage import read_checkpoint  # noqa: E402
 from explorer.ledger.trust_anchor import Anchor, TrustedKey  # noqa: E402
 from explorer.ledger.verify import verify  # noqa: E402
 from explorer.note import Algorithm, Signer  # noqa: E402
-from explorer.records import RunRecord  # noqa: E402
+from explorer.run_files import RunRecord  # noqa: E402
 from explorer.training import run as wiring  # noqa: E402
 from explorer.training.replay import replay  # noqa: E402
 from tests.governance.desk import TRAINER  # noqa: E402
@@ -66,7 +66,7 @@ def main() -> None:
             return run
 
         found = survive(calm, beside, train, verifies, kills=kills, seed=SEED, most=25, patience=0.3)
-        record = records.read(RunRecord, calm / rundir.RUN)
+        record = run_files.read(RunRecord, calm / rundir.RUN)
         again = replay(made[-1])
     lines = [
         "# A governed run, killed and resumed",

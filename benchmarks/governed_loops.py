@@ -23,7 +23,7 @@ from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_o
 from explorer.engine.order import ordered
 from explorer.engine.schedule import Constant
 from explorer.engine.task import TASKS
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import check
 from explorer.governance.journal import Journal

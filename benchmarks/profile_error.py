@@ -23,10 +23,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.recipes import machine
 from explorer.recipes.recipe import build_recipe
-from explorer.records import ProfileRecord, RunRecord, Validation
+from explorer.run_files import ProfileRecord, RunRecord, Validation
 from explorer.training.plan import plan_run
 from explorer.training.profile import profile, train_in_full
 
@@ -89,7 +89,7 @@ def hold(runs: Sequence[RunRecord], *, number: int) -> list[Held]:
     with tempfile.TemporaryDirectory() as place:
         for run in runs:
             directory = Path(place) / run.run_id
-            records.write(directory / rundir.RUN, run)
+            run_files.write(directory / rundir.RUN, run)
             found = profiles[run.recipe_digest]
             full = train_in_full(directory, found, data=None)
             held.append(Held(run=run, full=full, one_speed=_first_phase(run, found) / full.measured))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from options import options
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.recipes.recipe import build_recipe
-from explorer.records import ResultRecord
+from explorer.run_files import ResultRecord
 from explorer.training.plan import plan_run
 from explorer.training.run import execute
 
@@ -37,7 +37,7 @@ def train(root: Path, *, lr: float, batch_size: int, epochs: float, seed: int) -
     recipe = build_recipe("baseline", task=TASK, train=settings, methods=[], where="tuning")
     run = plan_run(recipe, sweep="tuning", baseline="baseline", tuning=None, ssr=1.0, seed=seed, threads=1, data=None)
     directory = root / run.run_id
-    records.write(directory / rundir.RUN, run)
+    run_files.write(directory / rundir.RUN, run)
     return execute(directory)
 
 

@@ -25,9 +25,8 @@ from options import options, verdict, whole
 
 from explorer import rundir
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import Entry, encode
+from explorer.entries.kinds import End, Entry, Genesis, Sources, State, Step, TrainingState, encode
 from explorer.entries.numbers import StepNumbers, diagonal, encode_class, encode_joint
-from explorer.entries.run import End, Genesis, Sources, State, Step, TrainingState
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log

@@ -21,8 +21,8 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 import papermill
 from options import options, verdict, whole
 
-from explorer import records, rundir
-from explorer.records import ResultRecord
+from explorer import run_files, rundir
+from explorer.run_files import ResultRecord
 from explorer.sweep.execute import NOTEBOOK
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import NotebookEngine
@@ -61,7 +61,7 @@ def _directories(runs: Path, *, count: int) -> list[Path]:
     """Directories of that many runs, ready to be executed."""
     plan = make_plan(load_spec({**SPEC, "seeds": list(range(count))}), runs=runs)
     for run in plan.runs:
-        records.write(run.directory / rundir.RUN, run.record)
+        run_files.write(run.directory / rundir.RUN, run.record)
     return [run.directory for run in plan.runs]
 
 
@@ -85,7 +85,7 @@ def _overhead(way: Callable[[Path], None], directory: Path) -> float:
     begun = time.perf_counter()
     way(directory)
     wall = time.perf_counter() - begun
-    result = records.read(ResultRecord, directory / rundir.RESULT)
+    result = run_files.read(ResultRecord, directory / rundir.RESULT)
     return wall - sum(dataclasses.asdict(result.timings).values())
 
 

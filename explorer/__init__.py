@@ -24,7 +24,7 @@ _LAZY = {
     "govern": "explorer.training.govern",
     "Governed": "explorer.training.govern",
     "layers": "explorer.training.model_layers",
-    "Metric": "explorer.records",
+    "Metric": "explorer.run_files",
     "Place": "explorer.training.custom",
     "replay": "explorer.training.govern",
     "Split": "explorer.data.dataset",

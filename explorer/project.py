@@ -1,7 +1,7 @@
 """The project's ledger, `runs/_audit`: it goes on when the ledgers of runs are closed, and points to them.
 
 What is in it: who was given the keys of which run and from whom they were taken back, every read through us, every
-deletion, every erasure, every observation (`explorer.entries.project`). The trainer's key signs it under
+deletion, every erasure, every observation (`explorer.entries.kinds`). The trainer's key signs it under
 `<trainer>/_audit`, so that the trust file that anchors the runs anchors it too: `explorer ledger verify runs/_audit
 --trust FILE`. It is made when the first entry is appended. What was appended is on the disk when `append` returns.
 
@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import merkle
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import Unknown, decode, encode
-from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observation
+from explorer.entries.kinds import Access, Deletion, Erasure, GrantUse, Observation, Unknown, decode, encode
 from explorer.errors import LedgerError
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.records import (
+from explorer.run_files import (
     FailureRecord,
     Hardware,
     PhaseProfile,
@@ -42,7 +42,7 @@ def run_record(
     """What a run of `recipe` at one budget and seed says of itself. All steps are of the phase "all" by default."""
     steps = round(full_steps * ssr) if phases is None else sum(phases.values())
     made = {"methods": [{method: {}} for method in methods], "train": {"full_steps": full_steps}}
-    curve = {"recipe": made, "hardware": records.to_json(hardware)}
+    curve = {"recipe": made, "hardware": run_files.to_json(hardware)}
     identity = {**curve, "ssr": ssr, "seed": seed}
     return RunRecord(
         run_id=f"resnet8-digits-{recipe}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
@@ -87,13 +87,13 @@ def write_run(
     """Write the run directory, with a result unless it is not `finished`; return it."""
     directory = runs / record.sweep / record.run_id
     final = dict(metrics or {"accuracy": 0.9, "nll": 0.3})
-    records.write(directory / rundir.RUN, record)
+    run_files.write(directory / rundir.RUN, record)
     done = record.steps if finished else record.steps // 2
     lines = [{"step": step, "metric": "train_loss", "value": 2.0 / step} for step in range(1, done + 1, 7)]
     lines += [{"step": done, "metric": name, "value": value} for name, value in final.items() if finished]
     (directory / rundir.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:
-        records.write(directory / rundir.RESULT, _result(directory, record, final, contended, step_seconds))
+        run_files.write(directory / rundir.RESULT, _result(directory, record, final, contended, step_seconds))
     return directory
 
 
@@ -101,7 +101,7 @@ def write_failure(runs: Path, record: RunRecord, *, kind: str = "exception", mes
     """Write the directory of a run whose last attempt failed."""
     directory = write_run(runs, record, finished=False)
     failure = {"run_id": record.run_id, "kind": kind, "message": message, "attempts": 2, "failed_at": AT, "format": 1}
-    records.write(directory / rundir.FAILURE, records.from_json(FailureRecord, failure, where="test"))
+    run_files.write(directory / rundir.FAILURE, run_files.from_json(FailureRecord, failure, where="test"))
     return directory
 
 
@@ -145,7 +145,7 @@ def write_profile(
         watch=watch,
     )
     path = runs / record.sweep / rundir.PROFILES / f"{profile.key}.json"
-    records.write(path, profile)
+    run_files.write(path, profile)
     return path
 
 
@@ -181,7 +181,7 @@ def plan_of(planned: Sequence[RunRecord], **changes: Any) -> dict[str, Any]:
         "tuning": first.tuning,
         "source": "digits.yaml",
         "spec": {"name": first.sweep},
-        "hardware": records.to_json(first.hardware),
+        "hardware": run_files.to_json(first.hardware),
         "runs": [
             {
                 "run_id": record.run_id,
@@ -206,8 +206,8 @@ def write_plan(runs: Path, planned: Sequence[RunRecord], **changes: Any) -> None
 
 def change_result(directory: Path, **changes: object) -> None:
     """Write the result again with some fields changed."""
-    result = records.read(ResultRecord, directory / rundir.RESULT)
-    records.write(directory / rundir.RESULT, replace(result, **changes))
+    result = run_files.read(ResultRecord, directory / rundir.RESULT)
+    run_files.write(directory / rundir.RESULT, replace(result, **changes))
 
 
 def _result(

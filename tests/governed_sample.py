@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.digits import Digits
 from explorer.entries.fields import Blob
+from explorer.entries.kinds import Genesis, Sources
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles, joint_row
-from explorer.entries.run import Genesis, Sources
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.storage import write_blob
@@ -148,7 +148,7 @@ def write_governed_run(runs: Path, *, sweep: str = "single", sample: Sample | No
     record = run_record(recipe="governed", sweep=sweep, full_steps=STEPS, methods=RECORDED)
     record = replace(record, batch_size=BATCH)
     directory = runs / sweep / record.run_id
-    records.write(directory / rundir.RUN, record)
+    run_files.write(directory / rundir.RUN, record)
     genesis, leaves = _govern(directory, sample, record.run_id)
     genesis = replace(genesis, recipe=digest(record.identity), environment=write_environment(directory))
     signer = Signer(name=f"example.com/{record.run_id}", algorithm=Algorithm.ED25519, private_key=private(TRAINER))
@@ -275,9 +275,9 @@ def _trust(classes: tuple[str, ...]) -> Trust:
     governance = people.authority(GOVERNANCE, Role.DATA_GOVERNANCE, branches=branches)
     trainer = people.authority(TRAINER, Role.TRAINER)
     made = people.trust(governance, people.risk(), trainer)
-    return records.from_json(
+    return run_files.from_json(
         Trust,
-        records.to_json(made)
+        run_files.to_json(made)
         | {"quorum": {"documents": {"data-governance": 1, "model-risk": 1}, "checkpoints": {"trainer": 1}}},
         where="trust",
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.training.plan import plan_run
 from explorer.training.watch import Reading
 
@@ -27,7 +27,7 @@ def tiny_run(recipe: Recipe, *, seed: int = 0, ssr: float = 1.0, threads: int = 
 
 def write_run(root: Path, run: RunRecord) -> Path:
     directory = root / run.run_id
-    records.write(directory / rundir.RUN, run)
+    run_files.write(directory / rundir.RUN, run)
     return directory
 
 

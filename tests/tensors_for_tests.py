@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from explorer import rundir
 from explorer.canonical import digest
-from explorer.entries.run import TrainingState
+from explorer.entries.kinds import TrainingState
 from explorer.provenance.regions import ADAPTER, SealedRegion
 from explorer.runlog.model_file import CARD, MODEL, ModelCard, write_card
 from explorer.runlog.tensors import Tensors, tensor_leaf

@@ -22,7 +22,7 @@ from explorer.models.table import MODELS
 
 ROOT = Path(explorer.__file__).parents[1]
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(cache_dir=None))"
-COMMON = ("errors", "canonical", "note", "merkle", "document", "schema", "rundir", "costing", "records", "entries")
+COMMON = ("errors", "canonical", "note", "merkle", "document", "schema", "rundir", "costing", "run_files", "entries")
 GOVERNING = ("provenance", "ledger")
 READING = (
     *COMMON,
@@ -60,13 +60,13 @@ VIOLATIONS = {
     "a method knows another": ("methods/sam.py", "import explorer.methods.ema"),
     "torch on the reading side": ("analysis/__init__.py", "import torch"),
     "a database on the training side": ("training/run.py", "import duckdb"),
-    "hidden in a function": ("records.py", "def _hidden():\n    import torch"),
+    "hidden in a function": ("run_files.py", "def _hidden():\n    import torch"),
     "the verifier knows the writer": ("ledger/verify.py", "import explorer.ledger.log"),
     "the verifier knows what opens a ledger for writing": ("ledger/rebuild.py", "import explorer.ledger.log"),
     "credentials know the ledger": ("provenance/trust.py", "import explorer.ledger.verify"),
     "a database in the ledger": ("ledger/storage.py", "import duckdb"),
     "markup outside the page": ("report/negative.py", "import markupsafe"),
-    "a page that knows a record": ("page/document.py", "import explorer.records"),
+    "a page that knows a record": ("page/document.py", "import explorer.run_files"),
     "a new part without a place": ("novelty.py", ""),
 }
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.errors import SweepError
 from explorer.planned import read_plan, superseded
-from explorer.records import Hardware, RunRecord
+from explorer.run_files import Hardware, RunRecord
 from tests.builders import CPU, H200, plan_of, run_record, write_run
 
 
@@ -107,7 +107,7 @@ def test_what_no_specification_asked_for_is_never_superseded(tmp_path: Path, how
     if how == "deletion":
         rundir.write_json(run / rundir.ORIGIN, {})
     if how == "moved":
-        records.write(run / rundir.RUN, dataclasses.replace(other, sweep="elsewhere"))
+        run_files.write(run / rundir.RUN, dataclasses.replace(other, sweep="elsewhere"))
     assert left(tmp_path, plan_of([here])) == set()
     recorded(tmp_path, run_record(seed=8))  # the control: without the mark it is
     assert len(left(tmp_path, plan_of([here]))) == 1

@@ -7,8 +7,7 @@ import pytest
 
 from explorer import project
 from explorer.entries.fields import LedgerState
-from explorer.entries.kinds import Unknown
-from explorer.entries.project import Access, GrantUse
+from explorer.entries.kinds import Access, GrantUse, Unknown
 from explorer.errors import LedgerError
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory

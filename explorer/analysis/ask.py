@@ -24,7 +24,7 @@ from explorer.analysis.sentences import busy_notes
 from explorer.analysis.step_times import error_of_ratio
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.errors import AnalysisError, unknown
-from explorer.records import Metric
+from explorer.run_files import Metric
 
 RANK = list(Standing)
 

@@ -20,7 +20,7 @@ from explorer.analysis.prediction import log_ratio, measured, predicted
 from explorer.analysis.recipe_runs import RecipeRuns, recipe_runs
 from explorer.analysis.schedules import Schedule
 from explorer.errors import AnalysisError
-from explorer.records import metric_of
+from explorer.run_files import metric_of
 
 PLACE = ["sweep", "device", "hardware", "threads", "world_size"]
 FULL = 1.0  # the budget that is looked at unless another one is chosen

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from explorer.analysis.estimate import Estimate
 from explorer.analysis.overlap import Overlap
-from explorer.records import Metric
+from explorer.run_files import Metric
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from explorer.analysis.controls import Controlled, Difference
-from explorer.records import Metric
+from explorer.run_files import Metric
 
 FULL = 1.0
 

@@ -26,7 +26,7 @@ from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.analysis.monotone import monotone, steepest
 from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.costing import SAME_TIME
-from explorer.records import Control
+from explorer.run_files import Control
 
 Verdict = Literal["better", "worse", "the same", "cannot tell", "not compared"]
 

@@ -15,7 +15,7 @@ import pandas as pd
 from explorer.analysis.grouping import Groups, grids, grouped, medians, texts
 from explorer.analysis.step_times import StepTimes, between, of_quartiles, of_windows
 from explorer.errors import AnalysisError, unknown
-from explorer.records import Control, Metric, tuning_words
+from explorer.run_files import Control, Metric, tuning_words
 
 AXES = {
     "train_seconds": "time",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from explorer.errors import AnalysisError
-from explorer.records import APART, Timings
+from explorer.run_files import APART, Timings
 
 PARTS = tuple(part.name for part in fields(Timings) if part.name not in APART)  # of a step, in the order they happen in
 EVERY = "all steps"  # the phase of a recipe whose steps all take the same time

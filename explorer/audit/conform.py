@@ -14,7 +14,7 @@ cannot be told whether the run conforms: that is an outcome of its own, and neve
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit import consistent, reconstructible, routable, typed
 from explorer.audit.conditions import Condition, Judgement, Outcome, together
 from explorer.audit.consistent import Consistent
@@ -27,7 +27,7 @@ from explorer.errors import ExplorerError
 from explorer.provenance.routing import confidential
 from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import Rules, read_basis, read_rules, read_verified_tags
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
@@ -106,7 +106,7 @@ def total_steps(run: RunLedger) -> int | None:
     if outcome(run) == "finished":
         return run.steps
     path = run.run / rundir.RUN
-    return records.read(RunRecord, path).steps if path.exists() else None
+    return run_files.read(RunRecord, path).steps if path.exists() else None
 
 
 def _documents(

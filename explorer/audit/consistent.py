@@ -21,15 +21,15 @@ from explorer import rundir
 from explorer.audit.conditions import Judgement
 from explorer.canonical import digest
 from explorer.entries.fields import read_float
+from explorer.entries.kinds import Decision, End, Genesis, Parent, Profile, State, TrainingState
 from explorer.entries.numbers import decode_sketches, sketch_bytes
-from explorer.entries.run import Decision, End, Genesis, Parent, Profile, State, TrainingState
 from explorer.errors import LedgerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.ledger.trust_anchor import utc
 from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.records import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
+from explorer.run_files import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
 from explorer.runlog.attested import PARENTS, goes_on_from
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from explorer.audit.named_blobs import ALL_HERE, NONE, Blobs, BlobSearch, Erasures
-from explorer.entries.envelope import Head, read_head
+from explorer.entries.heads import Head, Order, check_sequence, read_head
 from explorer.entries.kinds import KINDS, decode
-from explorer.entries.sequence import Order, check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.storage import LedgerDirectory
 

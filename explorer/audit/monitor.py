@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from explorer import merkle, note, rundir
-from explorer.entries.envelope import read_head
+from explorer.entries.heads import read_head
 from explorer.entries.kinds import KINDS
 from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint

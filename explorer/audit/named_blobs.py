@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from explorer.entries.envelope import BlobReference, Head, read_head
+from explorer.entries.heads import BlobReference, Head, read_head
 from explorer.errors import LedgerError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 

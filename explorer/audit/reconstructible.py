@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from explorer.audit.conditions import Judgement
 from explorer.audit.history import profile_faults
 from explorer.audit.withheld import Withheld
-from explorer.entries.envelope import Head, read_head
-from explorer.entries.kinds import KINDS
+from explorer.entries.heads import Head, check_sequence, read_head
+from explorer.entries.kinds import KINDS, Decision, Profile
 from explorer.entries.numbers import StepNumbers
-from explorer.entries.run import Decision, Profile
-from explorer.entries.sequence import check_sequence
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path, read_blob
 from explorer.provenance.commitments import commit

@@ -6,7 +6,7 @@ its numbers are 0; a layer that was updated according to the step was admitted t
 layer that was not took no gradient. Three further checks complete the condition:
 
 - by example: where the policy tells the examples of a class apart, the step has a decision with their scores and passes
-  (`explorer.entries.chosen`): every example is in a band by its rank among these scores, no pass that it was in took a
+  (`explorer.entries.slots`): every example is in a band by its rank among these scores, no pass that it was in took a
   gradient of a layer that its band is denied, and the class has weight in a layer only if some pass took its gradients.
   That the scores are those of the model, a replay shows.
 - unmoved: what was not updated did not move. A `state` entry lists the leaf of every tensor, as the genesis does for
@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.audit.conditions import Judgement
 from explorer.audit.withheld import Withheld
-from explorer.entries.chosen import RULE, Chosen, decode_chosen
-from explorer.entries.envelope import read_head
+from explorer.entries.heads import read_head
+from explorer.entries.kinds import Decision, State, Step
 from explorer.entries.numbers import Floats, decode_joint, split_joint
-from explorer.entries.run import Decision, State, Step
+from explorer.entries.slots import RULE, Chosen, decode_chosen
 from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.storage import blob_path
 from explorer.provenance.admission import Admission, Admissions, Banded

@@ -14,20 +14,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit.history import DepthProfile, depth_profiles
 from explorer.audit.shares import Shares, sums
 from explorer.audit.typed import class_of_rows, leaves_of
-from explorer.entries.chosen import RULE, decode_chosen
 from explorer.entries.fields import read_float
+from explorer.entries.kinds import Decision
 from explorer.entries.numbers import share_terms
-from explorer.entries.run import Decision
-from explorer.entries.slots import slots_root
+from explorer.entries.slots import RULE, decode_chosen, slots_root
 from explorer.errors import LedgerError, unknown
 from explorer.provenance.regions import ADAPTER
 from explorer.provenance.tag_attestation import Absent, VerifiedTags
 from explorer.provenance.tags_file import TagFile
-from explorer.records import ResultRecord
+from explorer.run_files import ResultRecord
 from explorer.runlog.admission_tables import InForce, first_admitted, tables_in_force
 from explorer.runlog.documents import TABLE_FILE, read_basis, read_verified_tags
 from explorer.runlog.influence import recorded_plan
@@ -313,7 +312,7 @@ def _step_seconds(run: RunLedger) -> float | None:
     path = run.run / rundir.RESULT
     if not path.exists():
         return None
-    result = records.read(ResultRecord, path)
+    result = run_files.read(ResultRecord, path)
     return result.timings.training() / result.timed_steps if result.timed_steps else None
 
 

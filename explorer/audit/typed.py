@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from explorer.audit.conditions import Judgement
 from explorer.audit.withheld import Withheld
-from explorer.entries.run import Step
+from explorer.entries.kinds import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.tag_attestation import VerifiedTags

@@ -25,8 +25,8 @@ from explorer.audit.history import outcome
 from explorer.audit.trace import absent_rows, chosen_places, moved_in
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.withheld import Withheld, read_withheld
+from explorer.entries.kinds import Step
 from explorer.entries.numbers import StepNumbers, share_terms
-from explorer.entries.run import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.tag_attestation import VerifiedTags

@@ -14,7 +14,7 @@ from explorer.audit.badges import project_badge
 from explorer.audit.conditions import Cause, Judgement
 from explorer.audit.named_blobs import WITHOUT, NoErasures
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Deletion, Erasure
+from explorer.entries.kinds import Deletion, Erasure
 from explorer.errors import ExplorerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import AUDIT, read_project, runs_of

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, reference
 from explorer.cli.delete import certified, time_words
 from explorer.cli.options import (
@@ -37,7 +37,7 @@ from explorer.page.progress import step_bar
 from explorer.page.terminal import Answer, from_here, visible
 from explorer.project import runs_of
 from explorer.provenance.trust import Role, Trust, read_trust
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.rundir import read_bytes
 from explorer.runlog.documents import trainer_key
 from explorer.runlog.forecast import NO_CODE, Route, obstacles, replay_route, time_of
@@ -281,7 +281,7 @@ def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
     """What is otherwise here than where the run was recorded: then a replay arrives at other bits, or at none."""
     if not (run / rundir.RUN).exists():
         return ()
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     differing = [each for each in elsewhere(run, record) if each.what not in IMMATERIAL]
     words = [f"{each.what}: {each.recorded} when it was recorded, {each.here} here" for each in differing]
     try:

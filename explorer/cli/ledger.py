@@ -21,7 +21,7 @@ from explorer.cli.options import (
     clock,
 )
 from explorer.cli.verbs import part
-from explorer.entries.envelope import read_head
+from explorer.entries.heads import read_head
 from explorer.errors import LedgerError, NoteError
 from explorer.ledger.checkpoint import parse_checkpoint
 from explorer.ledger.proof import MAX_BYTES, check_proof, make_proof, parse_proof, write_proof

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import Directory, Json
-from explorer.entries.envelope import Head, read_head
+from explorer.entries.heads import Head, read_head
 from explorer.entries.kinds import KINDS, Unknown, decode
 from explorer.errors import LedgerError, unknown
 from explorer.ledger.storage import LedgerDirectory

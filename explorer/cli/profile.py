@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.cli.options import RUNS, Data, Runs, today
 from explorer.cli.run import begin, planned_from
 from explorer.cli.tables import table
@@ -22,7 +22,7 @@ from explorer.page.amounts import busy_words, price_words
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
 from explorer.page.terminal import Answer, from_here
-from explorer.records import Hardware, ProfileRecord, ResultRecord, RunRecord, Validation
+from explorer.run_files import Hardware, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.schema import to_json
 from explorer.sweep.plan import make_plan
 from explorer.sweep.presence import timing
@@ -129,7 +129,7 @@ def _trained(subject: Subject, profile: ProfileRecord, data: Path | None) -> Val
 
 def _write(profile: ProfileRecord, out: Path) -> Path:
     path = out if out.suffix == ".json" else out / f"{profile.key}.json"
-    records.write(path, profile)
+    run_files.write(path, profile)
     return path
 
 
@@ -173,7 +173,7 @@ def _finished(path: Path, record: RunRecord) -> list[tuple[RunRecord, ResultReco
     beside = path.with_name(rundir.RESULT)
     if path.name != rundir.RUN or not beside.exists():
         return []
-    return [(record, records.read(ResultRecord, beside))]
+    return [(record, run_files.read(ResultRecord, beside))]
 
 
 COLUMNS = ("phase", "steps", "sec/step", "interval", "EST(hr)", "EST($)", "$/step")

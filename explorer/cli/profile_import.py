@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer import records, rundir, schema
+from explorer import run_files, rundir, schema
 from explorer.canonical import canonical
 from explorer.cli.options import RUNS, Runs
 from explorer.errors import RunError, StoreError
 from explorer.page.terminal import Answer
-from explorer.records import ProfileRecord
+from explorer.run_files import ProfileRecord
 from explorer.rundir import PROFILES
 from explorer.store.ingest import ingest
 from explorer.store.place import database
@@ -56,8 +56,10 @@ def read_carried(file: Path) -> Carried:
     """Read a profile that anybody may have made. Raises `RunError` that names the file, the key and the fault."""
     content = rundir.read_bytes(file, max_bytes=rundir.MAX_JSON_BYTES, error=RunError)
     value = schema.parse_json(content, where=str(file), error=RunError, max_bytes=rundir.MAX_JSON_BYTES)
-    profile = records.check_profile(records.from_json(records.ProfileRecord, value, where=str(file)), where=str(file))
-    canonical(records.to_json(profile))  # no number or text that a database would refuse
+    profile = run_files.check_profile(
+        run_files.from_json(run_files.ProfileRecord, value, where=str(file)), where=str(file)
+    )
+    canonical(run_files.to_json(profile))  # no number or text that a database would refuse
     if not profile.effective:
         raise RunError(
             f"{file}: an earlier version made it, which named no recipe beyond its machine; profile it again"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.tables import table
@@ -20,7 +20,7 @@ from explorer.page.progress import step_bar
 from explorer.page.terminal import Answer, show, visible
 from explorer.recipes import catalogue
 from explorer.recipes.catalogue import cost, default
-from explorer.records import ResultRecord, RunRecord
+from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.training.govern import load_loop
 from explorer.training.govern import replay as replay_loop
@@ -88,7 +88,7 @@ def run(
     rest = {"directory": directory, "same_bits": same, "warnings": planned.warnings}
     return Answer(
         page=lambda: _run_lines(record, result, directory, same),
-        record=lambda: records.to_json(result) | rest,
+        record=lambda: run_files.to_json(result) | rest,
         holds=same is not False,
     )
 
@@ -112,7 +112,7 @@ def begin(planned: Planned, directory: Path) -> None:
             keep_start(planned.start or kept_in(planned.documents, start), start, directory)
         keep(planned.documents, directory)
     if not (directory / rundir.RUN).exists():
-        records.write(directory / rundir.RUN, planned.record)
+        run_files.write(directory / rundir.RUN, planned.record)
 
 
 def planned_from(path: Path, data: Path | None, governance: Path | None) -> Planned:
@@ -122,7 +122,7 @@ def planned_from(path: Path, data: Path | None, governance: Path | None) -> Plan
 
 def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned:
     """A run that has a record; it is judged when it was, and its private documents may have moved."""
-    record = records.read(records.RunRecord, path)
+    record = run_files.read(run_files.RunRecord, path)
     documents = documents_in(path.parent, record)
     if documents is not None and governance is not None:
         documents = replace(documents, private=governance.resolve())
@@ -147,7 +147,7 @@ def _same_bits(recipe: Path, state_digest: str) -> bool | None:
     recorded = recipe.parent / rundir.RESULT
     if recipe.suffix != ".json" or not recorded.exists():
         return None
-    return records.read(records.ResultRecord, recorded).state_digest == state_digest
+    return run_files.read(run_files.ResultRecord, recorded).state_digest == state_digest
 
 
 def _defaults(parameters: list[dict[str, Any]]) -> str:

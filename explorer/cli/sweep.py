@@ -18,7 +18,7 @@ from explorer.page.amounts import busy_words, price_words
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, print_table, visible
 from explorer.planned import left_out_words
-from explorer.records import ProfileRecord, RunRecord
+from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest
 from explorer.sweep.execute import Settings, Summary, profile_sweep, run_sweep
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan

@@ -9,15 +9,13 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.canonical import digest
-from explorer.entries.kinds import decode
-from explorer.entries.project import Observation
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis, Observation, decode
 from explorer.errors import ExplorerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.regions import region_of
-from explorer.records import RunRecord, read_plan
+from explorer.run_files import RunRecord, read_plan
 from explorer.runlog.influence import Presence, Reach
 from explorer.runlog.target import Target, left_out
 

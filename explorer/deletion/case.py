@@ -10,9 +10,8 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.deletion.records_list import RecordsList
-from explorer.entries.envelope import read_head
 from explorer.entries.fields import LedgerState
-from explorer.entries.sequence import check_sequence
+from explorer.entries.heads import check_sequence, read_head
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import CHECKPOINT, read_checkpoint
 from explorer.ledger.verify import verify
@@ -20,7 +19,7 @@ from explorer.provenance.deletion_certificate import Certificate, Deleted, RunAt
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Trust
-from explorer.records import read_plan
+from explorer.run_files import read_plan
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import read_policy
 from explorer.runlog.influence import Presence, Reach, reach_of

@@ -13,7 +13,7 @@ from explorer import rundir
 from explorer.deletion.conclude import CERTIFICATE
 from explorer.deletion.records_list import FILE as RECORDS
 from explorer.deletion.verify import Verified, verify
-from explorer.entries.project import Deletion
+from explorer.entries.kinds import Deletion
 from explorer.errors import ExplorerError, ProvenanceError, RunError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of

@@ -18,7 +18,7 @@ from explorer import rundir
 from explorer.deletion.certificate import certify
 from explorer.deletion.request import FILE, read_request
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Deletion
+from explorer.entries.kinds import Deletion
 from explorer.errors import ProvenanceError, RunError
 from explorer.project import Project, runs_of
 from explorer.provenance.deletion_certificate import NotReached, Opened, What, open_certificate

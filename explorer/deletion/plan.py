@@ -17,7 +17,7 @@ from explorer.costing import Duration, Price, cost_usd, default_price, load_pric
 from explorer.deletion.beyond import beyond
 from explorer.project import runs_of
 from explorer.provenance.deletion_certificate import MEANS, NotReached
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.forecast import Forecast, forecast_of
 from explorer.runlog.influence import Presence
 from explorer.runlog.run_ledger import RunLedger

@@ -7,7 +7,7 @@ the steps in between were trained as they say, a replay shows, or the counterfac
 
 from explorer.deletion.case import Case
 from explorer.deletion.checks import Claim, differ
-from explorer.entries.run import Decision, Profile, State, Step, TrainingState
+from explorer.entries.kinds import Decision, Profile, State, Step, TrainingState
 from explorer.errors import LedgerError
 from explorer.provenance.deletion_certificate import Replay, Start
 from explorer.runlog.run_ledger import Placed, RunLedger

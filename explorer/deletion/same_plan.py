@@ -10,7 +10,7 @@ from explorer.deletion.case import Case, name_of, state_of
 from explorer.deletion.checks import Claim, differ
 from explorer.deletion.records_list import FILE
 from explorer.errors import LedgerError, ProvenanceError, RunError
-from explorer.records import LoopRecord, Plan, read_plan
+from explorer.run_files import LoopRecord, Plan, read_plan
 from explorer.runlog.documents import read_basis, read_rules, read_verified_tags
 from explorer.runlog.forecast import learned_before, stopped_early
 from explorer.runlog.influence import read_record

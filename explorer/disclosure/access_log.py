@@ -17,8 +17,7 @@ from explorer.disclosure.reading import Query
 from explorer.disclosure.requests import BLOB, MAX_REQUEST, SignedRequest, parse_request
 from explorer.disclosure.standing import check_standing
 from explorer.disclosure.wrapping import naming, read_wrapped
-from explorer.entries.kinds import Unknown
-from explorer.entries.project import Access, GrantUse
+from explorer.entries.kinds import Access, GrantUse, Unknown
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import blob_path, read_blob
 from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_of

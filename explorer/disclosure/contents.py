@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from explorer.entries import profiles as profile_numbers
+from explorer.entries.kinds import Decision, Profile, Step
 from explorer.entries.numbers import StepNumbers, share_terms
-from explorer.entries.run import Decision, Profile, Step
 from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import salt_of

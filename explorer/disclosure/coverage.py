@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection
 
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant

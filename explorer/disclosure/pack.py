@@ -48,9 +48,9 @@ from explorer.disclosure.opening import believe
 from explorer.disclosure.standing import check_standing, check_wrapped
 from explorer.disclosure.wrapped import WrappedKeys
 from explorer.disclosure.wrapping import ledger_state, naming, read_wrapped
-from explorer.entries.envelope import read_head
 from explorer.entries.fields import Digest, LedgerState, Line, Whole
-from explorer.entries.project import Access, Deletion, Erasure
+from explorer.entries.heads import read_head
+from explorer.entries.kinds import Access, Deletion, Erasure
 from explorer.errors import LedgerError, ProvenanceError, unknown
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, blob_path
@@ -61,7 +61,7 @@ from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.grants import grant_digest
 from explorer.provenance.spellings import Time, format_time
 from explorer.provenance.trust import Trust
-from explorer.records import plan_file
+from explorer.run_files import plan_file
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import ATTESTATION_FILE, POLICY_FILE, TABLE_FILE, TAXONOMY_FILE, TRUST_FILE, source_of
 from explorer.runlog.influence import recorded_plan

@@ -53,9 +53,7 @@ from explorer.disclosure.wrapped import (
 )
 from explorer.disclosure.wrapping import ledger_state, naming
 from explorer.entries.fields import LedgerState, Whole
-from explorer.entries.kinds import decode
-from explorer.entries.project import Access, GrantUse
-from explorer.entries.run import Step
+from explorer.entries.kinds import Access, GrantUse, Step, decode
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import check_proof, make_proof, parse_proof
 from explorer.ledger.storage import LedgerDirectory

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from explorer.entries.kinds import Unknown
-from explorer.entries.project import GrantUse
+from explorer.entries.kinds import GrantUse, Unknown
 from explorer.errors import ProvenanceError, unknown
 from explorer.project import Recorded
 

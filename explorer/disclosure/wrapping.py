@@ -15,7 +15,7 @@ from explorer.disclosure.coverage import covered_classes, stretches
 from explorer.disclosure.standing import Named, check_standing, is_revoked
 from explorer.disclosure.wrapped import MAX_BYTES, WrappedKeys, encode_bundle, parse_wrapped
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import GrantUse
+from explorer.entries.kinds import GrantUse
 from explorer.errors import ProvenanceError, RunError
 from explorer.project import Project
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest

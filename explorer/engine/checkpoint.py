@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.errors import CheckpointError, ExplorerError
 
@@ -34,7 +34,7 @@ class Checkpoint:
     plain: dict[str, Any]
 
 
-@records.record
+@run_files.record
 class _Record:
     """The JSON file."""
 
@@ -64,7 +64,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, kee
         sha256=hashlib.sha256(content).hexdigest(),
         plain=checkpoint.plain,
     )
-    records.write(name.with_suffix(".json"), record.sealed())
+    run_files.write(name.with_suffix(".json"), record.sealed())
     if keep is None:
         return
     kept = [path for path in _records(directory) if path.stem <= name.name][:keep]
@@ -86,7 +86,7 @@ def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
 def load_checkpoint(record: Path, *, run_id: str) -> Checkpoint:
     """Read one checkpoint by its JSON file. Raises `CheckpointError` if it is damaged or of another run."""
     try:
-        found = records.read(_Record, record)
+        found = run_files.read(_Record, record)
         whole = found == found.sealed()
         content = record.with_suffix(".safetensors").read_bytes()
     except (ExplorerError, OSError) as error:

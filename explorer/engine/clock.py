@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from explorer.records import Timings
+from explorer.run_files import Timings
 
 
 class Clock:

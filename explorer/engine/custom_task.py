@@ -21,7 +21,7 @@ from explorer.data.dataset import Dataset, Modality, Split, TaskName
 from explorer.data.pace import Pace
 from explorer.engine.task import Task
 from explorer.errors import DataError, TrainingError
-from explorer.records import FRACTION, METRICS, Metric
+from explorer.run_files import FRACTION, METRICS, Metric
 
 LOOKED_AT = 2048  # examples whose labels are checked before training; the others as they are read
 

@@ -27,7 +27,7 @@ from explorer.engine.gradients import check_finite
 from explorer.engine.loop import Loop
 from explorer.engine.method import Saving
 from explorer.errors import RunError, TrainingError
-from explorer.records import Timings, from_json, record, to_json
+from explorer.run_files import Timings, from_json, record, to_json
 
 MODEL = "model/"  # before the names of parameters and buffers in `Loop.tensors`
 CHECKPOINT_SECONDS = 10.0  # at most this much work is lost; runs shorter than that never write one

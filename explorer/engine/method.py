@@ -19,7 +19,7 @@ from explorer.engine.optimizer import OptimizerSpec
 from explorer.engine.precision import Precision
 from explorer.engine.schedule import Schedule
 from explorer.engine.state import State, progress
-from explorer.entries.run import Traits
+from explorer.entries.kinds import Traits
 
 
 class Kind(IntEnum):

@@ -9,7 +9,7 @@ import torch
 from explorer.data.pace import Pace
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop
-from explorer.records import Timings
+from explorer.run_files import Timings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,8 +16,8 @@ There are no fractions: a floating-point number is written exactly, as `float.he
 cosignatures. (The moment for which a run's documents were judged, in its genesis, is an input like its seed.) A kind or
 version that is not known here is kept and reported, never dropped; its blobs can be checked all the same.
 
-    genesis, step, profile, state, decision, end     in the ledger of a run        (run.py, in the order of sequence.py)
-    access, deletion, erasure, grant, observation    in the ledger of a project    (project.py)
+    genesis, step, profile, state, decision, end     in the ledger of a run        (kinds.py, in the order of heads.py)
+    access, deletion, erasure, grant, observation    in the ledger of a project    (kinds.py)
 
 The numbers of a class are never in an entry. A `step` carries, for each class, a commitment to that class's numbers:
 SHA-256(salt || content), with a salt that follows from a secret of the class and the step (provenance/commitments.py).

@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field
 from pydantic.config import JsonDict
 
-from explorer.entries.envelope import BLOB_NAME, DIGEST, MAX_BLOB_NAME, MAX_BLOBS, MAX_WHOLE
+from explorer.entries.heads import BLOB_NAME, DIGEST, MAX_BLOB_NAME, MAX_BLOBS, MAX_WHOLE
 from explorer.errors import LedgerError
 from explorer.provenance.spellings import ClassPath
 from explorer.schema import record

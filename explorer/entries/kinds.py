@@ -1,12 +1,309 @@
-"""The table of kinds, and the way from a record to the bytes of an entry and back."""
+"""The kinds of entries: the records of a run's ledger and of a project's, their table, and the way to bytes and back.
+
+`step` everywhere is the number of optimiser steps done before: an entry `step` with 0 is the first one, and what is
+written after it carries 1. Classes are class paths of the run's taxonomy. Numbers are commitments here; they stand in
+the blobs of the next `state`, which closes a segment of steps:
+
+    numbers/<class>    the class's content of each step that it trained in, in order              (numbers.py)
+    joint              the content over the classes of each step, in order                        (numbers.py)
+    sketches/<class>   the sketch of the class's weighted gradient, summed over the steps, which
+                       the state itself commits to                                                (numbers.py)
+    slots              the row of the tag table in each slot of each step, in order               (slots.py)
+    tensors            the leaf of every tensor of that state, by name                            (runlog/tensors.py)
+
+The genesis names the `tensors` of the state before step 0, so that what moved can be told segment by segment, and
+`owners`: the layer of each tensor whose name begins with another layer's, as a shared one does. Ledgers of earlier
+versions name tensors at the end alone. A blob that would be empty is left out. A layer stands for itself or for an
+adapter of it, in the order of the genesis.
+"""
 
 from dataclasses import asdict, dataclass, fields
+from typing import Annotated, ClassVar, Literal
 
-from explorer.entries.envelope import Head, read_head, write_entry
-from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observation
-from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
+from pydantic import Field
+
+from explorer.entries.fields import Blobs, ByClass, ByName, Digest, Float, LedgerState, Line, Name, Whole, read_float
+from explorer.entries.heads import Head, read_head, write_entry
 from explorer.errors import LedgerError
-from explorer.schema import from_json
+from explorer.provenance.spellings import ClassPath
+from explorer.schema import from_json, record
+
+# ------------------------------------------------------------------------------------------------------- a run's ledger
+
+Flags = Annotated[str, Field(pattern=r"^[01]*$", max_length=20_000)]
+"""A 1 or a 0 for every layer, in the order of the genesis."""
+
+
+@record
+class Sources:
+    """The tagged data that the run was given: the tag table's Merkle root, and the attestation that vouches for it."""
+
+    root: Digest
+    attestation: Digest  # SHA-256 of the attestation's payload
+
+
+@record
+class TrainingState:
+    """The state of training, each part as a Merkle root over its tensors in the order of their names.
+
+    A leaf is SHA-256(0x00 || name | type | shape in brackets \\n || the values, little-endian, in row order), such as
+    `conv.weight|torch.float32|(8, 2, 3, 3)`.
+    """
+
+    parameters: Digest
+    buffers: Digest
+    optimizer: Digest  # what optimisers and methods remember
+    random: Digest  # SHA-256 of {"seed", "step"} in RFC 8785 form: every stream of random numbers follows from them
+
+
+@record
+class Parent:
+    """A run that this one goes on from, as its ledger was then."""
+
+    kind: Literal["deletion", "model"]  # the same run without some of its examples; or one that begins with its model
+    ledger: LedgerState
+    model: Digest | None  # SHA-256 of the safetensors file that this run begins with; None: a deletion
+    attestation: Digest | None  # of the payload that vouches for that file
+    admitted: ByClass[Float]  # with which weight each class of the model is let in; empty: a deletion
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.kind == "deletion":
+            return f"{self.ledger.origin}, by a deletion"
+        admitted = ", ".join(f"{path} {read_float(weight):g}" for path, weight in self.admitted.items())
+        return f"the model of {self.ledger.origin}, of which it admits {admitted or 'no class'}"
+
+
+@record
+class Shared:
+    """A layer whose tensors the model holds under other names too."""
+
+    layer: Line
+    also: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+@record
+class Traits:
+    """What a method can do to a run that its steps do not record. The method's class states it
+    (`engine.method.Method.traits`), the genesis carries it, and no reader has a list of methods."""
+
+    probes: bool = False  # what layers make of examples of a class decides about other classes
+    remembers: Literal["nothing", "classes", "model"] = "nothing"  # classes: a record of them, and no part of training
+    averages: bool = False  # the run ends with other weights than its last step left
+
+
+@record
+class Genesis:
+    """The first entry: everything that determines the run, by digest."""
+
+    KIND: ClassVar[str] = "genesis"
+    VERSION: ClassVar[int] = 1
+
+    run: Line
+    recipe: Digest
+    code: Digest
+    environment: Digest
+    data: Digest  # the dataset's manifest
+    tags: ByName[Sources]  # by the name of the dataset or shard; empty: no provenance
+    taxonomy: Digest | None  # None, like the next two: the run is not governed
+    policy: Digest | None
+    trust: Digest | None
+    judged: Whole | None  # the moment for which documents and keys were judged, in seconds since 1970: an input
+    strategy: Literal["plain", "microbatch", "fused"]
+    seed: Whole
+    initial: Digest  # the parameters before step 0
+    begins: Whole  # steps done before the first one here: 0, or those of the run that a deletion goes on from
+    start: TrainingState | None  # the state then; None: `begins` is 0
+    classes: tuple[ClassPath, ...]  # in the order in which their gradients are summed
+    layers: tuple[Line, ...]  # in the order of every `updated`
+    parents: tuple[Parent, ...]  # runs whose state or model this one goes on from
+    blobs: Blobs
+    shared: tuple[Shared, ...] = ()  # left out of the entry where there are none
+    methods: ByName[Traits] | None = None  # of the run, by name; None: an older ledger, or another writer's
+    fitted: dict[Literal["normalisation", "tokeniser"], Line] | None = None  # on all examples; None: not known
+
+    @property
+    def other_names(self) -> dict[str, tuple[str, ...]]:
+        """The other names of layers, by name."""
+        return {each.layer: each.also for each in self.shared}
+
+
+@record
+class Step:
+    """One optimiser step. What is said of each class stands in the order of the genesis.
+
+    A commitment is SHA-256(salt || content): the content is the class's part of the step (numbers.py), the salt that of
+    the class's secret for kind "step" and this step. Of the numbers over several classes the secret is the joint one
+    and the class path "*".
+    """
+
+    KIND: ClassVar[str] = "step"
+    VERSION: ClassVar[int] = 1
+
+    step: Whole
+    phase: Line
+    slots: Digest  # Merkle root over slot u64be || tag leaf, all slots of the batch in order
+    examples: tuple[Whole, ...]  # of each class in the batch, whether it trained or was denied
+    numbers: tuple[Digest | None, ...]  # commitments; None: denied everywhere, no rows, or nothing was measured
+    joint: Digest | None  # commitment to the numbers over several classes; None: nothing was measured
+    quarantined: Whole  # slots whose examples nobody to be believed vouches for: never read
+    weights: Digest | None  # of the blob `weights`, the admission table in force; None: no policy
+    updated: Flags  # 0: the layer's parameters, buffers and optimiser state are bit for bit what they were
+    blobs: Blobs  # `weights`, in the first step of each segment that the table is in force in
+
+
+@record
+class Profile:
+    """What the layers' representations tell about the classes, on a committed probe set."""
+
+    KIND: ClassVar[str] = "profile"
+    VERSION: ClassVar[int] = 1
+
+    step: Whole
+    probes: Digest
+    classes: ByClass[Digest]  # commitment to the class's numbers, layer by layer
+    joint: Digest  # commitment to the numbers over all classes: with all classes but one they give the last one away
+    blobs: Blobs
+
+
+@record
+class State:
+    """What the run has come to, so that a replay can be compared with it, and the numbers of the steps up to here.
+
+    A class with numbers in a step of the segment has sketches too, in a run that makes any. The commitment to them is
+    SHA-256(salt || content), the salt that of the class's secret for kind "step", the first step of the segment, and
+    the step of this entry, which no step of the segment has.
+    """
+
+    KIND: ClassVar[str] = "state"
+    VERSION: ClassVar[int] = 1
+
+    step: Whole
+    state: TrainingState
+    blobs: Blobs
+    # Commitments to the sketches, for each class in the order of the genesis; None: the class has none here. Left out
+    # where no class has any, and in ledgers of earlier versions, which do not commit to sketches.
+    sketches: tuple[Digest | None, ...] = ()
+
+
+@record
+class Decision:
+    """Something that the run decided while it ran, the rule that did it, and commitments to the numbers behind it."""
+
+    KIND: ClassVar[str] = "decision"
+    VERSION: ClassVar[int] = 1
+
+    step: Whole  # of a re-execution: the first step that is executed again
+    action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution"]
+    rule: Name
+    parameters: ByName[Float]  # of the rule: its thresholds
+    condition: Name | None  # of the policy, that an activation switches on; None: nothing is switched
+    subjects: tuple[ClassPath, ...]  # the classes that it is about; none: all
+    layers: tuple[Line, ...]  # that it is about; none: all
+    evidence: ByClass[Digest]  # commitments to the numbers that decided: every class here influences the subjects
+    blobs: Blobs
+
+
+@record
+class End:
+    """The last entry: the run is done, and this is what came out.
+
+    `result.json` holds times too, which no replay arrives at; what of it can be repeated is here.
+    """
+
+    KIND: ClassVar[str] = "end"
+    VERSION: ClassVar[int] = 1
+
+    step: Whole  # how many steps were done
+    outcome: Literal["finished", "stopped"]
+    state: TrainingState
+    metrics: ByName[Float]  # of the last evaluation
+    blobs: Blobs  # `tensors`: the leaf of every tensor, by name (runlog/tensors.py)
+
+
+# ------------------------- a project's ledger, which goes on when the ledgers of its runs are closed and points to them
+
+
+@record
+class GrantUse:
+    """What was done with a grant: the keys of a run were wrapped for its grantee, or it opens nothing any more."""
+
+    KIND: ClassVar[str] = "grant"
+    VERSION: ClassVar[int] = 1
+
+    action: Literal["wrapped", "revoked"]
+    owner: Line  # the authority that granted
+    id: Line  # that the owner gave it
+    grant: Digest  # of its payload
+    ledger: LedgerState | None  # of the run whose keys were wrapped, as it was then; None: revoked, for every run
+    blobs: Blobs
+
+
+@record
+class Access:
+    """Somebody read what only a grant opens."""
+
+    KIND: ClassVar[str] = "access"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # that was read
+    grant: Digest
+    query: Digest  # of what was asked for
+    blobs: Blobs
+
+
+@record
+class Deletion:
+    """A request to delete what a model learned from some examples, and how far it was met."""
+
+    KIND: ClassVar[str] = "deletion"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # of the run that had them
+    result: LedgerState | None  # of the run without them; None: below G2 there is none
+    request: Digest  # a salted commitment: a request names a person
+    classes: tuple[ClassPath, ...]  # what was asked for: these classes,
+    authorities: tuple[Line, ...]  # or all that these vouch for,
+    records: Whole  # or so many single records; which ones, the list beside the certificate says
+    level: Literal["G0", "G1", "G2", "G3"]  # inactive, localised and ablated, exact by structure, exact by replay
+    evidence: ByName[Digest]  # `certificate`: of its payload
+    blobs: Blobs
+
+
+@record
+class Erasure:
+    """What a run's directory has recorded about some classes, or what links records to their tags, is destroyed.
+
+    Of a class: its secret, its blobs, and its rows in the spool; with them the numbers over several classes. The entry
+    is written before anything is destroyed. The model and the ledger of the run stay as they are.
+    """
+
+    KIND: ClassVar[str] = "erasure"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # of the run, which is finished
+    classes: tuple[ClassPath, ...]  # whose numbers are destroyed,
+    records: Whole  # or of so many single records the salts; which ones is on no record
+    blobs: Blobs
+
+
+@record
+class Observation:
+    """What somebody who evaluates, fine-tunes or deploys a model says about it, signed by them."""
+
+    KIND: ClassVar[str] = "observation"
+    VERSION: ClassVar[int] = 1
+
+    ledger: LedgerState  # of the run that made the model
+    model: Digest
+    role: Literal["evaluator", "fine-tuner", "deployer"]
+    admitted: ByClass[Float]  # with which weight they let a class through
+    statement: Digest  # of the payload of their signed statement
+    blobs: Blobs
+
+
+# --------------------------------------------------------------------------------------------------- the table of kinds
 
 Entry = Genesis | Step | Profile | State | Decision | End | Access | Deletion | Erasure | GrantUse | Observation
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from explorer import merkle
 from explorer.canonical import canonical, digest
-from explorer.entries.envelope import MAX_BYTES
 from explorer.entries.fields import write_float
+from explorer.entries.heads import MAX_BYTES, RUN
 from explorer.entries.kinds import KINDS, Entry
 from explorer.entries.numbers import StepNumbers, diagonal, encode_class, encode_joint
-from explorer.entries.sequence import RUN
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import reading_key, salt_of

@@ -1,4 +1,6 @@
-"""Which examples a step was given, slot by slot: the blob `slots` of a segment, and the root in the entry of a step.
+"""The examples of a step: which it was given, slot by slot, and which of a class were in which pass.
+
+Which examples a step was given, slot by slot: the blob `slots` of a segment, and the root in the entry of a step.
 
     blob    for each step: how many slots its batch has, and the row of the tag table in each of them, in their order;
             u32, little-endian
@@ -10,9 +12,29 @@ Two slots, rows 5 and 3:
 
 The class of an example is what the tag table says of its row, so that there is one word for it. The leaves of the tag
 table are in `explorer.provenance.tags`.
+
+Which examples of a class trained what in a step: the evidence of a `selection` by the bands of a policy.
+
+The rule of the decision is `by-example`. The content is committed to for the one class that it is about, and depends on
+no other's examples. Numbers are little-endian:
+
+    u32                 how many examples of the class were read in the step, n, in the order of their slots
+    u32                 how many scores tell them apart, 1 or 2 (`explorer.provenance.examples.SCORES`, those in use)
+    f32 x n             for each of the scores: that of every example
+    u32                 how many passes there were, p: each is a forward and backward pass of some of them
+    u8 x L              for each pass: 1 for a layer, in the order of the genesis, that it might change: whose gradients
+                        it took or whose buffers were open to it; 0 for others
+    u8 x n              for every example the pass that it was in; 255: in none, for what it was denied or dropped
+
+The passes are written down where they are made, after the fact, so that they can be held against the scores, the
+policy and the numbers of the step. Two examples, one score, of which the second took part, in the first of two layers:
+
+    02000000 01000000 0000003f 0000803f 01000000 01 00 ff 00
 """
 
+import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,3 +74,63 @@ def slots_root(rows: NDArray[np.integer], leaves: NDArray[np.uint8]) -> bytes:
         raise LedgerError(f"slots of a step: row {max(rows.max(), -rows.min())} of a tag table of {len(leaves)}")
     tags = leaves[rows]
     return merkle.root_of(merkle.leaf_hash(slot.to_bytes(8, "big") + tag.tobytes()) for slot, tag in enumerate(tags))
+
+
+# ----------------------------------------------------------------------------- the examples of a class that were chosen
+
+RULE = "by-example"
+NONE = 255
+MAX_PASSES = 255
+_HEAD, _COUNT = struct.Struct("<II"), struct.Struct("<I")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Chosen:
+    """The scores and the passes of a class's examples. Shapes: s scores, n examples, p passes, L layers."""
+
+    scores: NDArray[np.float32]  # s n
+    passes: NDArray[np.bool_]  # p L: whether the pass took gradients of the layer
+    taken: NDArray[np.uint8]  # n: the pass that an example was in, or NONE
+
+    def reached(self, layers: list[int] | None = None) -> NDArray[np.bool_]:
+        """Which examples were in a pass that took gradients of one of these layers, of any without them; n."""
+        columns = self.passes if layers is None else self.passes[:, layers]
+        took = np.append(columns.any(1), np.zeros(MAX_PASSES + 1 - len(columns), np.bool_))
+        return took[self.taken]
+
+
+def encode_chosen(chosen: Chosen) -> bytes:
+    """The content."""
+    scores, taken = chosen.scores, chosen.taken
+    assert scores.shape[1] == len(taken) and len(chosen.passes) <= MAX_PASSES
+    return b"".join(
+        (
+            _HEAD.pack(len(taken), len(scores)),
+            np.ascontiguousarray(scores, "<f4").tobytes(),
+            _COUNT.pack(len(chosen.passes)),
+            chosen.passes.astype(np.uint8).tobytes(),
+            taken.astype(np.uint8).tobytes(),
+        )
+    )
+
+
+def decode_chosen(content: bytes, *, layers: int) -> Chosen:
+    """What the content says. Raises `LedgerError` for what is none."""
+    try:
+        n, several = _HEAD.unpack_from(content)
+        at = min(_HEAD.size + 4 * several * n, len(content))
+        (p,) = _COUNT.unpack_from(content, at)
+    except struct.error as error:
+        raise LedgerError(f"a choice among examples: found {len(content)} bytes, cut off") from error
+    size = at + _COUNT.size + p * layers + n
+    if several not in (1, 2) or p > MAX_PASSES or len(content) != size:
+        raise LedgerError(
+            f"a choice among examples: found {len(content)} bytes, expected {size} of {n} examples, {several} scores of"
+            f" at most 2 and {p} passes of at most {MAX_PASSES}"
+        )
+    scores = np.frombuffer(content, "<f4", count=several * n, offset=_HEAD.size).astype(np.float32)
+    flags = np.frombuffer(content, np.uint8, count=p * layers, offset=at + _COUNT.size)
+    taken = np.frombuffer(content, np.uint8, offset=size - n)
+    if (flags > 1).any() or ((taken >= p) & (taken != NONE)).any():
+        raise LedgerError("a choice among examples: a flag that is neither 0 nor 1, or a pass that is not there")
+    return Chosen(scores=scores.reshape(several, n), passes=flags.reshape(p, layers).astype(np.bool_), taken=taken)

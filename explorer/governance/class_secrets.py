@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from explorer import rundir
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import ProvenanceError
 from explorer.governance.spool import ALL
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory

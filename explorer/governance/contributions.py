@@ -32,8 +32,8 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Region, Share, State
+from explorer.entries.kinds import Traits
 from explorer.entries.numbers import Floats, StepNumbers
-from explorer.entries.run import Traits
 from explorer.errors import RecipeError, TrainingError, unknown
 from explorer.governance.exact import check_linear, split_update, whole
 from explorer.governance.gram import Rows, inner_products, lay_out, projections, sketch, step_numbers

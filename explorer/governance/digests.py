@@ -7,7 +7,7 @@ from torch import Tensor
 
 from explorer.canonical import digest
 from explorer.engine.state import State
-from explorer.entries.run import TrainingState
+from explorer.entries.kinds import TrainingState
 from explorer.runlog.tensors import OPTIMIZER, Tensors
 from explorer.runlog.tensors import tensor_leaf as leaf_of_values
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
-from explorer.entries.run import Traits
+from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.separation import spectrum

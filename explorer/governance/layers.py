@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from explorer.engine.leaves import Beside, Leaf
-from explorer.entries.run import Shared
+from explorer.entries.kinds import Shared
 from explorer.errors import RecipeError
 from explorer.governance.region_modules import adapter_name
 from explorer.provenance.regions import MAX_NAME, NAME, Layer, SealedRegion, depths_of, region_of, with_adapters

@@ -19,8 +19,8 @@ from torch import Tensor
 from explorer.canonical import canonical
 from explorer.engine.method import Kind, Method, Saving, Unit
 from explorer.engine.state import State, progress
+from explorer.entries.kinds import Traits
 from explorer.entries.profiles import LayerProfiles
-from explorer.entries.run import Traits
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.journal import Journal

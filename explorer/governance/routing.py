@@ -15,7 +15,7 @@ forward and backward pass of its own, for the gradients of the layers that the p
 change the same are one pass. The class stays one share: its gradients are summed before they are anybody's, the loss is
 divided by the size of the whole batch, and no other class's step changes by one bit.
 
-What was passed is noted for the ledger as it happened (`explorer.entries.chosen`).
+What was passed is noted for the ledger as it happened (`explorer.entries.slots`).
 
 Shapes: N rows of the share.
 """
@@ -31,8 +31,8 @@ from torch import Tensor
 
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import Part, Share, State
-from explorer.entries.chosen import NONE, RULE, Chosen, encode_chosen
-from explorer.entries.run import Traits
+from explorer.entries.kinds import Traits
+from explorer.entries.slots import NONE, RULE, Chosen, encode_chosen
 from explorer.errors import RecipeError, unknown
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.probes import scores

@@ -41,7 +41,7 @@ folds by a seeded draw. For each fold, on the other four alone:
 
 For two classes this is linear discriminant analysis with equal priors. The rule weighs every class alike however many
 examples it has, needs no tuning, and is solved in the space of the N examples, so that D may be larger than N. What
-comes out is counts: row c of the table says what the examples of class c were taken for. `entries/told_apart.py` makes
+comes out is counts: row c of the table says what the examples of class c were taken for. `entries/profiles.py` makes
 accuracies and intervals of them.
 
 The p-value is that of the balanced accuracy among relabellings within each fold, which keep the class counts of the
@@ -62,7 +62,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from explorer.entries.told_apart import Counts, balanced
+from explorer.entries.profiles import Counts, balanced
 
 EXAMPLES_PER_DIMENSION = 16
 

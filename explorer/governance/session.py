@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionNote:
-    """Something that a method decided in this step: what becomes a `decision` entry (entries/run.py)."""
+    """Something that a method decided in this step: what becomes a `decision` entry (entries/kinds.py)."""
 
     action: str  # of `entries.run.Decision`
     rule: str

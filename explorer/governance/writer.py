@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from explorer.entries.envelope import Head, read_head
-from explorer.entries.kinds import decode, encode
-from explorer.entries.run import Decision, Genesis, State, TrainingState
+from explorer.entries.heads import Head, read_head
+from explorer.entries.kinds import Decision, Genesis, State, TrainingState, decode, encode
 from explorer.errors import LedgerError
 from explorer.ledger.log import Log
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory

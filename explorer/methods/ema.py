@@ -15,7 +15,7 @@ from explorer.data.dataset import Modality
 from explorer.engine.averages import exchange, model_tensors
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
-from explorer.entries.run import Traits
+from explorer.entries.kinds import Traits
 
 
 def decay(*, half_life: float, updates: int) -> float:

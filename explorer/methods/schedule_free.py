@@ -32,7 +32,7 @@ from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, decay_groups
 from explorer.engine.schedule import Constant
 from explorer.engine.state import State, progress
-from explorer.entries.run import Traits
+from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
 
 COUNTS = 3  # steps, sum of weights, largest learning rate

@@ -19,7 +19,7 @@ from explorer.data.dataset import Modality
 from explorer.engine.averages import Held, model_tensors, refresh_on_training_data
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
-from explorer.entries.run import Traits
+from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
 
 ROUNDING = 1e-9  # of a share of training: the tenth of ten tenths is the last

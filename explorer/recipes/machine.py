@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import explorer
-from explorer.records import Hardware
+from explorer.run_files import Hardware
 
 # The parts of the package that can change a result. (`recorded` names what came out; if it named it otherwise, nothing
 # would be equal to what is on record.)

@@ -24,9 +24,9 @@ from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, wr
 from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import Trust
-from explorer.records import LoopRecord
 from explorer.release.claims import CERTIFICATE, claims, deletable_here
 from explorer.release.past import deletion_of
+from explorer.run_files import LoopRecord
 from explorer.rundir import read_bytes
 from explorer.runlog.attested import ATTESTATION, PARENTS, ancestors, check_ledger
 from explorer.runlog.documents import POLICY_FILE, TAXONOMY_FILE, read_policy

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from explorer import rundir
 from explorer.audit.contents import examine_contents
 from explorer.audit.withheld import read_withheld
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.rebuild import Findings
 from explorer.ledger.trust_anchor import Anchor

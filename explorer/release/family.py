@@ -14,9 +14,7 @@ from pathlib import Path
 
 from explorer import rundir
 from explorer.entries.fields import LedgerState
-from explorer.entries.kinds import decode
-from explorer.entries.project import Observation
-from explorer.entries.run import Genesis, Parent
+from explorer.entries.kinds import Genesis, Observation, Parent, decode
 from explorer.errors import ExplorerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.project import Observation as Entry
+from explorer.entries.kinds import Observation as Entry
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.envelope import Envelope, write_envelope
 from explorer.provenance.observation import Observation, Observer, sign_observation

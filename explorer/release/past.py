@@ -11,7 +11,7 @@ from pathlib import Path
 from explorer import rundir
 from explorer.audit.history import badge
 from explorer.entries.fields import LedgerState
-from explorer.entries.run import Parent
+from explorer.entries.kinds import Parent
 from explorer.errors import LedgerError, RunError
 from explorer.project import runs_of
 from explorer.provenance.trust import Trust

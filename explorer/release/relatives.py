@@ -13,8 +13,7 @@ from typing import Literal
 from explorer import rundir
 from explorer.audit.history import badge
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Observation
-from explorer.entries.run import Parent
+from explorer.entries.kinds import Observation, Parent
 from explorer.errors import ExplorerError, ProvenanceError
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, Attested, open_model

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.entries.fields import read_float
-from explorer.entries.run import Step
+from explorer.entries.kinds import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import BY_EXAMPLE, FORMAT
 from explorer.runlog.run_ledger import RunLedger

@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from explorer import rundir
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError, unknown
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.keys import PASSPHRASE, is_encrypted, public_bytes, read_key

@@ -22,15 +22,15 @@ from typing import Literal
 
 import numpy as np
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.costing import Duration, StepTime
 from explorer.entries.fields import read_float
-from explorer.entries.run import End
+from explorer.entries.kinds import End
 from explorer.errors import ExplorerError
 from explorer.provenance.commitments import SALT_BYTES, Salts, read_salts
 from explorer.provenance.levels import Level
 from explorer.provenance.spellings import covers
-from explorer.records import LoopRecord, ProfileRecord, ResultRecord, RunRecord
+from explorer.run_files import LoopRecord, ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import SALTS_FILE, TRAINER_FILE, source_of
 from explorer.runlog.influence import Presence, Reach, reach_of, read_record
 from explorer.runlog.model_file import MODEL
@@ -161,7 +161,7 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
     if not (run / rundir.RUN).exists():
         words = OWN if (run / rundir.LOOP).exists() else UNMEASURED
         return Time(seconds=None, low=None, high=None, source=None, words=words)
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     besides = besides_of(run, steps=steps, of=record.steps)
     profile, measured = profile_of(run, record), None
     if step is not None:
@@ -188,7 +188,7 @@ def besides_of(run: Path, *, steps: int, of: int) -> Besides:
     """What the run's result says about the rest. Raises `RunError` for a damaged result."""
     if not (run / rundir.RESULT).exists():
         return Besides(rest=START, step=None)
-    result = records.read(ResultRecord, run / rundir.RESULT)
+    result = run_files.read(ResultRecord, run / rundir.RESULT)
     timings = result.timings
     whole = timings.evaluation + timings.checkpoint
     alone = result.timed_steps > 0 and not result.contended
@@ -216,7 +216,7 @@ def replayed(phases: Mapping[str, int], times: Mapping[str, StepTime], steps: in
 def profile_of(run: Path, record: RunRecord) -> ProfileRecord | None:
     """The profile of the run's recipe on its hardware, beside it. Raises `RunError` for a damaged one."""
     for path in sorted((run.parent / rundir.PROFILES).glob("[!.]*.json")):
-        profile = records.read(ProfileRecord, path)
+        profile = run_files.read(ProfileRecord, path)
         if profile.recipe_digest == record.recipe_digest and profile.hardware == record.hardware:
             return profile
     return None

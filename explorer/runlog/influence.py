@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from explorer import rundir
 from explorer.canonical import digest
-from explorer.entries.run import Decision
+from explorer.entries.kinds import Decision
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.regions import region_of
 from explorer.provenance.routing import admitted_by_rule
 from explorer.provenance.spellings import covers
-from explorer.records import Plan, contradictions, listed_methods, plan_file, read_plan
+from explorer.run_files import Plan, contradictions, listed_methods, plan_file, read_plan
 from explorer.runlog.admission_tables import tables_in_force
 from explorer.runlog.documents import TagRows, read_policy, read_tag_rows
 from explorer.runlog.run_ledger import Placed, RunLedger

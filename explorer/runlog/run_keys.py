@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from explorer import rundir
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.commitments import Salts, read_salts
 from explorer.provenance.encryption import reading_key

@@ -17,8 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from explorer import rundir
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import Unknown, decode
-from explorer.entries.run import Decision, End, Genesis, Profile, State, Step
+from explorer.entries.kinds import Decision, End, Genesis, Profile, State, Step, Unknown, decode
 from explorer.errors import LedgerError, ProvenanceError, RunError, unknown
 from explorer.ledger.storage import LedgerDirectory, blob_path, read_blob
 from explorer.provenance.encryption import MAGIC, OVERHEAD, is_sealed, open_sealed

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.entries.kinds import Step
 from explorer.entries.numbers import (
     Floats,
     StepNumbers,
@@ -22,7 +23,6 @@ from explorer.entries.numbers import (
     split_class,
     split_joint,
 )
-from explorer.entries.run import Step
 from explorer.entries.slots import decode_slots
 from explorer.errors import LedgerError
 from explorer.provenance.commitments import commit

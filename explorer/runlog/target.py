@@ -17,11 +17,11 @@ from pydantic import Field
 from explorer import rundir
 from explorer.canonical import digest
 from explorer.entries.fields import LedgerState, Line, Whole
-from explorer.entries.run import TrainingState
+from explorer.entries.kinds import TrainingState
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.spellings import ClassPath, covers
 from explorer.provenance.trust import Name
-from explorer.records import LoopRecord, Plan, RunRecord, listed_methods
+from explorer.run_files import LoopRecord, Plan, RunRecord, listed_methods
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import from_json, record, to_json
 

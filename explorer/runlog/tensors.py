@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from explorer.canonical import canonical
 from explorer.entries.fields import Digest
-from explorer.entries.run import End, Genesis, TrainingState
+from explorer.entries.kinds import End, Genesis, TrainingState
 from explorer.errors import LedgerError
 from explorer.merkle import root_of
 from explorer.provenance.regions import ADAPTER, SealedRegion, region_of

@@ -13,10 +13,10 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import canonical, digest
 from explorer.errors import ExplorerError, RunError
-from explorer.records import OF_A_RUN, FailureRecord, ResultRecord, RunRecord, contradictions
+from explorer.run_files import OF_A_RUN, FailureRecord, ResultRecord, RunRecord, contradictions
 
 MAX_METRICS_BYTES = 256 * 2**20
 MAX_LINE_BYTES = 4096
@@ -144,11 +144,11 @@ def read_metrics(path: Path, *, unfinished: bool) -> list[Measurement]:
 def _examine(directory: Path, before: str) -> Examined:
     running = rundir.is_locked(directory)
     try:
-        record = records.read(RunRecord, directory / rundir.RUN)
+        record = run_files.read(RunRecord, directory / rundir.RUN)
         result = _optional(ResultRecord, directory / rundir.RESULT)
         failure = _optional(FailureRecord, directory / rundir.FAILURE)
         for found in (record, result, failure):
-            canonical(records.to_json(found) if found else None)  # no number or text that a database would refuse
+            canonical(run_files.to_json(found) if found else None)  # no number or text that a database would refuse
         metrics = tuple(read_metrics(directory / rundir.METRICS, unfinished=result is None))
     except ExplorerError as error:
         findings = (Finding(check="records", message=str(error)),)
@@ -266,8 +266,8 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _optional(kind: type[records.Record], path: Path) -> records.Record | None:
-    return records.read(kind, path) if path.exists() else None
+def _optional(kind: type[run_files.Record], path: Path) -> run_files.Record | None:
+    return run_files.read(kind, path) if path.exists() else None
 
 
 def _inside(directory: Path, name: str) -> Path:

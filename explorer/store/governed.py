@@ -10,8 +10,7 @@ from typing import Any
 
 from explorer import rundir
 from explorer.entries.fields import read_float
-from explorer.entries.kinds import decode
-from explorer.entries.run import Decision
+from explorer.entries.kinds import Decision, decode
 from explorer.ledger.storage import LedgerDirectory
 from explorer.runlog.documents import read_policy
 from explorer.runlog.run_ledger import RunLedger

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from explorer.records import Metric
+from explorer.run_files import Metric
 from explorer.store import queries
 
 # By sweep: the tables are in the order of sweeps, so that DuckDB reads only the part of one that holds it.

@@ -13,7 +13,7 @@ was measured on one machine, and its time is said by a profile of another. Where
 their quality, the first by name does.
 """
 
-from explorer.records import APART
+from explorer.run_files import APART
 from explorer.runlog.forecast import DRIFT
 
 # In the order in which they are made. `source` names the file of a profile, `directory` a run.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import canonical
 from explorer.errors import ExplorerError, RunError
 from explorer.planned import read_plan
@@ -115,8 +115,8 @@ def _run_columns(run: Examined) -> Row:
 
 def _profile(path: str, file: Path) -> Found:
     seen = file_digest(file)
-    profile = records.read_profile(file)
-    canonical(records.to_json(profile))  # no number or text that a database would refuse
+    profile = run_files.read_profile(file)
+    canonical(run_files.to_json(profile))  # no number or text that a database would refuse
     if file.name != f"{profile.key}.json":
         raise RunError(f"{file}: holds the profile {profile.key!r}, not the one that the file is named for")
     hardware = profile.hardware

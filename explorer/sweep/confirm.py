@@ -19,7 +19,7 @@ from explorer.costing import train_seconds
 from explorer.errors import RunError, SweepError, unknown
 from explorer.planned import read_plan
 from explorer.recipes.recipe import Recipe
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.profiles import read_profiles

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.costing import SAME_TIME, train_seconds
 from explorer.engine.order import ordered
 from explorer.errors import RecipeError, RunError
 from explorer.recipes.recipe import Recipe
-from explorer.records import ProfileRecord, RunRecord
+from explorer.run_files import ProfileRecord, RunRecord
 from explorer.sweep.compose import fitting
 
 
@@ -145,7 +145,7 @@ def budgets_of(directory: Path, run: RunRecord) -> list[float]:
         if not path.name.startswith(start):
             continue
         try:
-            record = records.read(RunRecord, path / rundir.RUN)
+            record = run_files.read(RunRecord, path / rundir.RUN)
         except RunError:
             continue  # a damaged record is written again
         if record.recipe_digest == run.recipe_digest:

@@ -22,9 +22,9 @@ from typing import Literal, TypeVar
 
 import explorer
 import explorer.sweep.formats  # before nbformat
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import ExplorerError
-from explorer.records import FailureRecord, RunRecord
+from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import check_notebook
@@ -219,7 +219,7 @@ class _Execution:
                 return
             if task.run.documents is not None:
                 keep(task.run.documents, task.run.directory)
-            _write_if_changed(task.run.directory / rundir.RUN, records.to_json(task.run.record))
+            _write_if_changed(task.run.directory / rundir.RUN, run_files.to_json(task.run.record))
             task.attempts += 1
             self.running[self.executor.submit(perform, self._job(task.run))] = task
 
@@ -290,18 +290,18 @@ class _Execution:
             if moved is not None:
                 self._profile(everything, why=f"again, for those of the baseline moved by {moved:+.0%}")
 
-    def _profile(self, records: Sequence[RunRecord], *, why: str = "") -> None:
+    def _profile(self, run_files: Sequence[RunRecord], *, why: str = "") -> None:
         """Measure the step times of the recipes of these runs, and say so if the machine was busy."""
-        measured = self._time(measure, records, why=why)
+        measured = self._time(measure, run_files, why=why)
         for fault in () if measured is None else measured.faults:
             self._warn(fault)
         if measured is not None and measured.busy:
             self._tell("busy", message="; ".join(measured.busy))
 
-    def _time(self, act: Callable[..., Timed], records: Sequence[RunRecord], *, why: str) -> Timed | None:
+    def _time(self, act: Callable[..., Timed], run_files: Sequence[RunRecord], *, why: str) -> Timed | None:
         """Time in a fresh process with the run's thread count, while no other sweep of this user does or trains. What
         fails here costs the time axis, not the runs: it is a warning, and the answer None."""
-        if not records or not self.settings.profile or self.stopping.is_set():
+        if not run_files or not self.settings.profile or self.stopping.is_set():
             return None
         with contextlib.ExitStack() as stack:
             reasons: list[str] = []
@@ -313,7 +313,7 @@ class _Execution:
             self.executor = LocalProcesses(1, threads=self.plan.spec.threads)
             documents = {run.record.recipe_digest: run.documents for run in self.plan.runs}
             future = self.executor.submit(
-                act, self.plan.directory, records, data=self.plan.data, documents=documents, reasons=reasons
+                act, self.plan.directory, run_files, data=self.plan.data, documents=documents, reasons=reasons
             )
             answer: list[Timed] = []
             try:
@@ -437,7 +437,7 @@ def _record_failure(task: _Task, fault: str, message: str) -> None:
         attempts=task.attempts,
         failed_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
-    records.write(task.run.directory / rundir.FAILURE, failure)
+    run_files.write(task.run.directory / rundir.FAILURE, failure)
 
 
 def _write_if_changed(path: Path, value: object) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from explorer import records, rundir
-from explorer.records import ProfileRecord, RunRecord
+from explorer import run_files, rundir
+from explorer.run_files import ProfileRecord, RunRecord
 from explorer.runlog.documents import Documents
 from explorer.sweep.profiles import read_profiles
 from explorer.training.profile import profile
@@ -48,7 +48,7 @@ def measure(
         on_fault=lambda run, error: faults.append(f"no step times of {run.recipe}: {error}"),
     )
     for record in found:
-        records.write(directory / rundir.PROFILES / f"{record.key}.json", record)
+        run_files.write(directory / rundir.PROFILES / f"{record.key}.json", record)
     return Measured(busy=found[0].watch.reasons if found and found[0].watch else (), faults=tuple(faults))
 
 

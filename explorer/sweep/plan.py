@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds
 from explorer.errors import RecipeError, RunError, SpecError
 from explorer.planned import describe, superseded
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
-from explorer.records import ProfileRecord, ResultRecord, RunRecord
+from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents
 from explorer.sweep.controls import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
 from explorer.sweep.profiles import read_profiles
@@ -356,6 +356,6 @@ def _slowdown(runs: Sequence[PlannedRun]) -> float:
 def _result(directory: Path) -> ResultRecord | None:
     """The result, or None where it is damaged: an estimate does without it, and the state says so."""
     try:
-        return records.read(ResultRecord, directory / rundir.RESULT)
+        return run_files.read(ResultRecord, directory / rundir.RESULT)
     except RunError:
         return None

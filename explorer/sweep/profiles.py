@@ -7,9 +7,9 @@ two states of the machine.
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import RunError
-from explorer.records import ProfileRecord, RunRecord
+from explorer.run_files import ProfileRecord, RunRecord
 
 
 def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
@@ -20,7 +20,7 @@ def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
     profiles = {}
     for path in sorted((directory / rundir.PROFILES).glob("*.json")):
         try:
-            profile = records.read(ProfileRecord, path)
+            profile = run_files.read(ProfileRecord, path)
         except RunError:
             continue
         profiles[profile.recipe_digest] = profile

@@ -30,7 +30,7 @@ from explorer.canonical import digest
 from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.records import says_how_tuned
+from explorer.run_files import says_how_tuned
 from explorer.runlog.target import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of

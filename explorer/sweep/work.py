@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, Literal
 
 import explorer.sweep.formats  # noqa: F401  # before nbformat
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import ExplorerError, SweepError, unknown
-from explorer.records import ResultRecord
+from explorer.run_files import ResultRecord
 from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import NotebookEngine, NotebookError
@@ -93,7 +93,7 @@ def perform(job: Job) -> Outcome:
 
 def check_result(directory: Path) -> ResultRecord:
     """The result that makes a run a success. Raises `RunError` when it is absent, damaged or of another run."""
-    result = records.read(ResultRecord, directory / rundir.RESULT)
+    result = run_files.read(ResultRecord, directory / rundir.RESULT)
     if result.run_id != directory.name:
         raise SweepError(f"{directory / rundir.RESULT}: is the result of another run, {result.run_id!r}")
     return result

@@ -31,7 +31,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.pace import Pace
 from explorer.engine.checkpoint import remove_all
@@ -52,7 +52,7 @@ from explorer.errors import RecipeError, unknown
 from explorer.recipes import machine
 from explorer.recipes.choice import check
 from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
-from explorer.records import METRICS, Metric, ResultRecord, RunRecord
+from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
 from explorer.training.ledgered import keep_environment
 from explorer.training.plan import (
     MAX_BUDGET,
@@ -191,8 +191,8 @@ def _train(
     with _directory(place, record) as directory:
         _check_functions(directory, record)
         if (directory / rundir.RESULT).exists():
-            return _trained(records.read(ResultRecord, directory / rundir.RESULT), directory, trained=False)
-        records.write(directory / rundir.RUN, record)
+            return _trained(run_files.read(ResultRecord, directory / rundir.RESULT), directory, trained=False)
+        run_files.write(directory / rundir.RUN, record)
         keep_environment(directory, recorded=False)
         loop = Loop(setting, training.methods, Clock(setting.batches.device, warmup_steps=WARMUP_STEPS, split=False))
         warned = warnings_of(training, setting.batches.dataset, model, steps=steps)
@@ -205,7 +205,7 @@ def _train(
             fitted, shared = watched(lambda: fit(loop, options), threads=amounts.threads)
         result = result_of(directory, record, fitted, examples=pace.position(steps), contended=shared)
         if place is not None:
-            records.write(directory / rundir.RESULT, result)
+            run_files.write(directory / rundir.RESULT, result)
             remove_all(directory / rundir.CHECKPOINT)
         done = _trained(result, None if place is None else directory, trained=True)
         return dataclasses.replace(done, warnings=warned)
@@ -227,7 +227,7 @@ def _check_functions(directory: Path, record: RunRecord) -> None:
     In one that is not finished a mended function goes on from the checkpoint."""
     if not (directory / rundir.RESULT).exists():
         return
-    before = records.read(RunRecord, directory / rundir.RUN).functions
+    before = run_files.read(RunRecord, directory / rundir.RUN).functions
     for name in record.functions:
         if name in before and before[name] != record.functions[name]:
             raise RecipeError(

@@ -29,13 +29,13 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_file
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import MODEL, metrics_bytes, model_digest
 from explorer.engine.loop import Loop
 from explorer.entries.fields import LedgerState, read_float
-from explorer.entries.run import End, State, TrainingState
+from explorer.entries.kinds import End, State, TrainingState
 from explorer.errors import LedgerError, RunError
 from explorer.governance.digests import tensors_of, training_state
 from explorer.governance.journal import Journal
@@ -43,7 +43,7 @@ from explorer.governance.session import Session
 from explorer.governance.writer import History
 from explorer.ledger.storage import CHECKPOINT, write_blob
 from explorer.provenance.trust import parse_trust
-from explorer.records import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan
+from explorer.run_files import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan
 from explorer.runlog.documents import (
     MAX_QUARANTINE,
     TRUST_FILE,
@@ -135,7 +135,7 @@ def delete(
                 keep(documents, directory)
                 _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
                 write_origin(directory, replace(origin, state=state))
-                records.write(directory / rundir.RUN, new)
+                run_files.write(directory / rundir.RUN, new)
     execute(directory, data=data, on_progress=on_progress)
     return directory
 
@@ -221,10 +221,10 @@ def drop(
         rundir.write_bytes(to / rundir.METRICS, _metrics(old.run / rundir.METRICS))
     _write_model(old.run, to, record, kept, sealed_gone=dropped)
     write_origin(to, replace(origin, state=state))
-    records.write(to / plan_file(record), record)
+    run_files.write(to / plan_file(record), record)
     _write_ledger(old, to, record, replace(origin, state=state), documents, end=end, kept=kept)
     if isinstance(record, RunRecord):
-        records.write(to / rundir.RESULT, _result(to, record, end))
+        run_files.write(to / rundir.RESULT, _result(to, record, end))
 
 
 def is_whole(to: Path, record: Plan) -> bool:

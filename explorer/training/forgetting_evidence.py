@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.data.streams import stream, torch_stream
 from explorer.engine.loop import Loop
 from explorer.engine.optimizer import build_optimizer
@@ -68,7 +68,7 @@ class Bench:
     def __init__(self, run: Path, target: Target, *, data: Path | None = None) -> None:
         """Raises `RunError` for a run that left no model, has other data here, or was trained on nothing else."""
         self._run, self._target = run, target
-        self.record = records.read_recipe_run(run, what="explorer delete evidence")
+        self.record = run_files.read_recipe_run(run, what="explorer delete evidence")
         self._recipe = recipe_of(self.record)
         self._tensors = finished(run)
         documents = documents_in(run, self.record)
@@ -108,7 +108,7 @@ class Bench:
     def without(self, run: Path) -> Behaviour:
         """A finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for a run
         that is another one in more than that and its seed."""
-        record = records.read_recipe_run(run, what="explorer delete evidence")
+        record = run_files.read_recipe_run(run, what="explorer delete evidence")
         recipe_of(record)
         expected = counterfactual(self.record, self._target).identity
         for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):

@@ -41,13 +41,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.dataset import Split
 from explorer.engine.guard import same_bits
 from explorer.engine.method import Method
 from explorer.engine.state import Region, State
-from explorer.entries.run import Genesis, Sources
+from explorer.entries.kinds import Genesis, Sources
 from explorer.errors import RecipeError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.contributions import Contributions
@@ -62,7 +62,7 @@ from explorer.governance.session import Session
 from explorer.governance.spool import ALL
 from explorer.note import Signer
 from explorer.recipes.choice import choose, written
-from explorer.records import LoopRecord, listed_methods
+from explorer.run_files import LoopRecord, listed_methods
 from explorer.runlog.documents import Documents, keep, quarantine_content, read_copies, read_documents, read_policy
 from explorer.runlog.influence import read_record
 from explorer.runlog.run_ledger import RunLedger
@@ -209,7 +209,7 @@ def begin(
     keep_environment(run, recorded=True)
     if origin is not None:
         write_origin(run, origin)
-    records.write(run / rundir.LOOP, record)
+    run_files.write(run / rundir.LOOP, record)
     genesis = genesis_of(state, run, record, given, origin)
     return begun(run, genesis=genesis, signer=signer, found=given.found, contents=beginning(state))
 

@@ -23,7 +23,7 @@ from explorer.data.dataset import DataSource
 from explorer.data.sources import load
 from explorer.engine.loop import Loop
 from explorer.entries.fields import Blob
-from explorer.entries.run import Genesis, Parent, Sources
+from explorer.entries.kinds import Genesis, Parent, Sources
 from explorer.errors import RecipeError, RunError
 from explorer.governance.credentials import Credentials, check, quarantine_json
 from explorer.governance.digests import training_state
@@ -45,7 +45,7 @@ from explorer.provenance.trust import Role, Trust
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import GOVERNED
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents, read_documents
 from explorer.runlog.target import Origin, read_origin
 from explorer.training.start import start_in

@@ -15,7 +15,7 @@ from explorer.errors import RecipeError
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import Training
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents
 from explorer.training.ledgered import credentials, refuse_governed
 from explorer.training.start import Start, identity_of

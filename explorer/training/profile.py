@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.costing import Duration, train_seconds
 from explorer.engine.checkpoint import Checkpoint, save_checkpoint
 from explorer.engine.fit import CHECKPOINT_SECONDS
@@ -36,7 +36,7 @@ from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, Window, split_steps, time_inference, time_steps, time_window
 from explorer.errors import RunError, TrainingError
-from explorer.records import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
+from explorer.run_files import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.runlog.documents import Documents
 from explorer.training.ledgered import keep_environment, recording
 from explorer.training.plan import pace_of, phase_of, plan_run, total_steps
@@ -364,7 +364,7 @@ def train_in_full(directory: Path, profile: ProfileRecord, *, data: Path | None)
 
     The caller makes sure that nothing else keeps the machine busy.
     """
-    run = records.read(RunRecord, directory / rundir.RUN)
+    run = run_files.read(RunRecord, directory / rundir.RUN)
     return validation(run, execute(directory, data=data), profile)
 
 

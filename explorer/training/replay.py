@@ -20,15 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.costing import Duration
 from explorer.engine.checkpoint import Checkpoint, load_checkpoint
 from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, time_steps
-from explorer.entries.envelope import Head, read_head
-from explorer.entries.kinds import decode
-from explorer.entries.run import Genesis, State, TrainingState
+from explorer.entries.heads import Head, read_head
+from explorer.entries.kinds import Genesis, State, TrainingState, decode
 from explorer.errors import CheckpointError, LedgerError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.credentials import leaves_of
@@ -42,7 +41,7 @@ from explorer.governance.writer import History, Recorded
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.routing import confidential
 from explorer.recipes import machine
-from explorer.records import Plan, RunRecord
+from explorer.run_files import Plan, RunRecord
 from explorer.runlog.target import Target, counterfactual
 from explorer.training.ledgered import STRATEGY
 from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
@@ -217,7 +216,7 @@ def replay(
             f"{run}: the run of a loop of one's own: only its owner's code executes its steps. Give a function that"
             " trains by the `govern` it is handed: explorer.replay(directory, train) in Python, or --loop MODULE:train"
         )
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     genesis = _genesis(ledger, record)
     first, last = _range(ledger, steps, begins=genesis.begins)
     environment = elsewhere(run, record)
@@ -369,7 +368,7 @@ def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None
     and on the examples that stay out. So the steps themselves are timed, on the machine as it is now.
     The caller makes sure that nothing else keeps the machine busy. Raises what building the run raises.
     """
-    record = records.read_recipe_run(run, what="--profile")
+    record = run_files.read_recipe_run(run, what="--profile")
     places = [
         Place(step=steps.start + (2 * at + 1) * len(steps) // (2 * PLACES), total_steps=record.steps)
         for at in range(PLACES)

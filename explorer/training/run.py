@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.batches import Batches
 from explorer.data.dataset import Split
@@ -39,7 +39,7 @@ from explorer.governance.session import Session
 from explorer.recipes import machine
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
-from explorer.records import ResultRecord, RunRecord
+from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.training.ledgered import credentials, given, is_recorded, keep_environment, recording, sealed_of
@@ -128,9 +128,9 @@ def execute(
     step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
     """
     with rundir.locked(directory, what=f"run {directory.name}", patience=PATIENCE):
-        record = records.read(RunRecord, directory / rundir.RUN)
+        record = run_files.read(RunRecord, directory / rundir.RUN)
         if (directory / rundir.RESULT).exists():
-            result = records.read(ResultRecord, directory / rundir.RESULT)
+            result = run_files.read(ResultRecord, directory / rundir.RESULT)
             _clear(directory)
             return result
         recipe, documents = recipe_of(record), documents_in(directory, record)
@@ -149,7 +149,7 @@ def execute(
                 write_finished(directory, loop, recipe, record)
             examples = loop.setting.batches.pace.position(record.steps)
             result = result_of(directory, record, fitted, examples=examples, contended=contended or shared)
-            records.write(directory / rundir.RESULT, result)
+            run_files.write(directory / rundir.RESULT, result)
             _clear(directory)
             if stop():
                 raise KeyboardInterrupt

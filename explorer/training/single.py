@@ -11,7 +11,7 @@ from explorer.data.sources import load
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import check
 from explorer.recipes.recipe import Recipe
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.attested import ModelPlace
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import read_card

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from explorer import rundir
 from explorer.data.dataset import Dataset
 from explorer.entries.fields import Digest, LedgerState, write_float
-from explorer.entries.run import Parent
+from explorer.entries.kinds import Parent
 from explorer.errors import RecipeError, RunError, unknown
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested, ClassClaim
@@ -39,7 +39,7 @@ from explorer.provenance.spellings import ClassPath, covers
 from explorer.provenance.trust import Trust, parse_trust
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.attested import PARENTS, ModelPlace, ancestors, beside, kept_beside, read_attested
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import ModelCard, read_card

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import psutil
 
-from explorer.records import Watch
+from explorer.run_files import Watch
 
 OTHERS = 0.10  # of all cores: more of it taken by other processes, and the machine is busy
 STOLEN = 0.05  # of all cores, by other guests of the host

@@ -17,10 +17,9 @@ from explorer import rundir
 from explorer.canonical import digest
 from explorer.data.digits import Digits
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import Entry, decode, encode
+from explorer.entries.kinds import Decision, Entry, Genesis, Sources, State, TrainingState, decode, encode
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles
-from explorer.entries.run import Decision, Genesis, Sources, State, TrainingState
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.log import Log
@@ -34,7 +33,7 @@ from explorer.provenance.routing import Routing, bind, confidential
 from explorer.provenance.signing import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Role, Trust, write_trust
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.tensors import Tensors
 from tests import tensors_for_tests as models
 from tests.builders import run_record, with_identity, write_run

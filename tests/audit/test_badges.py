@@ -5,7 +5,7 @@ from pathlib import Path
 
 from explorer.audit.badges import ProjectBadge, project_badge
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Access
+from explorer.entries.kinds import Access
 from explorer.project import AUDIT, Project
 from explorer.provenance.trust import Trust
 from tests.audit.governed_run import TRAINER, trust

@@ -15,8 +15,7 @@ from explorer.audit.conform import Conformance, conform
 from explorer.audit.consistent import INVARIANTS
 from explorer.canonical import canonical
 from explorer.entries import profiles
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
+from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, Shared, State, Step
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.ledger.storage import read_blob
 from explorer.provenance.admission import admit

@@ -11,20 +11,19 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit.conditions import Judgement, Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.consistent import INVARIANTS, LONGEST, Consistent
 from explorer.canonical import digest
-from explorer.entries.envelope import write_entry
 from explorer.entries.fields import write_float
-from explorer.entries.kinds import Entry, decode, encode
-from explorer.entries.run import Decision, End, Genesis, Profile, Shared, State, Step
+from explorer.entries.heads import write_entry
+from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, Shared, State, Step, decode, encode
 from explorer.errors import RunError
 from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.provenance.commitments import commit, read_salts
 from explorer.provenance.encryption import reading_key, salt_of
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.influence import read_record
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
@@ -269,10 +268,10 @@ def test_without_the_file_it_cannot_be_told(run: Path, name: str) -> None:
 
 
 def test_no_reader_takes_fields_that_the_identity_contradicts(run: Path) -> None:
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     assert read_record(RunLedger(run)) == record
     for change in ({"seed": 99}, {"methods": ("ema",)}, {"ssr": 0.5}, {"model": "resnet8"}, {"recipe_digest": RANDOM}):
-        records.write(run / rundir.RUN, replace(record, **change))
+        run_files.write(run / rundir.RUN, replace(record, **change))
         with pytest.raises(RunError, match=next(iter(change))):
             read_record(RunLedger(run))
 
@@ -462,7 +461,7 @@ def test_an_average_of_some_tensors_alone_is_named(averaged: Path, tmp_path: Pat
 
 def test_other_digests_of_documents_than_in_run_json(run: Path) -> None:
     """A run whose identity names its documents, as recipes' runs do."""
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     genesis = RunLedger(run).genesis
     (sources,) = genesis.tags.values()
     governance = {"trust": genesis.trust, "taxonomy": genesis.taxonomy, "policy": genesis.policy, "quarantine": None}
@@ -473,7 +472,7 @@ def test_other_digests_of_documents_than_in_run_json(run: Path) -> None:
         curve = digest({key: each for key, each in mine.items() if key not in ("ssr", "seed")})
         run_id = f"{record.run_id[:-8]}{digest(mine)[:8]}"
         changed = replace(record, identity=mine, recipe_digest=curve, run_id=run_id, dataset="train")
-        records.write(run / rundir.RUN, changed)
+        run_files.write(run / rundir.RUN, changed)
         of(Genesis, recipe=digest(mine))(run)
         messages = [words for words in said(judged(run)) if words.endswith(": not as in run.json")]
         wanted = {"recipe: run", *({f"recipe: {name}"} if name else ())}

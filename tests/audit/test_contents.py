@@ -10,10 +10,9 @@ import pytest
 from explorer.audit.contents import Contents, examine_contents
 from explorer.audit.named_blobs import NO_BLOBS, Blobs, look_for_blobs
 from explorer.audit.withheld import Withheld
-from explorer.entries.envelope import write_entry
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import encode
-from explorer.entries.run import End, Genesis, Step
+from explorer.entries.heads import write_entry
+from explorer.entries.kinds import End, Genesis, Step, encode
 from explorer.errors import LedgerError
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory, blob_path

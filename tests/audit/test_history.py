@@ -12,8 +12,8 @@ import pytest
 from explorer import rundir
 from explorer.audit import history
 from explorer.audit.shares import shares
+from explorer.entries.kinds import Profile
 from explorer.entries.numbers import share_terms
-from explorer.entries.run import Profile
 from explorer.errors import LedgerError, ProvenanceError, StoreError
 from explorer.ledger.proof import check_proof
 from explorer.ledger.storage import blob_path

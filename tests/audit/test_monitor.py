@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from explorer.audit.monitor import FOREIGN, Look, look, read_memory, write_memory
-from explorer.entries.envelope import write_entry
+from explorer.entries.heads import write_entry
 from explorer.errors import LedgerError
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory

@@ -19,8 +19,7 @@ from explorer.audit.shares import shares
 from explorer.audit.simulate import simulate
 from explorer.audit.trace import trace, with_examples
 from explorer.canonical import canonical
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Genesis, State, Step
+from explorer.entries.kinds import Entry, Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.ledger.storage import read_blob
 from explorer.provenance.commitments import new_salts, write_salts

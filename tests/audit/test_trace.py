@@ -11,8 +11,7 @@ import pytest
 from explorer import rundir
 from explorer.audit import trace as module
 from explorer.audit.trace import trace, with_examples
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision, State, Step
+from explorer.entries.kinds import Decision, Entry, State, Step
 from explorer.entries.slots import encode_slots
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.runlog.run_ledger import RunLedger

@@ -12,11 +12,9 @@ from explorer import rundir
 from explorer.audit.conditions import Cause, Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.deletion.erasing import erase, of_classes
-from explorer.entries.envelope import read_head
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.kinds import Entry
-from explorer.entries.project import Deletion
-from explorer.entries.run import End, Genesis, Profile, State
+from explorer.entries.heads import read_head
+from explorer.entries.kinds import Deletion, End, Entry, Genesis, Profile, State
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.commitments import destroy_salt

@@ -15,7 +15,7 @@ from explorer.analysis.sentences import busy_recipes
 from explorer.cli.app import app
 from explorer.page import theme
 from explorer.page.amounts import BUSY, MOST_NAMES, busy_times
-from explorer.records import Watch
+from explorer.run_files import Watch
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database

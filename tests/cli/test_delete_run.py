@@ -12,7 +12,7 @@ import yaml
 from explorer import rundir
 from explorer.deletion.conclude import CERTIFICATE, DESTROY
 from explorer.deletion.request import FILE as REQUEST
-from explorer.entries.project import Deletion
+from explorer.entries.kinds import Deletion
 from explorer.project import read_project
 from explorer.provenance.commitments import commit
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule

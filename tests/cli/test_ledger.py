@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer.entries.envelope import write_entry
 from explorer.entries.fields import Blob
+from explorer.entries.heads import write_entry
 from explorer.entries.kinds import encode
 from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.ledger.log import Log

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer import Metric, records, rundir
+from explorer import Metric, run_files, rundir
 from explorer.data.digits import Digits
 from explorer.data.streams import torch_stream
 from explorer.errors import RecipeError, TrainingError
-from explorer.records import METRICS, ResultRecord, RunRecord
+from explorer.run_files import METRICS, ResultRecord, RunRecord
 from explorer.store import frames
 from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest
@@ -89,7 +89,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_declaration_travels_with_the_run(runs: Path) -> None:
     (path, *_) = sorted((runs / "words").glob("*/run.json"))
-    record = records.read(RunRecord, path)
+    record = run_files.read(RunRecord, path)
     assert list(record.declared) == DECLARED and record.quality == "perplexity"
     assert record.metric("my_f1") == DECLARED[2] and record.metric("nll") == METRICS["nll"]
     assert record.metric("my_f2") is None
@@ -224,12 +224,12 @@ def test_a_metric_that_nobody_declared_damages_nothing(tmp_path: Path) -> None:
     """A run of another writer: the run counts, the number is kept, and a note names it."""
     directory = write_run(tmp_path, run_record())
     write_run(tmp_path, run_record(seed=1))
-    result = records.read(ResultRecord, directory / rundir.RESULT)
+    result = run_files.read(ResultRecord, directory / rundir.RESULT)
     line = json.dumps({"step": result.steps, "metric": "my_f1", "value": 0.2})
     with (directory / rundir.METRICS).open("a") as file:
         file.write(line + "\n")
     digests = result.files | {rundir.METRICS: file_digest(directory / rundir.METRICS)}
-    changed = {**records.to_json(result), "metrics": result.metrics | {"my_f1": 0.2}, "files": digests}
+    changed = {**run_files.to_json(result), "metrics": result.metrics | {"my_f1": 0.2}, "files": digests}
     (directory / rundir.RESULT).write_text(json.dumps(changed))
     done = explorer("store", "ingest", "--runs", tmp_path)
     assert (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from explorer.entries.project import Access
+from explorer.entries.kinds import Access
 from explorer.project import read_project
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import write_trust

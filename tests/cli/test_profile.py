@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from explorer import records, rundir
-from explorer.records import ProfileRecord
+from explorer import run_files, rundir
+from explorer.run_files import ProfileRecord
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.place import database
@@ -28,9 +28,9 @@ methods: [{progressive_resizing: {initial_scale: 0.5}}]
 PROFILE = ProfileRecord(
     recipe_digest="0" * 64,
     recipe="r",
-    hardware=records.Hardware(device="cpu", name="a processor", threads=1),
+    hardware=run_files.Hardware(device="cpu", name="a processor", threads=1),
     torch="2.13.0",
-    phases={"all steps": records.PhaseProfile(seconds=0.2, low=0.1, high=0.3, windows=7)},
+    phases={"all steps": run_files.PhaseProfile(seconds=0.2, low=0.1, high=0.3, windows=7)},
     inference_seconds=0.001,
     made_at="2026-11-21T12:00:00Z",
     effective="3" * 64,
@@ -72,7 +72,7 @@ def test_a_recipe_is_measured_and_extrapolated_phase_by_phase(place: Path) -> No
         assert run["usd"] == pytest.approx(expected * 7.2 / 2 / 3600)
         assert run["whole_seconds"] == pytest.approx(expected + found["evaluation_seconds"])
     assert found["inference_seconds"] > 0 and found["checkpoint_seconds"] > 0 and found["validation"] is None
-    written = records.read_profile(place / "out.json")
+    written = run_files.read_profile(place / "out.json")
     assert (found["key"], found["effective"]) == (written.key, written.effective)
     assert found["sha256"] == hashlib.sha256((place / "out.json").read_bytes()).hexdigest()
 
@@ -92,7 +92,7 @@ def test_a_full_run_is_trained_and_compared(place: Path) -> None:
     assert full["predicted"] == pytest.approx(found["runs"][0]["train_seconds"])
     assert not (place / "runs").exists()
     (file,) = (place / "profiles").iterdir()
-    assert file.name == f"{found['key']}.json" and records.read_profile(file).validation is not None
+    assert file.name == f"{found['key']}.json" and run_files.read_profile(file).validation is not None
 
 
 def test_a_recorded_run_that_was_alone_is_compared_with_its_own_time(place: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_recorded_run_that_was_alone_is_compared_with_its_own_time(place: Path
     run = place / done["directory"]
     (found,) = told(run / "run.json", cwd=place)
     timings = done["timings"]
-    training = sum(timings.values()) - sum(timings[part] for part in records.APART)
+    training = sum(timings.values()) - sum(timings[part] for part in run_files.APART)
     assert found["validation"]["measured"] == pytest.approx(training * 7 / done["timed_steps"])
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps(result | {"contended": True}))  # the control
@@ -110,10 +110,10 @@ def test_a_recorded_run_that_was_alone_is_compared_with_its_own_time(place: Path
 
 def test_another_recipe_under_the_name_of_a_recorded_run_is_refused(place: Path) -> None:
     done = json.loads(explorer("run", "mine.yaml", "--json", cwd=place).stdout)
-    record = records.read(records.RunRecord, place / done["directory"] / rundir.RUN)
+    record = run_files.read(run_files.RunRecord, place / done["directory"] / rundir.RUN)
     other = dataclasses.replace(record, identity={**record.identity, "data": "0" * 64})
-    named = dataclasses.replace(other, run_id=other.run_id[:-8] + records.digest(other.identity)[:8])
-    records.write(place / "other.json", named)
+    named = dataclasses.replace(other, run_id=other.run_id[:-8] + run_files.digest(other.identity)[:8])
+    run_files.write(place / "other.json", named)
     assert "data here differ from its record: this would be another recipe" in refused(
         "profile", "other.json", cwd=place
     )
@@ -180,14 +180,14 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(once: Path, tmp_path: Path) -> tuple[Path, ProfileRecord]:
     """A copy of it, and the profile as another machine would have made it."""
     shutil.copytree(once, tmp_path / "place")
-    here = records.read_profile(once / "here.json")
+    here = run_files.read_profile(once / "here.json")
     there = dataclasses.replace(here.hardware, device="cuda", name="NVIDIA H200")
     return tmp_path / "place", dataclasses.replace(here, hardware=there, recipe_digest="1" * 64)
 
 
 def test_a_profile_from_elsewhere_predicts_the_runs_of_its_recipe(trained: tuple[Path, ProfileRecord]) -> None:
     place, profile = trained
-    records.write(place / "h200.json", profile)
+    run_files.write(place / "h200.json", profile)
     (found,) = told("import", "h200.json", cwd=place)
     assert (found["predicted"], found["profiled"], found["of_this_recipe"], found["ratio"]) == (1, 0, 1, None)
     assert found["sha256"] == hashlib.sha256((place / "h200.json").read_bytes()).hexdigest()
@@ -195,7 +195,7 @@ def test_a_profile_from_elsewhere_predicts_the_runs_of_its_recipe(trained: tuple
     assert kept.read_bytes() == (place / "h200.json").read_bytes()
     (row,) = predicted(place / "runs")
     (run,) = rundir.run_directories(place / "runs" / "single")
-    phases = records.read(records.RunRecord, run / rundir.RUN).phases
+    phases = run_files.read(run_files.RunRecord, run / rundir.RUN).phases
     assert row["train_seconds"] == pytest.approx(sum(n * profile.phases[name].seconds for name, n in phases.items()))
     assert (row["hardware"], row["cost_usd"]) == (
         "NVIDIA H200",
@@ -208,7 +208,7 @@ def test_a_profile_from_elsewhere_predicts_the_runs_of_its_recipe(trained: tuple
 
 def test_a_profile_of_another_recipe_predicts_nothing(trained: tuple[Path, ProfileRecord]) -> None:
     place, profile = trained
-    records.write(place / "other.json", dataclasses.replace(profile, effective="2" * 64))
+    run_files.write(place / "other.json", dataclasses.replace(profile, effective="2" * 64))
     (found,) = told("import", "other.json", cwd=place)
     assert (found["predicted"], found["of_this_recipe"]) == (0, 0)
     assert predicted(place / "runs") == []
@@ -221,7 +221,7 @@ def test_a_profile_of_another_recipe_predicts_nothing(trained: tuple[Path, Profi
 def test_a_profile_without_a_phase_of_the_runs_predicts_nothing(trained: tuple[Path, ProfileRecord]) -> None:
     place, profile = trained
     (first, *_) = profile.phases.items()
-    records.write(place / "part.json", dataclasses.replace(profile, phases=dict([first])))
+    run_files.write(place / "part.json", dataclasses.replace(profile, phases=dict([first])))
     (found,) = told("import", "part.json", cwd=place)
     assert (found["predicted"], found["of_this_recipe"]) == (0, 1)
 
@@ -245,7 +245,7 @@ def predicted(runs: Path) -> list[dict[str, Any]]:
 def test_a_file_that_cannot_be_believed_is_refused_and_none_is_taken_in(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    good = records.to_json(PROFILE)
+    good = run_files.to_json(PROFILE)
     (tmp_path / "good.json").write_text(json.dumps(good))
     (tmp_path / "bad.json").write_text(json.dumps(good | change))
     (tmp_path / "runs").mkdir()
@@ -257,7 +257,7 @@ def test_a_file_that_cannot_be_believed_is_refused_and_none_is_taken_in(
 def test_a_changed_byte_has_another_digest_or_is_refused(tmp_path: Path) -> None:
     """Every digit of a profile can be changed by hand; what is printed on both machines tells."""
     (tmp_path / "runs").mkdir()
-    records.write(tmp_path / "p.json", PROFILE)
+    run_files.write(tmp_path / "p.json", PROFILE)
     content = (tmp_path / "p.json").read_bytes()
     (whole,) = told("import", "p.json", cwd=tmp_path)
     (tmp_path / "p.json").write_bytes(content.replace(b'"seconds": 0.2', b'"seconds": 0.3'))

@@ -9,7 +9,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from explorer.entries.project import Observation
+from explorer.entries.kinds import Observation
 from explorer.project import read_project
 from explorer.provenance.keys import write_key, write_private
 from explorer.provenance.trust import write_trust

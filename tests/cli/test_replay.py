@@ -8,8 +8,7 @@ import pytest
 
 from explorer import rundir
 from explorer.cli.run import parse_steps
-from explorer.entries.kinds import decode, encode
-from explorer.entries.run import Step
+from explorer.entries.kinds import Step, decode, encode
 from explorer.errors import RunError
 from tests.cli.command import explorer, refused
 from tests.training.recorded_runs import copied, recorded_run, rewritten

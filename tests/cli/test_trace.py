@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer import rundir
-from explorer.entries.run import Step
+from explorer.entries.kinds import Step
 from explorer.provenance.policy import Rule
 from explorer.provenance.trust import write_trust
 from explorer.schema import to_json

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.entries.run import Step
+from explorer.entries.kinds import Step
 from explorer.ledger.storage import blob_path
 from explorer.provenance.keys import new_key, write_key
 from explorer.provenance.trust import write_trust

@@ -20,7 +20,7 @@ from explorer.costing import (
 )
 from explorer.errors import PriceError, RunError
 from explorer.page.amounts import age_words, price_words, stale
-from explorer.records import PhaseProfile
+from explorer.run_files import PhaseProfile
 
 TODAY = datetime.date(2026, 11, 22)
 HEADER = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source"  # no currency

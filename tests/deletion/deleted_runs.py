@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.entries.fields import LedgerState
-from explorer.entries.run import Genesis, Parent, TrainingState
+from explorer.entries.kinds import Genesis, Parent, TrainingState
 from explorer.governance.journal import Journal
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.admission import Admissions
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.provenance.regions import SealedRegion, depths_of, with_adapters
 from explorer.provenance.routing import bind
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import read_basis, read_verified_tags
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
@@ -67,7 +67,7 @@ def write_old(runs: Path, policy: RoutingPolicy, *, parents: tuple[Parent, ...] 
     """The run that had the target."""
     record = record_of(policy)
     run = runs / "digits" / record.run_id
-    records.write(run / rundir.RUN, record)
+    run_files.write(run / rundir.RUN, record)
     genesis, leaves = write_documents(run, policy)
     layers = layers_of(policy)
     genesis = replace(genesis, recipe=digest(record.identity), layers=layers, parents=parents)
@@ -117,10 +117,10 @@ def begun(
 ) -> tuple[Path, Genesis, Any]:
     """The directory of a run without the target, and its first entry."""
     was, checkpoint = RunLedger(old), LedgerDirectory(old / rundir.LEDGER).checkpoint()
-    record = counterfactual(records.read(RunRecord, old / rundir.RUN), target)
+    record = counterfactual(run_files.read(RunRecord, old / rundir.RUN), target)
     new = old.parent.parent / record.sweep / record.run_id
     shutil.copytree(old / rundir.GOVERNANCE, new / rundir.GOVERNANCE)
-    records.write(new / rundir.RUN, record)
+    run_files.write(new / rundir.RUN, record)
     state = LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex())
     write_origin(
         new,

@@ -7,8 +7,7 @@ import pytest
 
 from explorer import rundir
 from explorer.deletion.artefacts import artefacts
-from explorer.entries.kinds import Entry
-from explorer.entries.run import State
+from explorer.entries.kinds import Entry, State
 from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_certificate import Artefact
 from explorer.runlog.influence import reach

@@ -10,7 +10,7 @@ import pytest
 from explorer import rundir
 from explorer.deletion.certificate import certify
 from explorer.entries.fields import LedgerState
-from explorer.entries.run import Parent
+from explorer.entries.kinds import Parent
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import ALWAYS, MEANS, Certificate, NotReached
 from explorer.provenance.envelope import parse_envelope

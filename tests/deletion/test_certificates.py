@@ -8,7 +8,7 @@ import pytest
 from explorer.deletion.certificates import Certificates, certificates
 from explorer.deletion.conclude import CERTIFICATE
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Deletion as Entry
+from explorer.entries.kinds import Deletion as Entry
 from explorer.project import Project, runs_of
 from explorer.provenance.trust import Trust
 from explorer.runlog.run_ledger import RunLedger

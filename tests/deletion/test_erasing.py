@@ -14,9 +14,7 @@ from explorer.audit.history import badge
 from explorer.audit.trace import trace
 from explorer.deletion import erasing
 from explorer.deletion.erasing import erase, of_classes, of_records
-from explorer.entries.kinds import Entry
-from explorer.entries.project import Erasure
-from explorer.entries.run import Profile, State
+from explorer.entries.kinds import Entry, Erasure, Profile, State
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import Project, read_project, runs_of

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.sources import DATASETS
 from explorer.deletion.plan import LEVELS, Plan, plan
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.project import Observation
-from explorer.entries.run import Genesis, Parent
+from explorer.entries.kinds import Genesis, Observation, Parent
 from explorer.errors import LedgerError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.project import Project
 from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, NotReached
 from explorer.provenance.policy import Rule
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve
 from explorer.schema import from_json, to_json
@@ -41,10 +40,10 @@ def named(found: Plan) -> Mapping[str, str]:
 
 def of_dataset(run: Path, name: str, **changes: object) -> None:
     """Let the run be one on that dataset, and its genesis name it so."""
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": []}}
     record = replace(with_identity(record, identity), dataset=name, **changes)
-    records.write(run / rundir.RUN, record)
+    run_files.write(run / rundir.RUN, record)
     fitted = dict(DATASETS[name].fitted) if name in DATASETS else None
     named = {"recipe": digest(record.identity), "fitted": fitted}
     sign_again(run, lambda _, e: replace(e, **named) if isinstance(e, Genesis) else e)
@@ -58,7 +57,7 @@ def test_money_is_time_at_the_price_of_the_hardware(tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text(f"{header}\nown,box,,on demand,EPYC 7B13,1,36,,,us\n")
     unknown = planned(run, MIT).cost
     assert unknown is not None and (unknown.usd, unknown.low, unknown.high) == (None, None, None)
-    write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=10.0)
+    write_profile(tmp_path, run_files.read(RunRecord, run / rundir.RUN), seconds=10.0)
     found = planned(run, MIT)
     cost, time = found.cost, found.forecast.time
     assert cost is not None and time.seconds and time.low and time.high
@@ -142,8 +141,8 @@ def test_a_run_that_never_had_the_target_is_no_descendant(tmp_path: Path) -> Non
     new = structural(old)
     assert "descendants" not in named(planned(old, NEWS))
     assert named(planned(old, OPEN))["descendants"] == f"runs here: {new.name}"
-    record = records.read(RunRecord, new / rundir.RUN)
-    records.write(new / rundir.RUN, with_identity(record, {**record.identity, "seed": 7}))  # not what it names
+    record = run_files.read(RunRecord, new / rundir.RUN)
+    run_files.write(new / rundir.RUN, with_identity(record, {**record.identity, "seed": 7}))  # not what it names
     assert named(planned(old, NEWS))["descendants"] == f"runs here: {new.name}"
 
 

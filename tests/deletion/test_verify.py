@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.deletion.checks import Outcome
 from explorer.deletion.records_list import FILE, read_list
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision, End, Genesis, Parent, State, Step
+from explorer.entries.kinds import Decision, End, Entry, Genesis, Parent, State, Step
 from explorer.errors import ProvenanceError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.policy import Rule
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
@@ -145,9 +144,9 @@ def test_no_byte_of_the_new_run_makes_it_fall_over(g2_once: Deletion, tmp_path: 
 def test_a_plan_that_is_none(g3: Deletion, side: str, recipe: Any) -> None:
     """Under the digest that its ledger names."""
     run = g3.old if side == "old" else g3.new
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": recipe}
-    records.write(run / rundir.RUN, replace(record, identity=identity))
+    run_files.write(run / rundir.RUN, replace(record, identity=identity))
     found = lying(g3, side, of(Genesis, lambda genesis: replace(genesis, recipe=digest(identity))))
     assert "plan" in found
 
@@ -230,8 +229,8 @@ def test_no_model(g2: Deletion) -> None:
 def test_another_plan(g3: Deletion) -> None:
     """A run with another seed, or that leaves out somebody else as well, is no counterfactual of this one."""
     path = g3.new / rundir.RUN
-    record = records.read(RunRecord, path)
-    records.write(path, with_identity(record, {**record.identity, "seed": 1}))
+    record = run_files.read(RunRecord, path)
+    run_files.write(path, with_identity(record, {**record.identity, "seed": 1}))
     assert "names another recipe" in failures(checked(g3))["plan"]
 
 
@@ -475,7 +474,7 @@ def test_without_their_list_nothing_is_called_deleted(listed: Deletion) -> None:
 @pytest.mark.parametrize("change", [{"records": (5, 9)}, {"salt": OTHER}, {"records": (5,)}])
 def test_another_list_does_not_open_it(listed: Deletion, tmp_path: Path, change: dict[str, Any]) -> None:
     path = tmp_path / "list.json"
-    records.write(path, replace(read_list(listed.new / FILE), **change))
+    run_files.write(path, replace(read_list(listed.new / FILE), **change))
     found = failures(checked(listed, records=path))
     assert "does not open the commitment" in found["target"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from explorer import rundir
-from explorer.entries.envelope import read_head
+from explorer.entries.heads import read_head
 from explorer.entries.numbers import decode_joint, split_joint
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.encryption import is_sealed, open_sealed

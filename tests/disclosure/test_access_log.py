@@ -9,7 +9,7 @@ from explorer.disclosure.access_log import AccessLog, access_log
 from explorer.disclosure.standing import named
 from explorer.disclosure.wrapping import ledger_state, revoke, wrapped_path
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Access
+from explorer.entries.kinds import Access
 from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Recorded, read_project, runs_of
 from explorer.provenance.trust import Trust
@@ -127,7 +127,7 @@ def test_a_revoked_grant_stays_on_record(run: Path) -> None:
 
 def test_what_is_not_understood_is_said(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from explorer.disclosure import access_log as module
-    from explorer.entries.envelope import write_entry
+    from explorer.entries.heads import write_entry
     from explorer.entries.kinds import decode
 
     later = decode(write_entry({"kind": "access", "version": 2, "blobs": {}}))

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.deletion.erasing import erase, of_classes
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import MANIFEST, PAYLOAD_TYPE, SIGNATURE, make_pack
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import sign_envelope
-from explorer.records import LoopRecord
+from explorer.run_files import LoopRecord
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run
 from tests.audit.governed_run import TRAINER
@@ -43,9 +43,9 @@ def bound_run(root: Path) -> Path:
     record = replace(run_record(recipe="governed", full_steps=governed_run.STEPS), run_id=run.name)
     recipe = {"task": {"dataset": {"digits": {}}, "model": {"resnet8": {}}}, "methods": []}
     recipe["train"] = {"batch_size": 64, "precision": "fp32"}
-    curve = {"recipe": recipe, "hardware": records.to_json(record.hardware)}
+    curve = {"recipe": recipe, "hardware": run_files.to_json(record.hardware)}
     record = replace(record, identity={**curve, "ssr": 1.0, "seed": 1}, seed=1, recipe_digest=digest(curve))
-    records.write(run / rundir.RUN, record)
+    run_files.write(run / rundir.RUN, record)
     rundir.write_bytes(run / rundir.ENVIRONMENT, b'{"torch": "2.13"}\n')
     environment = verifier.sha256((run / rundir.ENVIRONMENT).read_bytes()).hex()
 
@@ -63,7 +63,7 @@ def own_loop(root: Path) -> Path:
     run = governed(root)
     (run / rundir.RUN).unlink()
     plan = LoopRecord(run_id=run.name, identity={"recipe": {"methods": []}, "steps": governed_run.STEPS, "seed": 1})
-    records.write(run / rundir.LOOP, plan)
+    run_files.write(run / rundir.LOOP, plan)
     named = digest(plan.identity)
     governed_run.sign_again(run, lambda _, entry: replace(entry, recipe=named) if isinstance(entry, Genesis) else entry)
     ledger = RunLedger(run)

@@ -10,8 +10,7 @@ from explorer.deletion.erasing import erase, of_classes
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import make_pack
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Access, Deletion, Erasure
-from explorer.entries.run import State
+from explorer.entries.kinds import Access, Deletion, Erasure, State
 from explorer.errors import LedgerError
 from explorer.ledger.proof import make_proof
 from explorer.ledger.storage import LedgerDirectory, blob_path

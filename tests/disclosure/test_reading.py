@@ -15,9 +15,7 @@ from explorer.disclosure.contents import Contents
 from explorer.disclosure.opening import GrantKeys
 from explorer.disclosure.reading import COLUMNS, KEYS, Answer, Query, ask
 from explorer.disclosure.wrapping import naming, revoke
-from explorer.entries.kinds import Entry
-from explorer.entries.project import Access
-from explorer.entries.run import State, Step
+from explorer.entries.kinds import Access, Entry, State, Step
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Project, read_project, runs_of

@@ -15,8 +15,7 @@ from explorer.canonical import canonical
 from explorer.disclosure import requests
 from explorer.disclosure.requests import DAYS, MOST_DAYS, PAYLOAD_TYPE, parse_request
 from explorer.disclosure.wrapping import naming, revoke
-from explorer.entries.kinds import encode
-from explorer.entries.project import Access, GrantUse
+from explorer.entries.kinds import Access, GrantUse, encode
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.proof import make_proof
 from explorer.ledger.storage import LedgerDirectory, blob_path

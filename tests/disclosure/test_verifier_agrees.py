@@ -10,8 +10,7 @@ import pytest
 
 from explorer import merkle, note
 from explorer.disclosure import verifier
-from explorer.entries.envelope import read_head, write_entry
-from explorer.entries.sequence import check_sequence
+from explorer.entries.heads import check_sequence, read_head, write_entry
 from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.tiles import Tile, tiles

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from explorer.disclosure import verifier
 from explorer.disclosure.opening import believe, open_keys
 from explorer.disclosure.wrapped import parse_wrapped
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Profile
+from explorer.entries.kinds import Entry, Profile
 from explorer.errors import ExplorerError
 from explorer.provenance import encryption
 from explorer.provenance.encryption import KINDS

@@ -13,8 +13,7 @@ import pytest
 
 from explorer.audit.conform import conform
 from explorer.disclosure import verifier
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Genesis, Step
+from explorer.entries.kinds import Entry, Genesis, Step
 from explorer.errors import ExplorerError
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit import governed_run

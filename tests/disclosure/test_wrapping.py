@@ -13,8 +13,7 @@ from explorer.disclosure.listing import wrapped_grants
 from explorer.disclosure.standing import Named, check_standing, check_wrapped, named
 from explorer.disclosure.wrapped import WrappedKeys
 from explorer.disclosure.wrapping import naming, read_wrapped, revoke, wrap_keys
-from explorer.entries.kinds import encode
-from explorer.entries.project import GrantUse
+from explorer.entries.kinds import GrantUse, encode
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.log import Log
 from explorer.note import Algorithm, Signer

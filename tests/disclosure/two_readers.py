@@ -16,9 +16,8 @@ from typing import Any
 
 from explorer import merkle, note
 from explorer.disclosure import verifier
-from explorer.entries.envelope import MAX_BYTES, read_head
+from explorer.entries.heads import MAX_BYTES, check_sequence, read_head
 from explorer.entries.kinds import decode
-from explorer.entries.sequence import check_sequence
 from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.tiles import encode_bundle

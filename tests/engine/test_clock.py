@@ -5,7 +5,7 @@ import torch
 
 from explorer.engine import clock as module
 from explorer.engine.clock import Clock
-from explorer.records import Timings
+from explorer.run_files import Timings
 
 CPU = torch.device("cpu")
 

@@ -3,12 +3,16 @@
 from typing import Any
 
 from explorer.entries.fields import Blob, LedgerState, write_float
-from explorer.entries.kinds import Entry
-from explorer.entries.project import Access, Deletion, Erasure, GrantUse, Observation
-from explorer.entries.run import (
+from explorer.entries.kinds import (
+    Access,
     Decision,
+    Deletion,
     End,
+    Entry,
+    Erasure,
     Genesis,
+    GrantUse,
+    Observation,
     Parent,
     Profile,
     Sources,

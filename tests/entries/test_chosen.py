@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from explorer.audit.routable import faults_of
-from explorer.entries.chosen import NONE, Chosen, decode_chosen, encode_chosen
+from explorer.entries.slots import NONE, Chosen, decode_chosen, encode_chosen
 from explorer.errors import LedgerError
 from explorer.provenance.admission import Banded
 from explorer.provenance.examples import Examples, bands_of

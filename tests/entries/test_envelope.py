@@ -9,8 +9,8 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.entries.envelope import MAX_BYTES, read_head, write_entry
 from explorer.entries.fields import read_float, write_float
+from explorer.entries.heads import MAX_BYTES, read_head, write_entry
 from explorer.entries.kinds import decode, encode
 from explorer.errors import LedgerError
 from tests.entries.examples import EXAMPLES

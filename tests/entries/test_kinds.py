@@ -12,11 +12,10 @@ import jsonschema
 import pytest
 
 import explorer.entries
-from explorer.entries.envelope import MAX_BYTES, Head, read_head, write_entry
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import KINDS, Entry, Unknown, decode, encode
+from explorer.entries.heads import MAX_BYTES, Head, read_head, write_entry
+from explorer.entries.kinds import KINDS, Decision, Entry, Step, Unknown, decode, encode
 from explorer.entries.publish import entry_schema, schema_name
-from explorer.entries.run import Decision, Step
 from explorer.errors import ExplorerError, LedgerError
 from tests.entries.examples import EXAMPLES, mutants
 
@@ -115,7 +114,7 @@ def test_blob_names_are_checked_in_the_record_as_in_the_head() -> None:
 
 
 def test_reading_heads_loads_no_pydantic() -> None:
-    code = "import sys, explorer.entries.envelope, explorer.entries.sequence; assert 'pydantic' not in sys.modules"
+    code = "import sys, explorer.entries.heads, explorer.entries.heads; assert 'pydantic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

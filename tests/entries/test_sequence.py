@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from explorer.entries.envelope import Head, read_head
+from explorer.entries.heads import Head, Order, check_sequence, read_head
 from explorer.entries.kinds import encode
-from explorer.entries.sequence import Order, check_sequence
 from explorer.errors import LedgerError
 from tests.entries.examples import EXAMPLES
 

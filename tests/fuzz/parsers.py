@@ -20,7 +20,7 @@ from explorer.costing import parse_prices
 from explorer.costing.catalogue import parse_catalogue
 from explorer.data.local import parse_class_table
 from explorer.data.pictures import decode
-from explorer.entries import chosen, fields, kinds, numbers, profiles, slots
+from explorer.entries import fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
 from explorer.ledger import checkpoint, proof, tiles, trust_anchor
 from explorer.ledger import witness as witness_http
@@ -56,7 +56,7 @@ from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import ORIGIN, signer
 from tests.provenance import people, test_usage
-from tests.test_records import PROFILE
+from tests.test_run_files import PROFILE
 
 ROOT = Path(__file__).parents[2]
 POLICIES = ROOT / "notebooks" / "policies"
@@ -145,7 +145,7 @@ def _plain() -> dict[str, Parser]:
             seeds=(b"tile/0/x001/x234/067.p/112", b"tile/entries/000"),
             reads=("ledger.tiles.parse_path",),
         ),
-        "entry": Parser(read=kinds.decode, seeds=entries, reads=("entries.kinds.decode", "entries.envelope.read_head")),
+        "entry": Parser(read=kinds.decode, seeds=entries, reads=("entries.kinds.decode", "entries.heads.read_head")),
         "float": Parser(
             read=lambda raw: fields.read_float(text(raw)), seeds=floats, reads=("entries.fields.read_float",)
         ),
@@ -248,9 +248,9 @@ def _bulk() -> dict[str, Parser]:
             reads=("entries.profiles.decode_joint",),
         ),
         "choice among examples": Parser(
-            read=lambda raw: chosen.decode_chosen(raw, layers=2),
+            read=lambda raw: slots.decode_chosen(raw, layers=2),
             seeds=(bytes.fromhex("02000000010000000000003f0000803f010000000100ff00"),),
-            reads=("entries.chosen.decode_chosen",),
+            reads=("entries.slots.decode_chosen",),
         ),
         "slots": Parser(
             read=lambda raw: slots.decode_slots(raw, counts=[2, 1]),
@@ -441,7 +441,7 @@ def _data() -> dict[str, Parser]:
         "class table": Parser(
             read=lambda raw: parse_class_table(raw, where="t"),
             seeds=(b"path,class\n.,open\na/b.txt,licensed/news\n",),
-            reads=("data.class_table.parse_class_table",),
+            reads=("data.local.parse_class_table",),
         ),
         "image": Parser(
             read=lambda raw: decode(raw, size=8, channels=3),  # a fault is no error
@@ -520,7 +520,7 @@ NOT_PARSERS = frozenset(
         "provenance.trust.read_trust",  # parse_trust
         "provenance.signing.open_file",  # drafts and signed documents
         "provenance.tag_attestation.read_attestation",  # gives bytes as they are
-        "entries.envelope.read_head",
+        "entries.heads.read_head",
     }
 )
 """What is named like a parser and has nothing to read by itself."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from explorer.entries.kinds import Genesis, TrainingState
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.entries.profiles import LayerProfiles
-from explorer.entries.run import Genesis, TrainingState
 from explorer.governance.journal import Journal
 from explorer.provenance.admission import Admission
 from explorer.provenance.routing import Phase

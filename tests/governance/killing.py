@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from explorer import rundir
-from explorer.entries.envelope import read_head
-from explorer.entries.sequence import check_sequence
+from explorer.entries.heads import check_sequence, read_head
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from tests.governance.recorded import governed, train, with_secrets_of
 from tests.ledger.ledgers import check

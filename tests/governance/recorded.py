@@ -14,7 +14,7 @@ from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import SGDSpec
 from explorer.engine.state import State
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.governance.contributions import Contributions
 from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal

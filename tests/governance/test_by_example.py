@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
-from explorer.entries.chosen import NONE, decode_chosen
+from explorer.entries.slots import NONE, decode_chosen
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.governance.probes import scores
 from explorer.governance.routing import Router

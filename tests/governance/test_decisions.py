@@ -8,9 +8,8 @@ import pytest
 
 from explorer import rundir
 from explorer.engine.checkpoint import load_checkpoint
-from explorer.entries.kinds import decode
+from explorer.entries.kinds import Decision, Profile, Step, decode
 from explorer.entries.profiles import decode_class, decode_joint
-from explorer.entries.run import Decision, Profile, Step
 from explorer.governance.entropy import Entropy
 from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.governed_freezing import GovernedFreezing

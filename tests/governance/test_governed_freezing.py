@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.engine.optimizer import AdamWSpec
-from explorer.entries.told_apart import Told, told_of
+from explorer.entries.profiles import Told, told_of
 from explorer.errors import RecipeError
 from explorer.governance.governed_freezing import GovernedFreezing, has_settled
 from explorer.governance.routing import Routing

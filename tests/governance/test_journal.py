@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from explorer import merkle, rundir
-from explorer.entries.envelope import read_head
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import decode
+from explorer.entries.heads import check_sequence, read_head
+from explorer.entries.kinds import Decision, End, Profile, State, Step, decode
 from explorer.entries.numbers import StepNumbers, decode_sketches, split_class, split_joint
-from explorer.entries.run import Decision, End, Profile, State, Step
-from explorer.entries.sequence import check_sequence
 from explorer.entries.slots import decode_slots, slots_root
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance.spool import RecordedStep, Segment

@@ -16,10 +16,8 @@ from explorer.engine.fit import FitOptions, fit
 from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.engine.state import State as TrainingSoFar
-from explorer.entries.envelope import read_head
-from explorer.entries.kinds import decode
-from explorer.entries.run import Decision, End, Profile, State, Step
-from explorer.entries.sequence import check_sequence
+from explorer.entries.heads import check_sequence, read_head
+from explorer.entries.kinds import Decision, End, Profile, State, Step, decode
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, RecipeError, TrainingError
 from explorer.governance.digests import tensor_leaf, training_state
@@ -32,7 +30,7 @@ from explorer.methods.ema import EMA
 from explorer.provenance.policy import Rule
 from explorer.provenance.routing import bind
 from explorer.provenance.taxonomy import QUARANTINE
-from explorer.records import METRICS
+from explorer.run_files import METRICS
 from explorer.runlog.tensors import BLOB, parse_tensors
 from tests.governance.recorded import (
     CLASSES,

@@ -9,8 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from explorer import rundir
-from explorer.entries.kinds import Entry, Unknown, decode
-from explorer.entries.run import Decision, Profile, State, Step
+from explorer.entries.kinds import Decision, Entry, Profile, State, Step, Unknown, decode
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance import encryption
 from explorer.runlog.run_keys import JOINT

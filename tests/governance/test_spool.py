@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer import rundir
+from explorer.entries.kinds import Genesis
 from explorer.entries.numbers import StepNumbers, share_terms
-from explorer.entries.run import Genesis
 from explorer.governance import spool
 from explorer.governance.spool import ALL, RecordedStep, Spool
 from explorer.store import spool as reader

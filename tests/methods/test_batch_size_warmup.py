@@ -7,10 +7,8 @@ import pytest
 from explorer.data.batches import Batches
 from explorer.data.pace import Pace
 from explorer.engine.method import Moment
-from explorer.entries.envelope import read_head
-from explorer.entries.kinds import decode
-from explorer.entries.run import Step
-from explorer.entries.sequence import check_sequence
+from explorer.entries.heads import check_sequence, read_head
+from explorer.entries.kinds import Step, decode
 from explorer.errors import RecipeError
 from explorer.governance.contributions import Contributions
 from explorer.governance.recorder import Recorder

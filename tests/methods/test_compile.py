@@ -11,7 +11,7 @@ from explorer.errors import RecipeError, TrainingError
 from explorer.methods import compile as module
 from explorer.methods.compile import Compile, Compiled, require_compiler
 from explorer.methods.progressive_resizing import ProgressiveResizing
-from explorer.records import Timings
+from explorer.run_files import Timings
 from tests.loop_for_tests import noise_loop, small_net
 
 CAPTURED = Compile(backend="aot_eager")

@@ -7,7 +7,7 @@ import pytest
 
 from explorer.page import amounts, document, html, markdown, terminal
 from explorer.page.document import Span, clipped
-from explorer.records import METRICS
+from explorer.run_files import METRICS
 
 
 @pytest.mark.parametrize("module", [amounts, document, html, markdown, terminal], ids=lambda module: module.__name__)

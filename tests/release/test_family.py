@@ -9,8 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.project import Observation
-from explorer.entries.run import Genesis, Parent
+from explorer.entries.kinds import Genesis, Observation, Parent
 from explorer.project import Project
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import MODEL

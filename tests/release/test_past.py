@@ -8,7 +8,7 @@ import pytest
 
 from explorer import rundir
 from explorer.deletion.certificate import certify
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.model_attestation import Attested

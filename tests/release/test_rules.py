@@ -10,7 +10,7 @@ import pytest
 from explorer import note, rundir
 from explorer.audit.conform import Conformance
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.run import Genesis, Parent, Step
+from explorer.entries.kinds import Genesis, Parent, Step
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.note import Algorithm, Signer
 from explorer.provenance.model_attestation import Ancestor, Attested, Deletable, Deleted, open_model

@@ -9,8 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.deletion.erasing import erase, of_classes
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Genesis, State
+from explorer.entries.kinds import Entry, Genesis, State
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT, Project, runs_of

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.deletion.erasing import erase, of_classes
-from explorer.entries.kinds import decode, encode
-from explorer.entries.run import Decision, Genesis, Step
+from explorer.entries.kinds import Decision, Genesis, Step, decode, encode
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
@@ -194,10 +193,10 @@ def test_examples_that_a_selection_left_out_did_not_train(tmp_path: Path) -> Non
 
 
 def test_tokens_of_text_by_the_recipe_that_the_genesis_names(run: Path) -> None:
-    plan = records.read(records.RunRecord, run / rundir.RUN)
+    plan = run_files.read(run_files.RunRecord, run / rundir.RUN)
     recipe = {"task": {"dataset": {"text": {"context": 64}}, "model": "gpt"}, "methods": []}
     identity = {**plan.identity, "recipe": recipe}
-    records.write(run / rundir.RUN, with_identity(plan, identity))
+    run_files.write(run / rundir.RUN, with_identity(plan, identity))
     assert use_of(surveyed(run), MIT).tokens is None  # of another recipe than the genesis names
     sign_again(run, lambda at, entry: replace(entry, recipe=digest(identity)) if isinstance(entry, Genesis) else entry)
     mine = use_of(surveyed(run), MIT)

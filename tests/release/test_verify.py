@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.deletion.conclude import conclude
 from explorer.deletion.request import keep_request
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import ExplorerError, RunError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.page.markdown import render_markdown
@@ -96,7 +96,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A governed run whose first entry binds the recipe and the environment beside it."""
     found = write_governed_run(tmp_path_factory.mktemp("frameworks") / "runs")
     (found / rundir.ENVIRONMENT).write_bytes(ENVIRONMENT)
-    recipe = digest(records.read(records.RunRecord, found / rundir.RUN).identity)
+    recipe = digest(run_files.read(run_files.RunRecord, found / rundir.RUN).identity)
     bound = {"recipe": recipe, "environment": hashlib.sha256(ENVIRONMENT).hexdigest()}
     sign_again(found, lambda _, entry: replace(entry, **bound) if isinstance(entry, Genesis) else entry)
     return found
@@ -181,7 +181,7 @@ def test_dates_say_what_was_not_verified(content: ReportedRun) -> None:
 
 
 def test_compute_time_and_energy_are_told_as_far_as_they_are_recorded(run: Path, content: ReportedRun) -> None:
-    record = records.read(records.RunRecord, run / rundir.RUN)
+    record = run_files.read(run_files.RunRecord, run / rundir.RUN)
     assert said(content, "compute").startswith(f"{record.steps:,} steps of batch {record.batch_size:,} in fp32 on ")
     assert "none are estimated" in (answers(content)["compute"].lacks or "")
     for name in ("energy", "number of parameters", "design rationale", "adversarial testing"):
@@ -191,12 +191,12 @@ def test_compute_time_and_energy_are_told_as_far_as_they_are_recorded(run: Path,
 
 def test_the_time_is_that_of_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
-    result = records.ResultRecord(
+    result = run_files.ResultRecord(
         run_id=run.name,
         metrics={},
         steps=STEPS,
         examples=0,
-        timings=records.Timings(forward=60.0, backward=30.0, warmup=2.0, evaluation=3.0),
+        timings=run_files.Timings(forward=60.0, backward=30.0, warmup=2.0, evaluation=3.0),
         timed_steps=STEPS - 10,
         contended=True,
         resumed=0,
@@ -204,14 +204,14 @@ def test_the_time_is_that_of_the_result_of_this_run(run: Path, tmp_path: Path) -
         files={},
         finished_at="2026-11-21T12:00:00Z",
     )
-    records.write(copy / rundir.RESULT, result)
+    run_files.write(copy / rundir.RESULT, result)
     found = read_run(copy, trust=None, now=NOW)
     assert answers(found)["training time"].status == "in part"
     assert said(found, "training time") == (
         f"1.5 min for {STEPS - 10} optimiser steps, 2 s for the first ones, 3 s for evaluation, as result.json has it, "
         "while other runs shared the machine"
     )
-    records.write(copy / rundir.RESULT, replace(result, run_id="another"))
+    run_files.write(copy / rundir.RESULT, replace(result, run_id="another"))
     assert answers(read_run(copy, trust=None, now=NOW))["training time"].status == "not recorded"
     (copy / rundir.RESULT).write_text("{")
     assert answers(read_run(copy, trust=None, now=NOW))["training time"].status == "not recorded"

@@ -4,15 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit.conditions import Outcome
 from explorer.canonical import digest
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.run import Decision, Genesis, Parent
+from explorer.entries.kinds import Decision, Genesis, Parent
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.records import RunRecord
 from explorer.report.run.class_lines import LEFT_OUT, UNESTABLISHED, UNTOLD, Deletability, deletability
+from explorer.run_files import RunRecord
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
@@ -64,9 +64,9 @@ def test_decisions_about_others_rule_structure_out(tmp_path: Path) -> None:
 
 def test_a_class_that_the_run_left_out_is_not_there_to_be_deleted(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": [{"routing": {"policy": "half-depth", "without": [NEWS]}}]}}
-    records.write(run / rundir.RUN, with_identity(record, identity))
+    run_files.write(run / rundir.RUN, with_identity(record, identity))
     with_genesis(run, recipe=digest(identity))
     assert said(run)[NEWS] == LEFT_OUT and said(run)[MIT] != LEFT_OUT
 

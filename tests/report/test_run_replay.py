@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.report.run.replay_section import replay_of
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import sign_again
@@ -20,7 +20,7 @@ def test_kept_states_and_the_recipe_are_where_one_begins(tmp_path: Path) -> None
     assert (found.begins, found.stop, found.starts) == (0, 30, ())
     assert found.covered == 30 and found.states == len({*range(EVERY, 30, EVERY), 30})
 
-    recipe = digest(records.read(records.RunRecord, run / rundir.RUN).identity)
+    recipe = digest(run_files.read(run_files.RunRecord, run / rundir.RUN).identity)
     sign_again(run, lambda _, entry: replace(entry, recipe=recipe) if isinstance(entry, Genesis) else entry)
     for name in ("step-00000012.json", "step-00000012.safetensors", "step-00000024.json", "step-99.json"):
         (run / rundir.KEPT).mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from markupsafe import escape
 from explorer import rundir
 from explorer.deletion.erasing import erase, of_classes
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.run import Genesis, Parent, Profile
+from explorer.entries.kinds import Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.merkle import leaf_hash

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.entries.run import Step
+from explorer.entries.kinds import Step
 from explorer.errors import LedgerError
 from explorer.provenance.admission import admit
 from explorer.provenance.regions import depths_of

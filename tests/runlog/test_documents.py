@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer import rundir
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Entry, Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError
 from explorer.governance.credentials import check
 from explorer.provenance.envelope import parse_envelope

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.costing import Duration
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.run import Genesis, Parent
+from explorer.entries.kinds import Genesis, Parent
 from explorer.errors import RunError
 from explorer.provenance.commitments import destroy_salt, new_salts, write_salts
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.records import PhaseProfile, RunRecord, Timings
+from explorer.run_files import PhaseProfile, RunRecord, Timings
 from explorer.runlog.forecast import DRIFT, MEAN, START, UNMEASURED, Forecast, forecast, kept, replay_time, replayed
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, resolve
@@ -89,7 +89,7 @@ def test_a_run_among_others_that_was_never_profiled_has_neither(tmp_path: Path) 
 
 def test_a_profile_gives_an_interval_that_holds_the_run_itself(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     write_profile(tmp_path, record, seconds=10.0)
     quiet = of_class(run, MIT).time
     share = of_class(run, MIT).route.share
@@ -104,7 +104,7 @@ def test_a_profile_gives_an_interval_that_holds_the_run_itself(tmp_path: Path) -
 
 def test_the_profile_of_another_recipe_or_machine_is_none(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     write_profile(tmp_path, replace(record, recipe_digest="0" * 64))
     write_profile(tmp_path, replace(record, hardware=replace(record.hardware, threads=7)))
     assert of_class(run, MIT).time.source is None
@@ -112,7 +112,7 @@ def test_the_profile_of_another_recipe_or_machine_is_none(tmp_path: Path) -> Non
 
 def test_steps_measured_now_hold_instead(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=10.0)
+    write_profile(tmp_path, run_files.read(RunRecord, run / rundir.RUN), seconds=10.0)
     time = of_class(run, MIT, step=Duration(seconds=2.0, low=1.0, high=3.0)).time
     assert time.seconds is not None and time.seconds == pytest.approx(START.seconds + 24, abs=1)
     assert time.low == START.low + 12 / DRIFT and time.words.startswith("by steps measured now")
@@ -154,11 +154,11 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     assert of_class(unfinished, MIT).obstacles[0] == "the ledger has no end: the run is unfinished"
     assert of_class(unfinished, MIT).level is None
     run = write_governed_run(tmp_path / "b")
-    record = records.read(RunRecord, run / rundir.RUN)
-    records.write(run / rundir.RUN, replace(record, methods=("label_smoothing",)))
+    record = run_files.read(RunRecord, run / rundir.RUN)
+    run_files.write(run / rundir.RUN, replace(record, methods=("label_smoothing",)))
     with pytest.raises(RunError, match=r"methods is \['label_smoothing'\], its identity says \['routing'"):
         of_class(run, MIT)
-    records.write(run / rundir.RUN, replace(record, identity={**record.identity, "seed": 7}))
+    run_files.write(run / rundir.RUN, replace(record, identity={**record.identity, "seed": 7}))
     assert any("names another recipe" in each for each in of_class(run, MIT).obstacles)
     (run / rundir.RUN).unlink()
     assert any("there is neither run.json" in each for each in of_class(run, MIT).obstacles)
@@ -203,10 +203,10 @@ def test_who_was_erased_since_stands_in_the_way_unless_left_out(tmp_path: Path) 
     def said(*without: int) -> list[str]:
         run = tmp_path / str(len(without))
         made = write_governed_run(run)
-        record = records.read(RunRecord, made / rundir.RUN)
+        record = run_files.read(RunRecord, made / rundir.RUN)
         methods = [{"routing": {"policy": "half-depth", "without_records": [*without]}}]
         identity = {**record.identity, "recipe": {"methods": methods}}
-        records.write(made / rundir.RUN, with_identity(record, identity))
+        run_files.write(made / rundir.RUN, with_identity(record, identity))
         sign_again(made, lambda _, e: replace(e, recipe=digest(identity)) if isinstance(e, Genesis) else e)
         private = made.parent
         (private / "trainer.pem").touch()

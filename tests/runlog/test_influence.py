@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Decision, End, Genesis, State, Step
+from explorer.entries.kinds import Decision, End, Entry, Genesis, State, Step
 from explorer.errors import LedgerError
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
 from explorer.recipes.settings import METHODS
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog import influence
 from explorer.runlog.influence import Reach, reach
 from explorer.runlog.run_ledger import RunLedger
@@ -46,9 +45,9 @@ def of_class(run: Path, path: str) -> Reach:
 def with_recipe(run: Path, methods: Sequence[Mapping[str, object]]) -> None:
     """Say how the run was trained, and let the genesis name it."""
     traits = {name: METHODS[name].traits for method in methods for name in method}
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     identity = {**record.identity, "recipe": {"methods": list(methods)}}
-    records.write(run / rundir.RUN, with_identity(record, identity))
+    run_files.write(run / rundir.RUN, with_identity(record, identity))
     sign_again(run, lambda _, e: replace(e, recipe=digest(identity), methods=traits) if isinstance(e, Genesis) else e)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from explorer import rundir
-from explorer.entries.kinds import Entry
-from explorer.entries.run import Profile, State
+from explorer.entries.kinds import Entry, Profile, State
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.storage import read_blob
 from explorer.provenance.commitments import destroy_salt, new_salts, write_salts

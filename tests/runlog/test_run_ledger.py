@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.entries.kinds import encode
-from explorer.entries.run import Decision, State
+from explorer.entries.kinds import Decision, State, encode
 from explorer.errors import LedgerError, RunError
 from explorer.ledger.log import Log
 from explorer.note import Signer

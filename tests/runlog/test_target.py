@@ -10,7 +10,7 @@ import pytest
 from explorer.canonical import digest
 from explorer.entries.fields import LedgerState
 from explorer.errors import LedgerError, RunError
-from explorer.records import LoopRecord, RunRecord, read_plan
+from explorer.run_files import LoopRecord, RunRecord, read_plan
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Origin, Target, counterfactual, left_out, read_origin, resolve, write_origin
 from tests.builders import run_record, with_identity

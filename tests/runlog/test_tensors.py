@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.entries.run import End, Traits
+from explorer.entries.kinds import End, Traits
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
 from explorer.provenance.regions import SealedRegion

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.entries.fields import LedgerState
-from explorer.records import RunRecord, Timings
+from explorer.run_files import RunRecord, Timings
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Origin, Target, write_origin
@@ -33,8 +33,8 @@ def keep(run: Path, step: int) -> None:
 
 
 def phases(run: Path, counts: dict[str, int]) -> RunRecord:
-    record = replace(records.read(RunRecord, run / rundir.RUN), phases=counts)
-    records.write(run / rundir.RUN, record)
+    record = replace(run_files.read(RunRecord, run / rundir.RUN), phases=counts)
+    run_files.write(run / rundir.RUN, record)
     return record
 
 
@@ -67,7 +67,7 @@ def test_a_profile_or_a_price_that_comes_later_counts(tmp_path: Path) -> None:
     assert ask(tmp_path, "SELECT deletion_level, deletion_class, deletion_seconds, deletion_usd FROM results") == (
         ("G3", None, None, None),
     )
-    write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=10.0)
+    write_profile(tmp_path, run_files.read(RunRecord, run / rundir.RUN), seconds=10.0)
     ingest(tmp_path)
     ((level, dearest, seconds, usd),) = ask(
         tmp_path, "SELECT deletion_level, deletion_class, deletion_seconds, deletion_usd FROM results"

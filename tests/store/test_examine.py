@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from explorer import records, rundir
-from explorer.records import RunRecord
+from explorer import run_files, rundir
+from explorer.run_files import RunRecord
 from explorer.store.examine import State, examine
 from tests.builders import change_result, run_record, write_failure, write_run
 
@@ -36,7 +36,7 @@ def test_renamed_directory(run):
 
 
 def test_changed_identity_changes_the_id(run):
-    identity = records.read(RunRecord, run / rundir.RUN).identity
+    identity = run_files.read(RunRecord, run / rundir.RUN).identity
     rewrite(run, identity=identity | {"seed": 1})
     assert "identity" in checks(run)
 

@@ -10,11 +10,10 @@ import pytest
 
 from explorer import rundir
 from explorer.audit.shares import shares
-from explorer.entries.kinds import encode
-from explorer.entries.run import Decision
+from explorer.entries.kinds import Decision, encode
 from explorer.errors import StoreError
 from explorer.ledger.log import Log
-from explorer.records import Timings
+from explorer.run_files import Timings
 from explorer.runlog.run_ledger import RunLedger
 from explorer.store import frames, governed, queries, spool
 from explorer.store.ingest import ingest, rebuild

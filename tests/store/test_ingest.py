@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import RunError, StoreError
-from explorer.records import ProfileRecord, RunRecord
+from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store import queries, schema
 from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest, rebuild
@@ -391,7 +391,7 @@ def test_history_is_kept_in_the_working_database(runs):
 def test_profiles_keep_their_split(runs):
     record = run_record(recipe="split", phases={"small": 30, "large": 50})
     path = write_profile(runs, record, seconds={"small": 0.01, "large": 0.03}, inference=0.002)
-    assert records.read(ProfileRecord, path).key == path.stem
+    assert run_files.read(ProfileRecord, path).key == path.stem
     ingest(runs)
     found = ask(runs, "SELECT phase, seconds, split['forward'], inference_seconds FROM profiles WHERE recipe = 'split'")
     assert found == (("large", 0.03, 0.012, 0.002), ("small", 0.01, 0.004, 0.002))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import StoreError
-from explorer.records import PhaseProfile
+from explorer.run_files import PhaseProfile
 from explorer.store.ingest import ingest
 from explorer.store.of_runs import Machine, run_details
 from tests.builders import CPU, H200, run_record, write_profile, write_run

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from explorer import costing, records, rundir
+from explorer import costing, run_files, rundir
 from explorer.analysis.ladders import ladders
 from explorer.costing import default_price, load_prices
-from explorer.records import Hardware, PhaseProfile, ProfileRecord, RunRecord
+from explorer.run_files import Hardware, PhaseProfile, ProfileRecord, RunRecord
 from explorer.store import frames, queries
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
@@ -38,7 +38,7 @@ def imported(runs: Path, record: RunRecord, hardware: Hardware = H200, **changes
     )
     profile = replace(profile, **changes)
     path = runs / rundir.PROFILES / f"{profile.key}.json"
-    records.write(path, profile)
+    run_files.write(path, profile)
     return path
 
 
@@ -55,7 +55,7 @@ def places(runs: Path) -> list[tuple[str, str | None]]:
 def test_a_run_has_one_row_more_with_the_time_and_the_price_of_the_other_machine(tmp_path: Path) -> None:
     write_run(tmp_path, PHASED, metrics={"accuracy": 0.75, "nll": 0.5})
     write_profile(tmp_path, PHASED, seconds=1.0)
-    profile = records.read(ProfileRecord, imported(tmp_path, PHASED))
+    profile = run_files.read(ProfileRecord, imported(tmp_path, PHASED))
     own, other = sorted(rows(tmp_path), key=lambda row: row["hardware"])
     price = default_price(H200.name, load_prices())
     assert price is not None
@@ -173,7 +173,7 @@ def test_it_is_another_setting_and_seconds_that_were_measured_stay_where_they_we
 
 def test_a_deletion_is_forecast_once_and_for_the_machine_that_trained(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    record = records.read(RunRecord, run / rundir.RUN)
+    record = run_files.read(RunRecord, run / rundir.RUN)
     write_profile(tmp_path, record, seconds=1.0)
     own = rows(tmp_path)[0]
     forecasts = frames.deletion_forecasts(database(tmp_path))

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from explorer import costing, records, rundir
+from explorer import costing, run_files, rundir
 from explorer.costing import default_price, load_prices
 from explorer.errors import PriceError, StoreError
-from explorer.records import ProfileRecord, Watch
+from explorer.run_files import ProfileRecord, Watch
 from explorer.store import frames, publish, queries
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.place import database
@@ -94,7 +94,7 @@ def test_profiled_time_is_what_costing_says(tmp_path):
     write_run(tmp_path, record)
     path = write_profile(tmp_path, record, seconds={"small": 0.01, "large": 0.03})
     ingest(tmp_path)
-    expected = costing.train_seconds(record.phases, records.read(ProfileRecord, path).phases)
+    expected = costing.train_seconds(record.phases, run_files.read(ProfileRecord, path).phases)
     row = one(tmp_path)
     assert row["time_source"] == "profiled"
     assert row["train_seconds"] == pytest.approx(expected.seconds) == pytest.approx(1.8)
@@ -119,9 +119,9 @@ def test_windows_that_do_not_belong_together_are_unknown(tmp_path, rounds):
     record = run_record(phases={"small": 30, "large": 10})
     write_run(tmp_path, record)
     path = write_profile(tmp_path, record, seconds={"small": 0.01, "large": 0.04}, rounds=(1.1, 0.9, 1.0))
-    profile = records.read(ProfileRecord, path)
+    profile = run_files.read(ProfileRecord, path)
     changed = dataclasses.replace(profile.phases["small"], rounds=rounds, windows=len(rounds) or 3)
-    records.write(path, dataclasses.replace(profile, phases=profile.phases | {"small": changed}))
+    run_files.write(path, dataclasses.replace(profile, phases=profile.phases | {"small": changed}))
     ingest(tmp_path)
     row = one(tmp_path)
     assert row["train_seconds"] == pytest.approx(0.7)
@@ -159,8 +159,8 @@ def test_a_phase_that_was_not_profiled_makes_the_time_unknown(tmp_path):
 def test_a_profile_on_other_hardware_is_not_used(tmp_path):
     record = run_record()
     write_run(tmp_path, record)
-    other = run_record(hardware=records.Hardware(device="cpu", name=CPU.name, threads=2))
-    write_profile(tmp_path, records.from_json(type(other), records.to_json(other), where="test"))
+    other = run_record(hardware=run_files.Hardware(device="cpu", name=CPU.name, threads=2))
+    write_profile(tmp_path, run_files.from_json(type(other), run_files.to_json(other), where="test"))
     ingest(tmp_path)
     assert one(tmp_path)["train_seconds"] is None
 
@@ -199,7 +199,7 @@ def test_hardware_without_a_price_has_no_cost_and_never_zero(tmp_path):
 
 
 def test_cost_is_what_costing_says(tmp_path):
-    hardware = records.Hardware(device="cuda", name="NVIDIA H200", threads=8, world_size=4)
+    hardware = run_files.Hardware(device="cuda", name="NVIDIA H200", threads=8, world_size=4)
     write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=hardware)
     ingest(tmp_path)
     price = default_price("NVIDIA H200", load_prices())
@@ -298,7 +298,7 @@ def test_the_inference_times_of_all_rounds_are_there(tmp_path):
 
 
 def test_inference_is_relative_to_the_sweeps_baseline_on_the_same_hardware(tmp_path):
-    slow_gpu = records.Hardware(device="cuda", name="Tesla T4", threads=8)
+    slow_gpu = run_files.Hardware(device="cuda", name="Tesla T4", threads=8)
     for hardware, scale in ((CPU, 1.0), (slow_gpu, 5.0)):
         for recipe, seconds in (("baseline", 0.001), ("fast", 0.0015)):
             record = run_record(recipe=recipe, methods=(recipe,), hardware=hardware)

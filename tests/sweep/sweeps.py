@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
-from explorer.records import ResultRecord
+from explorer import run_files, rundir
+from explorer.run_files import ResultRecord
 from explorer.sweep.execute import Settings, Summary, run_sweep
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
@@ -44,7 +44,7 @@ def execute(runs: Path, content: Mapping[str, Any] = SPEC, **settings: Any) -> S
 def results(runs: Path, name: str = "tiny") -> dict[str, ResultRecord]:
     """The results of a sweep by run."""
     return {
-        path.name: records.read(ResultRecord, path / rundir.RESULT)
+        path.name: run_files.read(ResultRecord, path / rundir.RESULT)
         for path in rundir.run_directories(runs / name)
         if (path / rundir.RESULT).exists()
     }

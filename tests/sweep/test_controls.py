@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 from typer.testing import CliRunner
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.analysis.controls import controlled
 from explorer.cli.app import app
 from explorer.errors import SpecError
@@ -18,7 +18,7 @@ from explorer.methods.ema import EMA
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.mixup import MixUp
 from explorer.methods.random_subset import RandomSubset
-from explorer.records import PhaseProfile, ProfileRecord
+from explorer.run_files import PhaseProfile, ProfileRecord
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.place import database
@@ -54,7 +54,7 @@ def write_profile(directory, record, *, seconds):
         inference_seconds=0.001,
         made_at="2026-11-21T12:00:00Z",
     )
-    records.write(directory / rundir.PROFILES / f"{profile.key}.json", profile)
+    run_files.write(directory / rundir.PROFILES / f"{profile.key}.json", profile)
 
 
 def controls(planned):
@@ -107,7 +107,7 @@ def test_step_times_that_move_a_little_move_no_control(tmp_path):
     write_profiles(first, baseline=0.010, slow=0.0234, even=0.01)
     for run in plan(tmp_path, rescaled()).runs:
         if run.record.control:
-            records.write(run.directory / rundir.RUN, run.record)
+            run_files.write(run.directory / rundir.RUN, run.record)
     write_profiles(first, baseline=0.010, slow=0.0237, even=0.01)
     assert controls(plan(tmp_path, rescaled())) == [(1.17, ("slow",)), (2.34, ("slow",))]
     write_profiles(first, baseline=0.010, slow=0.0270, even=0.01)  # that is another time

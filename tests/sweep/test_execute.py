@@ -10,9 +10,9 @@ import time
 import nbformat
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import RunError, StoreError, SweepError
-from explorer.records import FailureRecord, ProfileRecord
+from explorer.run_files import FailureRecord, ProfileRecord
 from explorer.sweep import execute as executing
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.status import sweep_status
@@ -83,7 +83,7 @@ def test_a_run_that_raises_is_recorded_and_the_others_go_on(tmp_path):
     assert len(failures) == 2
     for run_id, message in failures.items():
         assert message.startswith("TrainingError: ")
-        failure = records.read(FailureRecord, tmp_path / "tiny" / run_id / rundir.FAILURE)
+        failure = run_files.read(FailureRecord, tmp_path / "tiny" / run_id / rundir.FAILURE)
         assert (failure.kind, failure.attempts, failure.message) == ("exception", 1, message)
         notebook = nbformat.read(tmp_path / "tiny" / run_id / rundir.NOTEBOOK, as_version=4)
         assert notebook.metadata.explorer["state"] == "exception"
@@ -126,7 +126,7 @@ def test_faults_of_the_surroundings_are_tried_again_twice(tmp_path, monkeypatch,
     summary = execute(tmp_path / "b", spec(budgets=[1.0]))
     assert [calls.count(name) for name in dict.fromkeys(calls)] == [3, 3]
     assert [failure.message for failure in summary.failures] == ["gone", "gone"]
-    failure = records.read(FailureRecord, tmp_path / "b/tiny" / calls[0] / rundir.FAILURE)
+    failure = run_files.read(FailureRecord, tmp_path / "b/tiny" / calls[0] / rundir.FAILURE)
     assert (failure.kind, failure.attempts) == (fault, 3)
 
 
@@ -270,7 +270,7 @@ def test_every_recipe_is_profiled_once(tmp_path):
     assert set(profiles) == {run.record.recipe_digest for run in planned.runs}
     assert {run.source for run in planned.runs} == {"profiled"}
     (path, *_) = (tmp_path / "tiny" / rundir.PROFILES).iterdir()
-    assert path.stem == records.read(ProfileRecord, path).key
+    assert path.stem == run_files.read(ProfileRecord, path).key
     listener.events.clear()
     assert execute(tmp_path, spec(budgets=[0.5]), profile=True, on_event=listener).complete
     assert listener.kinds() == ["start", "end"]

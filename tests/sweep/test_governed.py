@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import ProvenanceError, SpecError
 from explorer.ledger.storage import LedgerDirectory
-from explorer.records import ProfileRecord, ResultRecord, RunRecord
+from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
 from explorer.store.ingest import ingest
 from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.measure import measure
@@ -47,7 +47,7 @@ def plan(directory: Path, governance: str | None, **recipes: Any) -> Plan:
 
 def digests(runs: Path) -> dict[str, str]:
     return {
-        path.name: records.read(ResultRecord, path / rundir.RESULT).state_digest
+        path.name: run_files.read(ResultRecord, path / rundir.RESULT).state_digest
         for path in rundir.run_directories(runs / "governed")
     }
 
@@ -75,7 +75,7 @@ def test_a_directory_is_seen_from_the_specification(made: Path, tmp_path: Path) 
 def test_every_run_keeps_its_documents_and_has_its_ledger(made: Path, tmp_path: Path) -> None:
     execute(tmp_path, str(made), "inline")
     for path in rundir.run_directories(tmp_path / "runs" / "governed"):
-        routed = records.read(RunRecord, path / rundir.RUN).recipe == "routed"
+        routed = run_files.read(RunRecord, path / rundir.RUN).recipe == "routed"
         assert (path / "governance" / "policy.json").exists() == routed
         assert (path / rundir.LEDGER).exists() == routed
         if routed:
@@ -104,7 +104,7 @@ def test_steps_that_are_timed_leave_the_ledgers_alone(made: Path, tmp_path: Path
     documents = {run.record.recipe_digest: run.documents for run in whole.runs}
     measure(whole.directory, [run.record for run in whole.runs], data=None, documents=documents)
     assert {path: path.read_bytes() for path in routed.rglob("*") if path.is_file()} == before
-    profiles = [records.read(ProfileRecord, path) for path in (whole.directory / rundir.PROFILES).glob("*.json")]
+    profiles = [run_files.read(ProfileRecord, path) for path in (whole.directory / rundir.PROFILES).glob("*.json")]
     (governed,) = (profile for profile in profiles if profile.recipe == "routed")
     assert governed.phases["all steps"].split["governance"] > 0
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import RunError, SweepError
 from explorer.sweep.execute import NOTEBOOK
 from explorer.sweep.kernels import KernelEngine
@@ -145,7 +145,7 @@ def test_results_are_the_same_bits_in_every_engine(engines, tmp_path):
     for name in ENGINES:
         runs = tmp_path / name
         for run in plan(runs).missing[: 1 if name == "cold" else 4]:
-            records.write(run.directory / rundir.RUN, run.record)
+            run_files.write(run.directory / rundir.RUN, run.record)
             job = Job(
                 directory=run.directory,
                 notebook=NOTEBOOK,
@@ -278,7 +278,7 @@ def test_damaged_notebooks_are_refused(tmp_path):
 
 def test_the_run_notebook_shows_and_reproduces_its_run(engines, tmp_path):
     (run, *_) = plan(tmp_path).missing
-    records.write(run.directory / rundir.RUN, run.record)
+    run_files.write(run.directory / rundir.RUN, run.record)
     parameters = {"directory": str(run.directory), "data": None, "contended": True}
     check_notebook(NOTEBOOK, parameters)
     engines["inline"].run(NOTEBOOK, parameters, run.directory / rundir.NOTEBOOK)
@@ -293,7 +293,7 @@ def test_signals_still_reach_whoever_listened_before(engines, tmp_path):
     before = signal.signal(signal.SIGINT, lambda *_: heard.append("sweep"))
     try:
         (run, *_) = plan(tmp_path).missing
-        records.write(run.directory / rundir.RUN, run.record)
+        run_files.write(run.directory / rundir.RUN, run.record)
         source = write(
             tmp_path / "in.ipynb",
             "import os, signal; directory = data = contended = 0",

@@ -4,10 +4,10 @@ import shutil
 import pytest
 import torch
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.costing import Price
 from explorer.errors import SpecError
-from explorer.records import PhaseProfile, ProfileRecord
+from explorer.run_files import PhaseProfile, ProfileRecord
 from explorer.sweep.spec import load_spec
 from tests.sweep.sweeps import execute, plan, results, spec
 
@@ -81,7 +81,7 @@ def test_time_and_money_come_from_profiles(tmp_path):
     assert (estimate.runs, estimate.unknown, estimate.train_seconds, estimate.usd) == (4, 4, 0, None)
     for run in fresh.runs[:2]:
         profile = profile_of(run.record, seconds=2.0)
-        records.write(fresh.directory / rundir.PROFILES / f"{profile.key}.json", profile)
+        run_files.write(fresh.directory / rundir.PROFILES / f"{profile.key}.json", profile)
     known = plan(tmp_path)
     steps = sum(run.record.steps for run in known.runs)
     price = Price(
@@ -122,7 +122,7 @@ def test_damaged_results_are_kept_and_reported(tmp_path):
     first, second, *_ = plan(tmp_path).runs
     whole = results(tmp_path)[first.record.run_id]
     (first.directory / rundir.RESULT).write_text('{"format": 1')
-    records.write(second.directory / rundir.RESULT, dataclasses.replace(whole, run_id="another"))
+    run_files.write(second.directory / rundir.RESULT, dataclasses.replace(whole, run_id="another"))
     damaged = plan(tmp_path)
     assert [run.state for run in damaged.runs] == ["damaged", "damaged", "done", "done"]
     assert "result.json: damaged: not JSON" in damaged.runs[0].message

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.entries.fields import LedgerState
-from explorer.entries.kinds import encode
-from explorer.entries.project import Observation
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis, Observation, encode
 from explorer.errors import RunError, SweepError
 from explorer.ledger.log import Log
 from explorer.note import Algorithm, Signer
 from explorer.project import Project
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.target import Origin, Target, write_origin
 from explorer.store import queries
@@ -165,7 +163,7 @@ def test_a_confirmed_recipe_keeps_the_runs_that_found_it(runs: Path) -> None:
 
 def test_controls_whose_budget_is_not_known_yet_are_kept(runs: Path) -> None:
     made_for = {"control": "rescaled-baseline", "control_of": ("fast",)}
-    records.write(place(runs) / rundir.RUN, dataclasses.replace(OLD, **made_for))
+    run_files.write(place(runs) / rundir.RUN, dataclasses.replace(OLD, **made_for))
     write_plan(runs, [KEPT], waiting=1)
     assert reasons(runs) == ["its budget follows from a profile that is not measured yet"]
     write_plan(runs, [KEPT], waiting=0)

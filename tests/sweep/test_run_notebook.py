@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from explorer import records, rundir
-from explorer.records import ResultRecord
+from explorer import run_files, rundir
+from explorer.run_files import ResultRecord
 from explorer.views.sweep.run_notebook import describe, loss_curve, outcome
 from tests.builders import run_record, write_run
 
@@ -65,7 +65,7 @@ def test_a_run_without_losses_is_an_error(directory):
 def test_contended_times_say_so(tmp_path):
     for contended in (True, False):
         path = write_run(tmp_path / str(contended), run_record(), contended=contended)
-        text = outcome(records.read(ResultRecord, path / rundir.RESULT)).data
+        text = outcome(run_files.read(ResultRecord, path / rundir.RESULT)).data
         assert text is not None
         assert ("no measure of cost" in text) is contended
         assert "90.00%" in text

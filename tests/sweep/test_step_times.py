@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.cli.app import app
 from explorer.errors import RunError
-from explorer.records import ProfileRecord, Watch
+from explorer.run_files import ProfileRecord, Watch
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.sweep import execute as executing
@@ -49,7 +49,7 @@ class Machine:
         self.passes.append({run.recipe for run in runs})
         for run in runs:
             record = replace(profile_of(run, 0.01 * (number + 1)), profile_pass=f"pass {number}", watch=watch)
-            records.write(directory / rundir.PROFILES / f"{record.key}.json", record)
+            run_files.write(directory / rundir.PROFILES / f"{record.key}.json", record)
         return Measured(busy=watch.reasons, faults=())
 
     def drift(self, directory, runs, **_):
@@ -203,7 +203,7 @@ def test_profiles_of_two_passes_are_not_compared(tmp_path, machine):
     runs = [each.record for each in planned.runs]
     assert unprofiled(planned.directory, runs) == []
     path = next((planned.directory / rundir.PROFILES).glob("*.json"))
-    records.write(path, replace(records.read(ProfileRecord, path), profile_pass="another"))
+    run_files.write(path, replace(run_files.read(ProfileRecord, path), profile_pass="another"))
     assert unprofiled(planned.directory, runs) == runs
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.data.dataset import Dataset, DataSource, Split
 from explorer.data.digits import Digits
 from explorer.data.text import LocalText
@@ -86,7 +86,7 @@ def trained(root: Path, desk_of: Path, recipe: Recipe, *, data: Path | None = No
 
 def never(old: Path, target: Target, to: Path, *, data: Path | None = None) -> Path:
     """The directory of the run that never had the target, trained from its first step."""
-    record = counterfactual(records.read(records.RunRecord, old / rundir.RUN), target)
+    record = counterfactual(run_files.read(run_files.RunRecord, old / rundir.RUN), target)
     directory = write_run(to, record)
     keep(replace(read_copies(old), quarantine=quarantine_content(RunLedger(old))), directory)
     execute(directory, data=data)

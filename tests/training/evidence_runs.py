@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule
 from explorer.provenance.regions import SealedRegion
 from explorer.recipes.recipe import build_recipe
@@ -67,6 +67,6 @@ class Desk:
         )
         run = self.root / "runs" / record.run_id
         keep(documents, run)
-        records.write(run / rundir.RUN, record)
+        run_files.write(run / rundir.RUN, record)
         execute(run)
         return run

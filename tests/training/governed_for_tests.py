@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.data.digits import Digits
 from explorer.document import Document, document_of
 from explorer.provenance.policy import FORMAT, Quarantine, RoutingPolicy, Rule, TaxonomyReference
@@ -85,5 +85,5 @@ def begun(plan: Planned, root: Path) -> Path:
     directory = root / plan.record.run_id
     if plan.documents is not None:
         keep(plan.documents, directory)
-    records.write(directory / rundir.RUN, plan.record)
+    run_files.write(directory / rundir.RUN, plan.record)
     return directory

@@ -11,8 +11,8 @@ from explorer.audit import routable
 from explorer.audit.conform import conform
 from explorer.audit.trace import participants
 from explorer.engine.loop import Loop
-from explorer.entries.chosen import RULE, decode_chosen
-from explorer.entries.run import Decision, Step
+from explorer.entries.kinds import Decision, Step
+from explorer.entries.slots import RULE, decode_chosen
 from explorer.errors import RecipeError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.examples import Examples

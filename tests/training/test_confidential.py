@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer import rundir
-from explorer.entries.envelope import read_head
-from explorer.entries.run import Decision, Profile, State
+from explorer.entries.heads import read_head
+from explorer.entries.kinds import Decision, Profile, State
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.envelope import write_envelope

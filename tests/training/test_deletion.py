@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit.trace import participants
 from explorer.data import batches
 from explorer.data.batches import Order
@@ -23,7 +23,7 @@ from explorer.data.digits import Digits
 from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
-from explorer.entries.run import State, TrainingState
+from explorer.entries.kinds import State, TrainingState
 from explorer.errors import ProvenanceError, RunError
 from explorer.governance.session import Session
 from explorer.ledger.log import Log
@@ -276,11 +276,11 @@ def test_a_deletion_from_a_run_that_a_deletion_made(new: Path, tmp_path: Path) -
     second = Target(classes=(MIT,))
     last = delete(new, second, route=route(new, second), to=tmp_path / "deletions")
     assert same(last, never(new, second, tmp_path / "never"))
-    assert left_out(records.read(records.RunRecord, last / rundir.RUN)).classes == (NEWS, MIT)
+    assert left_out(run_files.read(run_files.RunRecord, last / rundir.RUN)).classes == (NEWS, MIT)
     origin = read_origin(last)
     assert origin is not None and origin.run == new.name
     with pytest.raises(RunError, match="leaves out licensed/news already: there is nothing to delete"):
-        counterfactual(records.read(records.RunRecord, last / rundir.RUN), CLASS)
+        counterfactual(run_files.read(run_files.RunRecord, last / rundir.RUN), CLASS)
 
 
 def test_a_replay_of_the_new_run_finds_it_as_it_is_on_record(new: Path) -> None:
@@ -454,4 +454,4 @@ def test_killed_again_and_again_it_ends_the_same(old: Path, reference: Path, tmp
         assert worker.exitcode == -signal.SIGKILL
     new = delete(old, CLASS, route=route(old, CLASS), to=tmp_path)
     assert same(new, reference)
-    assert records.read(records.ResultRecord, new / rundir.RESULT).resumed == 3
+    assert run_files.read(run_files.ResultRecord, new / rundir.RESULT).resumed == 3

@@ -6,7 +6,7 @@ import pytest
 
 from explorer.engine.fit import CHECKPOINT_SECONDS
 from explorer.errors import RunError
-from explorer.records import PhaseProfile, ProfileRecord, ResultRecord, Timings
+from explorer.run_files import PhaseProfile, ProfileRecord, ResultRecord, Timings
 from explorer.training.profile import extrapolate, validation
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 

@@ -17,7 +17,7 @@ from explorer.provenance.routing import policy_for
 from explorer.provenance.signing import read_draft
 from explorer.provenance.taxonomy import TAXONOMY
 from explorer.recipes.recipe import build_recipe
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents, keep, read_documents
 from explorer.runlog.run_ledger import RunLedger
 from explorer.training.demonstration import demonstrate

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 import explorer
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.contents import examine_contents
-from explorer.entries.kinds import decode
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis, decode
 from explorer.errors import ProvenanceError, RecipeError, TrainingError
 from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.provenance.commitments import destroy_salt

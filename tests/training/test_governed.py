@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.entries.kinds import decode
-from explorer.entries.run import End, Genesis, Step
+from explorer.entries.kinds import End, Genesis, Step, decode
 from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.ledger.storage import LedgerDirectory, read_blob
 from explorer.ledger.verify import verify
@@ -21,7 +20,7 @@ from explorer.provenance.commitments import destroy_salt, read_salts
 from explorer.provenance.keys import new_key, read_key, write_key
 from explorer.provenance.trust import Quorum, Role, Trust, read_trust
 from explorer.recipes import machine
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import read_copies
 from explorer.training import demonstration
@@ -62,7 +61,7 @@ def alone(trust: Trust) -> Trust:
 
 
 def test_the_ledger_of_a_governed_run_verifies_under_the_trainers_name(done: Path) -> None:
-    record = records.read(RunRecord, done / rundir.RUN)
+    record = run_files.read(RunRecord, done / rundir.RUN)
     trust = alone(read_trust(done / "governance" / "trust.json"))
     origin = f"example.com/trainer/{record.run_id}"
     found = verify(done / rundir.LEDGER, anchor=anchor_of_trust(trust, origin=origin), now=int(time.time()))
@@ -71,7 +70,7 @@ def test_the_ledger_of_a_governed_run_verifies_under_the_trainers_name(done: Pat
 
 
 def test_the_first_entry_names_what_the_run_is_made_of(done: Path) -> None:
-    record = records.read(RunRecord, done / rundir.RUN)
+    record = run_files.read(RunRecord, done / rundir.RUN)
     genesis, *_, end = entries(done)
     assert isinstance(genesis, Genesis) and isinstance(end, End)
     governance = record.identity["governance"]

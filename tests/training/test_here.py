@@ -6,7 +6,7 @@ import pytest
 
 from explorer.canonical import digest
 from explorer.errors import RunError
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.training.profile import plan_here
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 

@@ -6,7 +6,7 @@ import statistics
 import pytest
 import torch
 
-from explorer import records
+from explorer import run_files
 from explorer.engine.stepping import Window
 from explorer.training import profile as module
 from explorer.training.profile import profile
@@ -57,7 +57,7 @@ def test_every_window_is_recorded_with_its_pass(monkeypatch: pytest.MonkeyPatch)
     first, second = profile(runs, data=None, read=machine_with())
     assert first.profile_pass == second.profile_pass != ""
     for record in (first, second):
-        assert records.check_profile(record, where="x") == record
+        assert run_files.check_profile(record, where="x") == record
         assert (record.busy, record.builds) == (False, module.WINDOWS)
         assert len(record.inference_rounds) == module.WINDOWS
         assert record.inference_seconds == statistics.median(record.inference_rounds)

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.engine.loop import Loop
-from explorer.entries.envelope import read_head
-from explorer.entries.kinds import Entry, Unknown, decode, encode
-from explorer.entries.run import End, Genesis, State, Step, Traits
+from explorer.entries.heads import read_head
+from explorer.entries.kinds import End, Entry, Genesis, State, Step, Traits, Unknown, decode, encode
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.commitments import destroy_salt
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.training.replay import INITIAL, replay
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
 from tests.training.recorded_runs import EVERY, STEPS, copied, entries_of, recorded_run, rewritten
@@ -167,7 +166,7 @@ def test_what_differs_here_is_said_first(run: Path, tmp_path: Path, monkeypatch:
 
 
 def test_a_run_of_another_machine_is_replayed_here(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = records.read(RunRecord, run / rundir.RUN).hardware
+    usual = run_files.read(RunRecord, run / rundir.RUN).hardware
     monkeypatch.setattr("explorer.recipes.machine._cpu_name", lambda: "another processor")
     found = replay(run, steps=(0, 1))
     ((what, recorded, here),) = [(each.what, each.recorded, each.here) for each in found.environment]

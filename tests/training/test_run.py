@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.errors import RecipeError, RunError
 from explorer.recipes import machine
-from explorer.records import ResultRecord, RunRecord
+from explorer.run_files import ResultRecord, RunRecord
 from explorer.training import run as module
 from explorer.training import watch
 from explorer.training.run import build_loop, execute, recipe_of
@@ -41,7 +41,7 @@ def processes() -> BaseContext:
 
 def test_a_run_leaves_its_records(directory: Path) -> None:
     result = execute(directory)
-    assert records.read(ResultRecord, directory / rundir.RESULT) == result
+    assert run_files.read(ResultRecord, directory / rundir.RESULT) == result
     assert sorted(path.name for path in directory.iterdir()) == [
         ".lock",
         "environment.json",
@@ -136,8 +136,8 @@ def test_a_record_that_contradicts_its_identity_is_damaged(directory: Path, fiel
 
 
 def test_a_changed_identity_no_longer_fits_the_name(directory: Path) -> None:
-    run = records.read(RunRecord, directory / rundir.RUN)
-    records.write(directory / rundir.RUN, replace(run, identity={**run.identity, "seed": 1}))
+    run = run_files.read(RunRecord, directory / rundir.RUN)
+    run_files.write(directory / rundir.RUN, replace(run, identity={**run.identity, "seed": 1}))
     with pytest.raises(RunError, match=r"damaged: its identity has the digest"):
         execute(directory)
 
@@ -230,7 +230,7 @@ def train_with_many_checkpoints(directory: Path, told: Path) -> None:
 
 
 def fitted_run(directory: Path, *, checkpoint_seconds: float = 0.0) -> Fitted:
-    run = records.read(RunRecord, directory / rundir.RUN)
+    run = run_files.read(RunRecord, directory / rundir.RUN)
     loop = build_loop(run, data=None)
     options = FitOptions(directory=directory, run_id=run.run_id, evaluations=4, checkpoint_seconds=checkpoint_seconds)
     return fit(loop, options)

@@ -9,13 +9,13 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.cli.run import begin
 from explorer.entries.fields import read_float
 from explorer.errors import ExplorerError, ProvenanceError, RecipeError, RunError
 from explorer.recipes.recipe import Recipe
-from explorer.records import RunRecord
 from explorer.release.attest import attest, ship
+from explorer.run_files import RunRecord
 from explorer.runlog.run_ledger import RunLedger
 from explorer.training.replay import replay
 from explorer.training.run import build_loop, documents_in, execute
@@ -76,7 +76,7 @@ def tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_begins_with_the_model_and_not_with_drawn_weights(base: Path, tuned: Path) -> None:
-    record = records.read(RunRecord, tuned / rundir.RUN)
+    record = run_files.read(RunRecord, tuned / rundir.RUN)
     loop = build_loop(record, data=None, documents=documents_in(tuned, record))
     theirs = load_file(base / "model" / "model.safetensors")
     mine = dict(loop.state.model.named_parameters()) | dict(loop.state.model.named_buffers())

@@ -15,11 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.engine import loop as loops
 from explorer.engine.fit import MODEL, model_digest
 from explorer.engine.state import State
-from explorer.entries.run import End, Genesis
+from explorer.entries.kinds import End, Genesis
 from explorer.errors import RunError
 from explorer.governance.region_modules import Switch
 from explorer.governance.routing import Routing
@@ -219,7 +219,7 @@ def test_the_result_is_that_of_the_run_without_the_class(old: Path, tmp_path: Pa
     """Its quality too: in evaluation no region is on. It is no measure of cost."""
     new = deleted(old, tmp_path)
     reference = never(old, TARGET, tmp_path / "never")
-    mine, theirs = (records.read(records.ResultRecord, run / rundir.RESULT) for run in (new, reference))
+    mine, theirs = (run_files.read(run_files.ResultRecord, run / rundir.RESULT) for run in (new, reference))
     assert mine.metrics["accuracy"] == theirs.metrics["accuracy"]
     assert (mine.timed_steps, mine.contended) == (0, True)
     kept = load_file(new / rundir.MODEL / WEIGHTS)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer import records, rundir
-from explorer.records import RunRecord
+from explorer import run_files, rundir
+from explorer.run_files import RunRecord
 from explorer.store.ingest import ingest
 from explorer.views.explorer import ask_words
 from explorer.views.explorer.answer import answer
@@ -86,7 +86,7 @@ def test_ungoverned_runs_offer_no_class(panel: AskSection) -> None:
 
 def test_classes_and_levels_of_governed_runs(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=10.0)
+    write_profile(tmp_path, run_files.read(RunRecord, run / rundir.RUN), seconds=10.0)
     ingest(tmp_path)
     panel = opened(tmp_path)
     panel.quality.value, panel.deletable.value = "50%", MIT

@@ -4,7 +4,7 @@ from typing import Any
 import altair as alt
 import pytest
 
-from explorer.records import METRICS, Metric
+from explorer.run_files import METRICS, Metric
 from explorer.views.explorer.axes import heights, payment_axis, quality_axis, round_ticks
 from explorer.views.explorer.payments import PAYMENTS
 

@@ -11,7 +11,7 @@ import vl_convert
 from explorer.analysis.composition import Composition
 from explorer.errors import AnalysisError
 from explorer.page.pictures import VEGA_LITE
-from explorer.records import METRICS
+from explorer.run_files import METRICS
 from explorer.views.explore import Explorer, explore
 from explorer.views.explorer.composition_charts import (
     LEFT,

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import AnalysisError
 from explorer.page.pictures import VEGA_LITE
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.store.filter import Filter
 from explorer.store.ingest import ingest
 from explorer.views.explorer.answer import answer, facts
@@ -124,7 +124,7 @@ def test_the_explorer_pays_in_deletions(results: pd.DataFrame) -> None:
 
 def test_the_snapshot_has_a_column_for_each_class(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
-    write_profile(tmp_path, records.read(RunRecord, run / rundir.RUN), seconds=1.0)
+    write_profile(tmp_path, run_files.read(RunRecord, run / rundir.RUN), seconds=1.0)
     write_run(tmp_path, run_record())
     ingest(tmp_path)
     snapshot = read_snapshot(tmp_path)

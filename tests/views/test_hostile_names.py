@@ -9,7 +9,7 @@ import ipywidgets as widgets
 import pytest
 
 from explorer.canonical import digest
-from explorer.records import Hardware
+from explorer.run_files import Hardware
 from explorer.store.ingest import ingest
 from explorer.views.explore import SECTIONS, Explorer, explore
 from tests.builders import run_record, write_run

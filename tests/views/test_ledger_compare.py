@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import vl_convert
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit.shares import shares
 from explorer.canonical import digest
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.page.pictures import VEGA_LITE
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.views.ledger.depth import depth_profile, profile_frame
 from explorer.views.ledger.open_run import OpenRun, governed_runs, open_run
 from explorer.views.ledger.two_runs_section import (
@@ -101,10 +101,10 @@ def test_what_makes_two_runs_differ_is_named(pair: tuple[OpenRun, OpenRun], tmp_
 
     def planned(*without: str) -> OpenRun:
         path = Path(shutil.copytree(pair[0].ledger.run, tmp_path / str(len(without)) / pair[0].ledger.run.name))
-        record = records.read(RunRecord, path / rundir.RUN)
+        record = run_files.read(RunRecord, path / rundir.RUN)
         methods = [{"routing": {"policy": "half-depth", "without": [*without]}}, {HOSTILE: {}}]
         record = with_identity(record, {"recipe": {"methods": methods, "task": {"model": "gpt"}}, "seed": 0})
-        records.write(path / rundir.RUN, record)
+        run_files.write(path / rundir.RUN, record)
         plan = digest(record.identity)
         sign_again(path, lambda _, e: replace(e, recipe=plan, seed=5) if isinstance(e, Genesis) else e)
         return open_run(path, trust=None, now=NOW)

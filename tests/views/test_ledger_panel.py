@@ -10,7 +10,7 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.audit.history import badge
 from explorer.entries.fields import LedgerState
-from explorer.entries.run import Genesis, Parent
+from explorer.entries.kinds import Genesis, Parent
 from explorer.errors import RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import AUDIT

@@ -10,7 +10,7 @@ import pytest
 from explorer import rundir
 from explorer.deletion.conclude import CERTIFICATE
 from explorer.entries.fields import LedgerState
-from explorer.entries.project import Access
+from explorer.entries.kinds import Access
 from explorer.errors import LedgerError
 from explorer.project import AUDIT, runs_of
 from explorer.views.ledger.access_section import access_html

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from explorer.errors import StoreError
 from explorer.page import theme
-from explorer.records import PhaseProfile
+from explorer.run_files import PhaseProfile
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.of_runs import PhaseTime, Profile

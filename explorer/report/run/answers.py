@@ -12,11 +12,10 @@ A form (`explorer/report/forms/*.toml`) names the function that answers a questi
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.errors import RunError
 from explorer.page import amounts as words
 from explorer.provenance.taxonomy import Source
-from explorer.records import ResultRecord
 from explorer.report.run.deletion_section import DeletionLine, DeletionSection, History
 from explorer.report.run.entropy_section import EntropySection
 from explorer.report.run.head_section import HeadSection
@@ -28,6 +27,7 @@ from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.taxonomy_section import TaxonomySection
 from explorer.report.run.training_section import TrainingSection
 from explorer.report.run.vouchers_section import VouchersSection
+from explorer.run_files import ResultRecord
 from explorer.runlog.run_ledger import Missing
 
 MOST = 5  # layers that an answer names; the tables of the report have all
@@ -298,7 +298,7 @@ def compute(run: ReportedRun) -> Answer | NotRecorded:
 @resolver
 def training_time(run: ReportedRun) -> Answer | NotRecorded:
     try:
-        result = records.read(ResultRecord, run.ledger.run / rundir.RESULT)
+        result = run_files.read(ResultRecord, run.ledger.run / rundir.RESULT)
     except RunError:
         return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is not there or cannot be read")
     if result.run_id != run.run:

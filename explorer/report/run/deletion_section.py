@@ -13,7 +13,7 @@ from pathlib import Path
 from explorer import rundir
 from explorer.deletion.conclude import CERTIFICATE
 from explorer.entries.fields import LedgerState, read_float
-from explorer.entries.project import Access, Deletion, GrantUse, Observation
+from explorer.entries.kinds import Access, Deletion, GrantUse, Observation
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify

@@ -6,13 +6,13 @@ from typing import Literal
 
 from explorer.audit.conditions import Condition, Contradiction, Outcome, together
 from explorer.entries.fields import read_float
-from explorer.entries.run import End
+from explorer.entries.kinds import End
 from explorer.page import amounts
 from explorer.page.document import Block, Bullets, Facts, Heading, Paragraph, Span, Text
-from explorer.records import METRICS
 from explorer.report.run.references import GENESIS, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
+from explorer.run_files import METRICS
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
 from explorer.views.ledger.badge import Words, badge_words

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.audit.history import Decided, Rules
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.page import document
 from explorer.page.document import Block, Bullets, Heading, Paragraph, Picture, Row, Span, Table, sentence
 from explorer.provenance.policy import QUARANTINE_WORDS, confidential_words, region_words, rule_words

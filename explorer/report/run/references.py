@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from explorer.entries.envelope import read_head
+from explorer.entries.heads import read_head
 from explorer.merkle import leaf_hash
 from explorer.page.document import Span
 from explorer.runlog.run_ledger import RunLedger

@@ -11,9 +11,9 @@ from pathlib import Path
 from explorer import rundir
 from explorer.page import amounts
 from explorer.page.document import Block, Code, Heading, Paragraph, Span, sentence
-from explorer.records import RunRecord
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
+from explorer.run_files import RunRecord
 from explorer.runlog.forecast import kept
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger

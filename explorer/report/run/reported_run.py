@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.audit.conditions import Outcome, together
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.history import Vouchers, vouchers
@@ -24,10 +24,10 @@ from explorer.canonical import digest
 from explorer.errors import ExplorerError, ProvenanceError, RunError
 from explorer.provenance.routing import Routing, confidential
 from explorer.provenance.trust import Trust, read_trust
-from explorer.records import RunRecord
 from explorer.report.run.class_lines import ClassLine, class_lines, deletability
 from explorer.report.run.references import GENESIS, Citations, Document, Reference, refer, references_in
 from explorer.report.section import Section, Subject
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import TRUST_FILE
 from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import Missing, RunLedger
@@ -211,7 +211,7 @@ def _record(run: RunLedger, absent: list[str]) -> RunRecord | None:
     if not path.exists():
         absent.append(f"the recipe: {rundir.RUN} is not beside the ledger")
         return None
-    record = records.read(RunRecord, path)
+    record = run_files.read(RunRecord, path)
     if digest(record.identity) != run.genesis.recipe:
         absent.append(f"the recipe: {rundir.RUN} is not the one that the first entry names")
         return None

@@ -36,9 +36,9 @@ from explorer.page.document import (
     with_note,
 )
 from explorer.page.theme import OUTLINES
-from explorer.records import Metric
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
+from explorer.run_files import Metric
 from explorer.schema import record
 from explorer.views.explorer import control_rows
 from explorer.views.explorer.answer import facts, warnings

@@ -15,8 +15,8 @@ from explorer.analysis.controls import Controlled, controlled
 from explorer.errors import SweepError
 from explorer.page.document import Picture
 from explorer.planned import read_plan
-from explorer.records import Metric, metric_of
 from explorer.report.section import Subject
+from explorer.run_files import Metric, metric_of
 from explorer.store import frames
 from explorer.views.explorer.answer import Answer, answer
 from explorer.views.explorer.choices import hardware_labels

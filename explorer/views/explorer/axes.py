@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 
 from explorer.page.amounts import DAY, HOUR, MINUTE
-from explorer.records import Metric
+from explorer.run_files import Metric
 from explorer.views.explorer.payments import Payment
 
 LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis hides where the good recipes differ

@@ -19,7 +19,7 @@ from explorer.analysis.estimate import Estimate
 from explorer.errors import AnalysisError
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
-from explorer.records import Metric
+from explorer.run_files import Metric
 from explorer.views.explorer.axes import payment_axis
 from explorer.views.explorer.composition_rows import interval_words, quality_words, time_words
 from explorer.views.explorer.payments import PAYMENTS

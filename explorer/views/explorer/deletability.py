@@ -12,7 +12,7 @@ import pandas as pd
 from explorer.analysis.reprice import DELETION
 from explorer.errors import AnalysisError, unknown
 from explorer.page import amounts, theme
-from explorer.records import Metric, metric_of
+from explorer.run_files import Metric, metric_of
 from explorer.views.explorer.axes import heights, payment_axis, quality_axis, round_ticks
 from explorer.views.explorer.payments import PAYMENTS, payment_of
 

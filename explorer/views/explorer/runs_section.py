@@ -11,7 +11,7 @@ from markupsafe import Markup
 from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
-from explorer.records import metric_of
+from explorer.run_files import metric_of
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.run_cards import CARDS, command, notebook, reproduce, run_cards, run_directory
 from explorer.views.explorer.sections import Section

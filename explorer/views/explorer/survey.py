@@ -14,7 +14,7 @@ from markupsafe import Markup
 from explorer.analysis import pareto
 from explorer.page import amounts
 from explorer.page.theme import Look
-from explorer.records import metric_of
+from explorer.run_files import metric_of
 from explorer.views.explorer.payments import MEASURES, Payment, amount
 from explorer.views.explorer.series import group_name, machines
 from explorer.views.explorer.tradeoff import Scene, extent

@@ -13,7 +13,7 @@ from explorer.analysis.curves import Curve
 from explorer.analysis.ladders import Machine
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
-from explorer.records import Metric
+from explorer.run_files import Metric
 from explorer.views.explorer.axes import Heights, heights, payment_axis, quality_axis
 from explorer.views.explorer.payments import Measure, Payment, amount, measure_of
 from explorer.views.explorer.series import group_of, run_labels, series_names

@@ -20,7 +20,7 @@ ACTIONS = {
     "override": "cross",
     "re-execution": "triangle-left",
 }
-"""The actions of a decision (entries/run.py) and their shapes."""
+"""The actions of a decision (entries/kinds.py) and their shapes."""
 
 CAPTION = (
     "Each mark is a decision on record; a hollow one was undone when the steps were executed again. Vertical lines: a "

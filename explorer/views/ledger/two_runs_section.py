@@ -17,11 +17,11 @@ from markupsafe import Markup
 from explorer import rundir
 from explorer.audit.shares import is_confidential, shares
 from explorer.canonical import canonical
-from explorer.entries.run import Genesis, Profile
+from explorer.entries.kinds import Genesis, Profile
 from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import clipped
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import POLICY_FILE, read_policy
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import Missing

@@ -16,8 +16,8 @@ from typing import Any
 import vl_convert
 from IPython.display import HTML, Image
 
-from explorer import records, rundir
-from explorer.records import METRICS, Metric, ResultRecord, RunRecord
+from explorer import run_files, rundir
+from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
@@ -41,7 +41,7 @@ PHASES = {
 def describe(directory: Path | str) -> HTML:
     """What the run is, from its `run.json`, and the command that trains it again to the same bits."""
     path = Path(directory) / rundir.RUN
-    run = records.read(RunRecord, path)
+    run = run_files.read(RunRecord, path)
     hardware = run.hardware
     rows = [
         ("run", _code(run.run_id)),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from explorer import records
+from explorer import run_files
 from explorer.errors import RunError
-from explorer.records import (
+from explorer.run_files import (
     METRICS,
     FailureRecord,
     Hardware,
@@ -81,12 +81,12 @@ ALL = (RUN, RESULT, FAILURE, PROFILE, WATCHED)
 
 
 def test_a_profile_of_an_older_version_is_read_and_nobody_looked(tmp_path: Path) -> None:
-    old = records.to_json(PROFILE)
+    old = run_files.to_json(PROFILE)
     for key in ("profile_pass", "builds", "watch", "inference_rounds"):
         del old[key]
     for key in ("rounds", "ratios"):
         del old["phases"]["all steps"][key]
-    found = records.from_json(ProfileRecord, old, where="old.json")
+    found = run_files.from_json(ProfileRecord, old, where="old.json")
     assert found == PROFILE and found.busy is None
 
 
@@ -107,14 +107,14 @@ def test_whether_a_machine_was_busy_follows_from_the_reasons() -> None:
 def test_rounds_that_are_none_are_refused(changed: dict[str, Any], fault: str) -> None:
     profile = replace(WATCHED, phases={"all steps": replace(ROUNDS, **changed)})
     with pytest.raises(RunError, match=fault):
-        records.check_profile(profile, where="x")
+        run_files.check_profile(profile, where="x")
 
 
 @pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)
 def test_they_come_back_as_they_were(record: Any, tmp_path: Path) -> None:
-    records.write(tmp_path / "r.json", record)
-    assert records.read(type(record), tmp_path / "r.json") == record
-    assert records.from_json(type(record), records.to_json(record), where="x") == record
+    run_files.write(tmp_path / "r.json", record)
+    assert run_files.read(type(record), tmp_path / "r.json") == record
+    assert run_files.from_json(type(record), run_files.to_json(record), where="x") == record
 
 
 @pytest.mark.parametrize("record", ALL, ids=lambda record: type(record).__name__)
@@ -125,7 +125,7 @@ def test_they_are_frozen(record: Any) -> None:
 
 def changed(record: Any, path: str, value: Any) -> Any:
     """The record's JSON with one value changed, or taken away."""
-    result = json.loads(json.dumps(records.to_json(record)))
+    result = json.loads(json.dumps(run_files.to_json(record)))
     *parents, last = path.split(".")
     inner = result
     for parent in parents:
@@ -158,14 +158,14 @@ REFUSED: dict[str, tuple[Any, str, Any, str]] = {
 def test_what_is_refused_names_file_key_and_fault(name: str) -> None:
     record, path, value, message = REFUSED[name]
     with pytest.raises(RunError) as caught:
-        records.from_json(type(record), changed(record, path, value), where="runs/x/run.json")
+        run_files.from_json(type(record), changed(record, path, value), where="runs/x/run.json")
     assert str(caught.value).startswith(f"runs/x/run.json: damaged {type(record).__name__}: {message}")
 
 
 @pytest.mark.parametrize("value", [[], 1, None, "text"])
 def test_no_object_at_all(value: Any) -> None:
     with pytest.raises(RunError, match="x: damaged RunRecord: the whole: "):
-        records.from_json(RunRecord, value, where="x")
+        run_files.from_json(RunRecord, value, where="x")
 
 
 def test_training_time_leaves_out_what_is_no_training() -> None:
@@ -215,11 +215,11 @@ def test_a_profile_is_named_by_recipe_and_hardware() -> None:
 def test_a_profile_whose_times_are_none_is_refused(path: str, value: Any, message: str, tmp_path: Path) -> None:
     whole = replace(PROFILE, validation=Validation(steps=3, predicted=0.6, measured=0.5))
     file = tmp_path / "p.json"
-    records.write(file, whole)
-    assert records.read_profile(file) == whole
+    run_files.write(file, whole)
+    assert run_files.read_profile(file) == whole
     file.write_text(json.dumps(changed(whole, path, value)))
     with pytest.raises(RunError) as caught:
-        records.read_profile(file)
+        run_files.read_profile(file)
     assert str(caught.value).startswith(f"{file}: ") and message in str(caught.value)
 
 
@@ -228,9 +228,9 @@ def test_a_prediction_that_is_too_long_has_a_ratio_above_one() -> None:
 
 
 def test_a_record_is_read_from_a_file_that_nobody_may_write(tmp_path: Path) -> None:
-    records.write(tmp_path / "r.json", RUN)
+    run_files.write(tmp_path / "r.json", RUN)
     (tmp_path / "r.json").chmod(0o400)
-    assert records.read(RunRecord, tmp_path / "r.json") == RUN
+    assert run_files.read(RunRecord, tmp_path / "r.json") == RUN
 
 
 def test_a_metric_writes_its_values_and_differences_by_unit_or_format() -> None:
@@ -259,13 +259,13 @@ def test_a_run_knows_its_own_metrics_and_those_of_all() -> None:
     forged = Metric(name="accuracy", unit="1", higher_is_better=False)
     run = replace(RUN, declared=(mine, forged))
     assert run.metric("my_f1") == mine and run.metric("accuracy") == METRICS["accuracy"] and run.metric("f2") is None
-    old = records.to_json(RUN)
+    old = run_files.to_json(RUN)
     del old["declared"], old["functions"]
-    assert records.from_json(RunRecord, old, where="x") == RUN
+    assert run_files.from_json(RunRecord, old, where="x") == RUN
 
 
 def test_no_other_file_compares_a_unit_with_fraction() -> None:
-    files = [path for path in Path("explorer").rglob("*.py") if path.name != "records.py"]
+    files = [path for path in Path("explorer").rglob("*.py") if path.name != "run_files.py"]
     pattern = re.compile(r"""(==|!=|\bin) *\(?[^)\n]{0,20}["']fraction["']""")
     assert len(files) > 300
     assert [path.as_posix() for path in files if pattern.search(path.read_text())] == []
