@@ -50,7 +50,7 @@ from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
 from explorer.provenance.trust import FORMAT as TRUST_FORMAT
 from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Role, Trust, write_trust
-from explorer.release.usage_check import verify_usage
+from explorer.release.usage import verify_usage
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 

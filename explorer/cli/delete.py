@@ -23,12 +23,12 @@ from explorer.cli.options import (
 )
 from explorer.cli.signing import provide_trainer
 from explorer.cli.verbs import part
-from explorer.deletion.beyond import beyond
-from explorer.deletion.conclude import CERTIFICATE, DESTROY, Concluded, conclude
-from explorer.deletion.erasing import Erasure, of_classes, of_records
-from explorer.deletion.erasing import erase as erase_for_good
+from explorer.deletion.erase import Erasure, of_classes, of_records
+from explorer.deletion.erase import erase as erase_for_good
+from explorer.deletion.finish import CERTIFICATE, DESTROY, Concluded, conclude
 from explorer.deletion.plan import LEVELS, Plan
 from explorer.deletion.plan import plan as make_plan
+from explorer.deletion.unreachable import beyond
 from explorer.deletion.verify import SEES, Verified
 from explorer.deletion.verify import verify as verify_certificate
 from explorer.errors import LedgerError, ProvenanceError, RunError

@@ -26,9 +26,8 @@ from explorer.cli.run import print_elsewhere
 from explorer.cli.signing import provide_trainer
 from explorer.cli.tables import table
 from explorer.data.sources import load
-from explorer.deletion.case import open_whole
-from explorer.deletion.plan import Plan, plan
-from explorer.deletion.request import keep_request
+from explorer.deletion.evidence import open_whole
+from explorer.deletion.plan import Plan, keep_request, plan
 from explorer.deletion.verify import Verified
 from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
 from explorer.ledger.verify import WITNESS

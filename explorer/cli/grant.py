@@ -17,14 +17,12 @@ from explorer.cli.options import (
 )
 from explorer.cli.signing import load_key, new_passphrase
 from explorer.cli.tables import table
-from explorer.disclosure.coverage import covered_classes
-from explorer.disclosure.listing import Listed, wrapped_grants
+from explorer.disclosure.access_log import Listed, wrapped_grants
+from explorer.disclosure.grants_in_force import Named, check_standing, covered_classes, named
 from explorer.disclosure.requests import MAX_REQUEST, parse_request
 from explorer.disclosure.requests import answer as answer_request
-from explorer.disclosure.standing import Named, check_standing, named
-from explorer.disclosure.wrapped import words
-from explorer.disclosure.wrapping import naming, wrap_keys
-from explorer.disclosure.wrapping import revoke as take_back
+from explorer.disclosure.wrapped import naming, words, wrap_keys
+from explorer.disclosure.wrapped import revoke as take_back
 from explorer.errors import ProvenanceError
 from explorer.page.terminal import Answer
 from explorer.project import Project, read_project, runs_of

@@ -18,13 +18,11 @@ from explorer.cli.options import ReaderPassphraseFile, RunDirectory, Steps, cloc
 from explorer.cli.signing import load_reader_key
 from explorer.cli.tables import table
 from explorer.disclosure import wrapped
-from explorer.disclosure.opening import believe, open_keys
+from explorer.disclosure.grants_in_force import check_standing
 from explorer.disclosure.reading import COLUMNS, KEYS, Answer, Query, ask
 from explorer.disclosure.reading import read as open_numbers
 from explorer.disclosure.requests import is_answer, make_request, open_answer, parse_request
-from explorer.disclosure.standing import check_standing
-from explorer.disclosure.wrapped import parse_wrapped
-from explorer.disclosure.wrapping import naming
+from explorer.disclosure.wrapped import believe, naming, open_keys, parse_wrapped
 from explorer.errors import ProvenanceError, unknown
 from explorer.page.document import Block
 from explorer.page.terminal import Answer as Result

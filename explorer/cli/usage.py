@@ -20,8 +20,18 @@ from explorer.provenance.keys import write_private
 from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust, read_trust
 from explorer.provenance.usage import MAX_BYTES, By, Line, Period, UsageRun, check_period, run_digest
-from explorer.release.usage import Survey, file_name, find_runs, parties, recount, sign, survey
-from explorer.release.usage_check import Checked, gap_words, verify_usage
+from explorer.release.usage import (
+    Checked,
+    Survey,
+    file_name,
+    find_runs,
+    gap_words,
+    parties,
+    recount,
+    sign,
+    survey,
+    verify_usage,
+)
 from explorer.rundir import read_bytes, write_bytes
 from explorer.schema import to_json
 

@@ -11,12 +11,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
-from explorer.deletion.artefacts import artefacts
-from explorer.deletion.case import Case, name_of, open_whole
-from explorer.deletion.checks import Outcome
-from explorer.deletion.records_list import FILE, RecordsList, keep_list
-from explorer.deletion.replayed import replay_of
-from explorer.deletion.structure import structure_of
+from explorer.deletion.claims import Outcome, artefacts, replay_of, structure_of
+from explorer.deletion.evidence import FILE, Case, RecordsList, keep_list, name_of, open_whole
 from explorer.deletion.verify import unreached, verify
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import (

@@ -1,27 +1,41 @@
-"""The plan of a deletion: what it takes and at which level, what it costs, and what it cannot reach.
+"""The plan of a deletion: its level, what it takes, costs and cannot reach, and which request it answers.
 
 Four levels, and one word that two of them may use: a target is *deleted* from G2 up.
 
-    G0  inactive: what belongs to it is switched off, and all of it is still there
+    G0  inactive: what belongs to it is switched off, and all of it still exists
     G1  localised and ablated: what routing gathered in one place is set to zero; how much of the target is left is
         measured, never proved, and nothing here calls that deleted
     G2  exact by structure: the sealed regions that were the target's alone are dropped
-    G3  exact by replay: training goes on without it from a state that it had not moved
+    G3  exact by replay: training continues without it from a state that it had not moved
+
+Of a request only a commitment is kept, in the certificate and in the project's ledger:
+
+    {"format": "explorer/request/v1", "salt": "...", "commitment": "..."}
+
+The commitment is SHA-256(salt || the text in UTF-8). A reader with the text and this file can tell that they belong
+together; without them it reveals nothing about the person.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from explorer.canonical import canonical
 from explorer.costing import Duration, Price, cost_usd, default_price, load_prices
-from explorer.deletion.beyond import beyond
+from explorer.deletion.unreachable import beyond
+from explorer.entries.fields import Digest
+from explorer.errors import ProvenanceError
 from explorer.project import runs_of
+from explorer.provenance.commitments import commit, new_salt
 from explorer.provenance.deletion_certificate import MEANS, NotReached
+from explorer.provenance.keys import write_private
 from explorer.run_files import RunRecord
+from explorer.rundir import PRIVATE, read_bytes
 from explorer.runlog.forecast import Forecast, forecast_of
 from explorer.runlog.influence import Presence
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
+from explorer.schema import from_json, parse_json, record, to_json
 
 PRICES = "prices.csv"  # in the directory of runs: the user's own prices
 
@@ -82,3 +96,47 @@ def _cost(presence: Presence, found: Forecast, runs: Path) -> Cost | None:
     usd = (None if each is None else cost_usd(each, price, hardware.world_size) for each in seconds)
     middle, low, high = usd
     return Cost(price=price, usd=middle, low=low, high=high)
+
+
+# --- the request ---
+
+FILE = f"{PRIVATE}/request"  # in the new run's directory
+MAX_BYTES = 4096
+
+
+@record
+class Request:
+    """The file."""
+
+    format: Literal["explorer/request/v1"]
+    salt: Digest
+    commitment: Digest
+
+
+def keep_request(run: Path, text: str) -> str:
+    """The commitment to the text of the request, made with a fresh salt where there is none yet.
+
+    Raises `ProvenanceError` for a run that answers another request.
+    """
+    path = run / FILE
+    if not path.exists():
+        salt = new_salt()
+        made = Request(format="explorer/request/v1", salt=salt.hex(), commitment=commit(salt, text.encode()).hex())
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_private(path, canonical(to_json(made)))
+    found = _read(path)
+    if commit(bytes.fromhex(found.salt), text.encode()).hex() != found.commitment:
+        raise ProvenanceError(f"{path}: the deletion answers another request than this one")
+    return found.commitment
+
+
+def read_request(run: Path) -> str | None:
+    """The commitment that is kept; None: none was. Raises `ProvenanceError` for a file that is not one."""
+    path = run / FILE
+    return _read(path).commitment if path.exists() else None
+
+
+def _read(path: Path) -> Request:
+    content = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+    value = parse_json(content, where=str(path), error=ProvenanceError, max_bytes=MAX_BYTES)
+    return from_json(Request, value, where=str(path), error=ProvenanceError)

@@ -11,11 +11,8 @@ ledgers give away, which only the counterfactual, and which neither, is listed t
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer.deletion import replayed, same_plan, structure
-from explorer.deletion.artefacts import blobs
-from explorer.deletion.case import Case, check_named, open_whole, place_of
-from explorer.deletion.checks import Check, Claim, Outcome, looked, unseen
-from explorer.deletion.records_list import read_list
+from explorer.deletion.claims import COMMON, OF_G2, OF_G3, Check, Claim, Outcome, blobs, looked, unseen
+from explorer.deletion.evidence import Case, check_named, open_whole, place_of, read_list
 from explorer.errors import ProvenanceError
 from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, Certificate, RunAt, Unreached, open_certificate
 from explorer.provenance.trust import Trust
@@ -63,12 +60,12 @@ def numbers_named(case: Case) -> str | None:
 
 CLAIMS: dict[str, tuple[Claim[Case], ...]] = {
     level: (
-        *same_plan.CLAIMS,
+        *COMMON,
         *own,
         Claim("not reached", "what no deletion of such a run reaches is said to be not reached", admitted_to),
         Claim("numbers", "what is to be destroyed has all numbers of deleted classes in the old ledger", numbers_named),
     )
-    for level, own in (("G2", structure.CLAIMS), ("G3", replayed.CLAIMS))
+    for level, own in (("G2", OF_G2), ("G3", OF_G3))
 }
 
 

@@ -1,22 +1,21 @@
-"""Who read what of a run: what the project's ledger says about it, and what of that can be put into words here.
+"""The access log of a run: which grants its keys were wrapped for, and who read what by them.
 
-An entry names the grant and the query by digest alone. Who may read what by that grant says the file of wrapped keys in
-the run's directory, for as long as it is there, and the reader's signed request, which the entry has as its blob. Where
-there is no request, because a pack took keys along, what was asked for is found again by trying the queries that
-`explorer read` makes of a grant when it is told no steps.
+An entry of the project's ledger names the grant and the query by digest only. What the grant allows and to whom, the
+file of wrapped keys in the run's directory tells, for as long as it exists, and the reader's signed request, which the
+entry has as its blob. Where there is no request, because a pack took keys along, the query is found by trying those
+that `explorer read` makes of a grant without given steps.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from explorer import rundir
-from explorer.disclosure.coverage import covered_classes
-from explorer.disclosure.listing import wrapped_grants
+from explorer.disclosure.grants_in_force import check_standing, check_wrapped, covered_classes
 from explorer.disclosure.reading import Query
 from explorer.disclosure.requests import BLOB, MAX_REQUEST, SignedRequest, parse_request
-from explorer.disclosure.standing import check_standing
-from explorer.disclosure.wrapping import naming, read_wrapped
+from explorer.disclosure.wrapped import believe, naming, read_wrapped
 from explorer.entries.kinds import Access, GrantUse, Unknown
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import blob_path, read_blob
@@ -27,6 +26,39 @@ from explorer.provenance.trust import Trust
 from explorer.runlog.attested import goes_on_from
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
+
+# --- grants ---
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listed:
+    """A file of wrapped keys."""
+
+    path: Path
+    grant: Grant | None  # what it says; None for a file that says nothing
+    fault: str | None  # why it opens nothing; None: it does
+
+
+def wrapped_grants(run: RunLedger, recorded: Collection[Recorded], *, trust: Trust, now: int) -> tuple[Listed, ...]:
+    """All of them, by file name; `recorded` are the entries of the project's ledger."""
+    files = sorted((run.run / rundir.GRANTS).glob("*.json"))
+    return tuple(_listed(path, run, recorded, trust, now) for path in files)
+
+
+def _listed(path: Path, run: RunLedger, recorded: Collection[Recorded], trust: Trust, now: int) -> Listed:
+    grant = None
+    try:
+        file = read_wrapped(path)
+        grant = claimed_grant(file.grant, where=str(path))
+        name = naming(believe(file, run, trust=trust, now=now, where=str(path)))
+        check_standing(recorded, name)
+        check_wrapped(recorded, name, origin=file.ledger.origin)
+    except ProvenanceError as error:
+        return Listed(path=path, grant=grant, fault=str(error).removeprefix(f"{path}: "))
+    return Listed(path=path, grant=grant, fault=None)
+
+
+# --- accesses ---
 
 MOST = 1_000  # files of wrapped keys that are looked at
 

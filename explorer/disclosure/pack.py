@@ -11,22 +11,30 @@ names and contents:
     run.json environment.json what the run was, where its first entry binds them and they name no single record
     ledger/...                the checkpoint and its cosignatures, tiles, entries, blobs
     governance/...            trust.json (what the run believed: never an anchor), taxonomy, policy, tags
-    grants/<id>.json          grants with their wrapped keys, those asked for and no other
+    grants/<id>.json          the grants asked for, with their wrapped keys
     proofs/<n>.tlog-proof     of the first entry, of every state and of the end
     erasures/<n>.tlog-proof   entries of the project's ledger that say what was erased of the run, with their proofs
     deletions/<run id>.json   certificates of deletions
     origin.json               of a run that a deletion made
-    model/...                 the attestation of its model and the card beside it, not the model
+    model/...                 the attestation of its model and its card, not the model
 
     {"format": "explorer/pack/v1", "made": "2026-06-01T00:00:00Z", "run": "...", "ledger": {origin, size, root},
      "files": [{"path", "sha256", "size"}, ...], "grants": ["2026-0007"],
      "host": {"keys": [{"file": "trainer.pem", "public_key": "...", "state": "readable"}]}}
 
 The manifest is canonical JSON (RFC 8785) and signed as DSSE of the type application/vnd.explorer.pack.v1+json. Blobs of
-classes that no grant opens are there as they are in the ledger, sealed. Never there: weights, checkpoints, anything of
-`private/`, the spool, other grants, `source.json`.
+classes that no grant opens are included as they are in the ledger, sealed. Never included: weights, checkpoints,
+anything of `private/`, the spool, other grants, `source.json`.
+
+The manifest lists the private keys on the host (`host_keys`), because anyone who can write there can sign as these,
+whatever the trust file says. Searched are the directory of the trainer's key and the one above, and the directory of
+the project's runs and the one above: where the README tells people to keep keys. An encrypted key is opened where the
+passphrase of the trainer's key opens it, since its holder then has both; otherwise it is listed without an owner. Of
+the keys in an SSH agent only those of the trust file are listed. Keys in other places, on other machines that can be
+reached from here, and in memory are not found.
 """
 
+import base64
 import hashlib
 import io
 import re
@@ -37,17 +45,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import Field
 
 from explorer import rundir
 from explorer.audit.withheld import read_withheld
 from explorer.canonical import canonical, digest
-from explorer.disclosure.host import HostKey, host_keys
-from explorer.disclosure.opening import believe
-from explorer.disclosure.standing import check_standing, check_wrapped
-from explorer.disclosure.wrapped import WrappedKeys
-from explorer.disclosure.wrapping import ledger_state, naming, read_wrapped
+from explorer.disclosure.grants_in_force import check_standing, check_wrapped
+from explorer.disclosure.wrapped import WrappedKeys, believe, ledger_state, naming, read_wrapped
 from explorer.entries.fields import Digest, LedgerState, Line, Whole
 from explorer.entries.heads import read_head
 from explorer.entries.kinds import Access, Deletion, Erasure
@@ -57,8 +65,11 @@ from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, blob_path
 from explorer.ledger.tiles import bundles, encode_bundle, tiles
 from explorer.ledger.verify import verify
 from explorer.project import AUDIT, Recorded, read_project, runs_of
+from explorer.provenance.agent import agent_public_keys
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.grants import grant_digest
+from explorer.provenance.keys import MAX_FILE, PublicKey, public_text, read_any
+from explorer.provenance.spellings import Line as TextLine
 from explorer.provenance.spellings import Time, format_time
 from explorer.provenance.trust import Trust
 from explorer.run_files import plan_file
@@ -68,6 +79,124 @@ from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import ROUTING, left_out, read_origin
 from explorer.schema import record, to_json
+
+# --- private keys on the host ---
+
+MAX_LISTED = 2_000  # names in one directory that are looked at
+_MARK, _ENCRYPTED = b"PRIVATE KEY-----", b"ENCRYPTED PRIVATE KEY-----"
+_SUFFIXES = (".pem", ".key")
+
+State = Literal[
+    "readable",
+    "opens with the passphrase of the trainer's key",
+    "signed this pack",
+    "in an SSH agent that answers here",
+    "encrypted, not opened",
+    "damaged, or of another kind",
+    "cannot be read by this process",
+    "more names than are looked at",
+]
+
+
+@record
+class HostKey:
+    """A file with a private key, and whose key it is."""
+
+    # Below the directory of the trainer's key, ../ for the one above; runs/ and runs/../ for the project's.
+    file: TextLine
+    public_key: PublicKey | None  # None: it could not be told
+    state: State
+
+
+def host_keys(
+    private: Path, runs: Path, *, signer: Ed25519PrivateKey, passphrase: str | None, trust: Trust
+) -> tuple[HostKey, ...]:
+    """The keys on this host. `private` is the directory of the trainer's key, `runs` that of the project; `signer` is
+    the key that signs the pack, and `passphrase` that of its file; `trust` says which keys of an agent count.
+
+    Raises `ProvenanceError` if the directory of the trainer's key cannot be listed.
+    """
+    try:
+        next(private.iterdir(), None)
+    except OSError as error:
+        raise ProvenanceError(f"cannot look for keys in {private}: {error.strerror or error}") from error
+    places = [("", private), ("../", private / ".."), ("runs/", runs), ("runs/../", runs / "..")]
+    seen: set[Path] = set()
+    found: list[HostKey] = []
+    for prefix, place in places:
+        if (resolved := place.resolve()) not in seen:
+            seen.add(resolved)
+            found += _in_directory(prefix, resolved, passphrase)
+    own = public_text(signer)
+    return (*(_signing(each, own) for each in found), *_in_agent(trust))
+
+
+def _signing(key: HostKey, own: str) -> HostKey:
+    """The signer's key file says so itself, even where it holds no key but says where it is."""
+    untold = key.file == "trainer.pem" and key.public_key is None
+    return HostKey(file=key.file, public_key=own, state="signed this pack") if untold else key
+
+
+def _in_agent(trust: Trust) -> Iterator[HostKey]:
+    try:
+        public_keys = agent_public_keys()
+    except ProvenanceError:
+        yield HostKey(file="ssh-agent", public_key=None, state="cannot be read by this process")
+        return
+    for public in public_keys:
+        if trust.owner(public) is not None:
+            text = base64.b64encode(public).decode()
+            yield HostKey(file="ssh-agent", public_key=text, state="in an SSH agent that answers here")
+
+
+def _in_directory(prefix: str, directory: Path, passphrase: str | None) -> Iterator[HostKey]:
+    try:
+        paths = sorted(directory.iterdir())
+    except OSError:
+        yield HostKey(file=prefix or "./", public_key=None, state="cannot be read by this process")
+        return
+    for path in paths[:MAX_LISTED]:
+        yield from _host_key(prefix, path, passphrase)
+    if len(paths) > MAX_LISTED:
+        yield HostKey(file=prefix or "./", public_key=None, state="more names than are looked at")
+
+
+def _host_key(prefix: str, path: Path, passphrase: str | None) -> Iterable[HostKey]:
+    name = prefix + (path.name if path.name.isprintable() else ascii(path.name))
+    try:
+        if not path.is_file():
+            return ()
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE)
+    except OSError:
+        state: State = "cannot be read by this process"
+        return (HostKey(file=name, public_key=None, state=state),) if path.suffix in _SUFFIXES else ()
+    if _MARK not in content:
+        signs = name == "trainer.pem"  # a file that says where the key is, such as an agent
+        return (HostKey(file=name, public_key=None, state="damaged, or of another kind"),) if signs else ()
+    key, state = _opened(path, content, passphrase)
+    if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):
+        return (HostKey(file=name, public_key=None, state=state),)
+    public = base64.b64encode(key.public_key().public_bytes_raw()).decode()
+    return (HostKey(file=name, public_key=public, state=state),)
+
+
+def _opened(path: Path, content: bytes, passphrase: str | None) -> tuple[object, State]:
+    if _ENCRYPTED in content:
+        try:
+            key = read_any(path, passphrase)
+        except ProvenanceError:
+            return None, "encrypted, not opened"
+        return key, "opens with the passphrase of the trainer's key"
+    try:
+        key = load_pem_private_key(content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):
+        key = None
+    known = isinstance(key, Ed25519PrivateKey | X25519PrivateKey)
+    return key, "readable" if known else "damaged, or of another kind"
+
+
+# --- the pack ---
 
 FORMAT, PAYLOAD_TYPE = "explorer/pack/v1", "application/vnd.explorer.pack.v1+json"
 MANIFEST, SIGNATURE, VERIFIER, README = "pack.json", "pack.dsse.json", "verify.py", "README.txt"

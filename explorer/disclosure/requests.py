@@ -39,19 +39,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field
 
 from explorer.canonical import canonical
-from explorer.disclosure.coverage import stretches
-from explorer.disclosure.opening import GrantKeys
+from explorer.disclosure.grants_in_force import check_standing, grant_uses, stretches
 from explorer.disclosure.reading import Query, check_query
-from explorer.disclosure.standing import check_standing, grant_uses
 from explorer.disclosure.wrapped import (
     MAX_BYTES,
+    GrantKeys,
     WrappedBundle,
     bundles_of,
     decode_bundle,
     encode_bundle,
+    ledger_state,
+    naming,
     wrapped_bundles,
 )
-from explorer.disclosure.wrapping import ledger_state, naming
 from explorer.entries.fields import LedgerState, Whole
 from explorer.entries.kinds import Access, GrantUse, Step, decode
 from explorer.errors import ProvenanceError

@@ -18,7 +18,7 @@
 "Trained" means: in so many steps the class had examples, the policy admitted it to the layer, and the layer was
 updated. A class without such a step in a layer did not train it; one that has them trained it at most so often, since
 what decides during a run can only hold back. Every claim follows from the run's ledger, so that whoever has the ledger
-can compute it again (`explorer.release.claims`).
+can compute it again (`explorer.release.model_claims`).
 """
 
 from collections.abc import Collection

@@ -24,8 +24,7 @@ from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, wr
 from explorer.provenance.model_attestation import open_model, sign_model
 from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import Trust
-from explorer.release.claims import CERTIFICATE, claims, deletable_here
-from explorer.release.past import deletion_of
+from explorer.release.model_claims import CERTIFICATE, claims, deletable_here, deletion_of
 from explorer.run_files import LoopRecord
 from explorer.rundir import read_bytes
 from explorer.runlog.attested import ATTESTATION, PARENTS, ancestors, check_ledger

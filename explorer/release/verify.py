@@ -17,9 +17,8 @@ from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
 from explorer.release.attest import check_card, check_certificate, check_tensors
-from explorer.release.claims import claims, deletable_at_best
-from explorer.release.differences import differences
 from explorer.release.gate import CONFORMS, Gate, kind_of
+from explorer.release.model_claims import claims, deletable_at_best, differences
 from explorer.release.observations import Weighed, weigh
 from explorer.release.rules import Evidence, Ruling, judge_rules, words_of
 from explorer.release.shipped import Shipped, open_shipped

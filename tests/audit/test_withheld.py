@@ -11,7 +11,7 @@ import pytest
 from explorer import rundir
 from explorer.audit.conditions import Cause, Outcome
 from explorer.audit.conform import Conformance, conform
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.heads import read_head
 from explorer.entries.kinds import Deletion, End, Entry, Genesis, Profile, State

@@ -9,7 +9,7 @@ import pytest
 
 from explorer import rundir
 from explorer.deletion.certificate import certify
-from explorer.deletion.records_list import FILE
+from explorer.deletion.evidence import FILE
 from explorer.provenance.deletion_certificate import FORMER, MEANS, NEVER_HAD
 from explorer.provenance.levels import Level
 from explorer.provenance.trust import write_trust

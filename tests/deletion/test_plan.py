@@ -1,5 +1,6 @@
-"""The plan of a deletion: money beside time, and what no deletion of this run reaches, named."""
+"""The plan of a deletion: its money, what no deletion of this run reaches, and the commitment to the request."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,13 @@ import pytest
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.sources import DATASETS
-from explorer.deletion.plan import LEVELS, Plan, plan
+from explorer.deletion.plan import FILE, LEVELS, Plan, keep_request, plan, read_request
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Genesis, Observation, Parent
-from explorer.errors import LedgerError
+from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.project import Project
+from explorer.provenance.commitments import commit
 from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, NotReached
 from explorer.provenance.policy import Rule
 from explorer.run_files import RunRecord
@@ -150,3 +152,36 @@ def test_the_word_deleted_is_used_from_g2_up() -> None:
     said = {name: "deleted" in words for name, words in LEVELS.items()}
     assert said == {"G0": False, "G1": False, "G2": True, "G3": True}
     assert "empirical" in LEVELS["G1"] and "never proved" in LEVELS["G1"]
+
+
+# --- the request ---
+
+
+def test_what_is_kept_commits_to_the_text_and_does_not_hold_it(tmp_path: Path) -> None:
+    assert read_request(tmp_path) is None
+    made = keep_request(tmp_path, "Forget Ada")
+    path = tmp_path / FILE
+    assert b"Ada" not in path.read_bytes() and path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    salt = bytes.fromhex(json.loads(path.read_text())["salt"])
+    assert made == commit(salt, b"Forget Ada").hex() == read_request(tmp_path) == keep_request(tmp_path, "Forget Ada")
+
+
+def test_the_same_text_has_another_commitment_elsewhere(tmp_path: Path) -> None:
+    """Nobody who reads two certificates can tell that they answer one person."""
+    (tmp_path / "other").mkdir()
+    assert keep_request(tmp_path, "Forget Ada") != keep_request(tmp_path / "other", "Forget Ada")
+
+
+def test_another_text_is_refused(tmp_path: Path) -> None:
+    keep_request(tmp_path, "Forget Ada")
+    with pytest.raises(ProvenanceError, match="answers another request"):
+        keep_request(tmp_path, "Forget Bob")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"format":"explorer/request/v2"}', b"x" * 5000])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ProvenanceError, match=FILE):
+        read_request(tmp_path)

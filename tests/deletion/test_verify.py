@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.deletion.checks import Outcome
-from explorer.deletion.records_list import FILE, read_list
+from explorer.deletion.claims import Outcome
+from explorer.deletion.evidence import FILE, read_list
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Decision, End, Entry, Genesis, Parent, State, Step
 from explorer.errors import ProvenanceError

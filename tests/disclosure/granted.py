@@ -7,8 +7,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from explorer.disclosure.wrapped import WrappedKeys
-from explorer.disclosure.wrapping import read_wrapped, wrap_keys
+from explorer.disclosure.wrapped import WrappedKeys, read_wrapped, wrap_keys
 from explorer.project import Project, runs_of
 from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant

@@ -9,10 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from explorer.canonical import canonical
-from explorer.disclosure.opening import GrantKeys, believe, open_keys
 from explorer.disclosure.reading import Answer, ask, read
 from explorer.disclosure.requests import Answered, answer, make_request, open_answer, parse_request
-from explorer.disclosure.wrapping import Wrapping, read_wrapped, wrap_keys
+from explorer.disclosure.wrapped import GrantKeys, Wrapping, believe, open_keys, read_wrapped, wrap_keys
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import Envelope, sign_envelope
 from explorer.provenance.grants import GRANT, Grant, Grantee, open_grant

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from explorer.disclosure.access_log import AccessLog, access_log
-from explorer.disclosure.standing import named
-from explorer.disclosure.wrapping import ledger_state, revoke, wrapped_path
+from explorer.disclosure.grants_in_force import named
+from explorer.disclosure.wrapped import ledger_state, revoke, wrapped_path
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Access
 from explorer.ledger.storage import blob_path

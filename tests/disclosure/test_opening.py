@@ -11,9 +11,7 @@ import pytest
 
 from explorer import merkle
 from explorer.canonical import canonical
-from explorer.disclosure.opening import believe, open_keys
-from explorer.disclosure.wrapped import WrappedKeys, encode_bundle, parse_wrapped
-from explorer.disclosure.wrapping import read_wrapped
+from explorer.disclosure.wrapped import WrappedKeys, believe, encode_bundle, open_keys, parse_wrapped, read_wrapped
 from explorer.entries.fields import LedgerState
 from explorer.errors import ProvenanceError
 from explorer.provenance.grants import Grant

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.disclosure.coverage import covered_classes
-from explorer.disclosure.opening import GrantKeys
-from explorer.disclosure.wrapping import read_wrapped
+from explorer.disclosure.grants_in_force import covered_classes
+from explorer.disclosure.wrapped import GrantKeys, read_wrapped
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance import spool
 from explorer.governance.journal import Journal

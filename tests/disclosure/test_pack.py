@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.disclosure import host
-from explorer.disclosure.host import host_keys
-from explorer.disclosure.pack import accesses, read_grants, write_pack
-from explorer.disclosure.standing import Named
-from explorer.disclosure.wrapping import naming, revoke
+from explorer.disclosure import pack
+from explorer.disclosure.grants_in_force import Named
+from explorer.disclosure.pack import accesses, host_keys, read_grants, write_pack
+from explorer.disclosure.wrapped import naming, revoke
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.note import Algorithm, Signer, parse, sign
 from explorer.project import Project, read_project, runs_of
@@ -249,7 +248,7 @@ def test_keys_in_an_agent_are_found_and_strangers_are_not_named(real_agent: Agen
 def test_a_directory_with_more_names_than_are_looked_at_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "MAX_LISTED", 3)
+    monkeypatch.setattr(pack, "MAX_LISTED", 3)
     for at in range(5):
         (tmp_path / f"{at}.txt").write_text("x")
     write_key(tmp_path / "z.pem", private(RISK), None)

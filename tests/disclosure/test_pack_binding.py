@@ -16,7 +16,7 @@ import pytest
 
 from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import MANIFEST, PAYLOAD_TYPE, SIGNATURE, make_pack
 from explorer.entries.kinds import Genesis

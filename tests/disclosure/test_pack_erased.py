@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import make_pack
 from explorer.entries.fields import LedgerState

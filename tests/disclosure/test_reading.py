@@ -11,10 +11,8 @@ import pytest
 
 from explorer import rundir
 from explorer.disclosure import reading
-from explorer.disclosure.contents import Contents
-from explorer.disclosure.opening import GrantKeys
-from explorer.disclosure.reading import COLUMNS, KEYS, Answer, Query, ask
-from explorer.disclosure.wrapping import naming, revoke
+from explorer.disclosure.reading import COLUMNS, KEYS, Answer, Contents, Query, ask
+from explorer.disclosure.wrapped import GrantKeys, naming, revoke
 from explorer.entries.kinds import Access, Entry, State, Step
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger.storage import blob_path

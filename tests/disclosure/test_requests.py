@@ -14,7 +14,7 @@ from explorer import rundir
 from explorer.canonical import canonical
 from explorer.disclosure import requests
 from explorer.disclosure.requests import DAYS, MOST_DAYS, PAYLOAD_TYPE, parse_request
-from explorer.disclosure.wrapping import naming, revoke
+from explorer.disclosure.wrapped import naming, revoke
 from explorer.entries.kinds import Access, GrantUse, encode
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.proof import make_proof

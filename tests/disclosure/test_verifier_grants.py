@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from explorer.disclosure import verifier
-from explorer.disclosure.opening import believe, open_keys
-from explorer.disclosure.wrapped import parse_wrapped
+from explorer.disclosure.wrapped import believe, open_keys, parse_wrapped
 from explorer.entries.kinds import Entry, Profile
 from explorer.errors import ExplorerError
 from explorer.provenance import encryption

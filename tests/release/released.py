@@ -12,7 +12,7 @@ from explorer.provenance.statement import PAYLOAD_TYPE, Statement, parse_stateme
 from explorer.provenance.trust import AuthorityKey, Role, Trust
 from explorer.release.attest import attest, ship
 from explorer.release.gate import FORMAT, Gate, gate_of
-from explorer.release.observe import keep, observe
+from explorer.release.observations import keep, observe
 from explorer.release.shipped import open_shipped
 from explorer.release.verify import Verdict, verify_model
 from explorer.runlog.attested import ATTESTATION

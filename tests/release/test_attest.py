@@ -10,7 +10,7 @@ import pytest
 
 from explorer import note, rundir
 from explorer.audit.shares import shares
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.cosign import cosign
 from explorer.ledger.storage import blob_path
@@ -20,7 +20,7 @@ from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
 from explorer.provenance.trust import Role
 from explorer.release.attest import attest, check_card
-from explorer.release.claims import claims, deletable_at_best, deletable_here
+from explorer.release.model_claims import claims, deletable_at_best, deletable_here
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.model_file import read_card, write_card

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.entries.kinds import Entry, Genesis, State
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path

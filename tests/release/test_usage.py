@@ -13,7 +13,7 @@ import pytest
 
 from explorer import run_files, rundir
 from explorer.canonical import digest
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.entries.kinds import Decision, Genesis, Step, decode, encode
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.ledger.cosign import cosign
@@ -41,8 +41,7 @@ from explorer.provenance.usage import (
     new_salt,
 )
 from explorer.release import usage
-from explorer.release.usage import Survey, find_runs, recount, survey
-from explorer.release.usage_check import Checked, verify_usage
+from explorer.release.usage import Checked, Survey, find_runs, recount, survey, verify_usage
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import parse_json, to_json

@@ -24,8 +24,7 @@ from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.signing import sign_document
 from explorer.provenance.statement import PAYLOAD_TYPE, make_statement
 from explorer.provenance.trust import Role
-from explorer.release.claims import claims, deletable_at_best
-from explorer.release.differences import differences
+from explorer.release.model_claims import claims, deletable_at_best, differences
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.run_ledger import RunLedger

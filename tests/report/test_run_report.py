@@ -12,7 +12,7 @@ import pytest
 from markupsafe import escape
 
 from explorer import rundir
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError

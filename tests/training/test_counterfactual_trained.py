@@ -10,7 +10,7 @@ import torch
 
 from explorer import rundir
 from explorer.deletion.certificate import certify
-from explorer.deletion.records_list import FILE
+from explorer.deletion.evidence import FILE
 from explorer.deletion.verify import Verified, verify
 from explorer.engine.state import State
 from explorer.errors import LedgerError

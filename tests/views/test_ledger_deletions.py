@@ -7,7 +7,7 @@ import pytest
 from markupsafe import Markup
 
 from explorer import rundir
-from explorer.deletion.erasing import erase, of_classes
+from explorer.deletion.erase import erase, of_classes
 from explorer.errors import LedgerError
 from explorer.project import AUDIT, Project, runs_of
 from explorer.runlog.run_ledger import RunLedger

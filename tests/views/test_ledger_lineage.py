@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Genesis, Parent
-from explorer.release import family as searching
+from explorer.release import lineage as searching
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger.lineage_section import HEIGHT, WIDTH, Arrow, Box, graph, lineage_html, placed
 from explorer.views.ledger.open_run import open_run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.deletion.conclude import CERTIFICATE
+from explorer.deletion.finish import CERTIFICATE
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Access
 from explorer.errors import LedgerError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from explorer import rundir
-from explorer.deletion.conclude import CERTIFICATE
+from explorer.deletion.finish import CERTIFICATE
 from explorer.entries.fields import LedgerState, read_float
 from explorer.entries.kinds import Access, Deletion, GrantUse, Observation
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError

@@ -8,8 +8,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from explorer.audit.withheld import read_withheld
-from explorer.deletion.certificates import Found, certificates
-from explorer.deletion.checks import Outcome
+from explorer.deletion.claims import Outcome
+from explorer.deletion.finish import Found, certificates
 from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import clipped

@@ -12,8 +12,7 @@ from markupsafe import Markup
 
 from explorer.page import amounts
 from explorer.page.document import clipped
-from explorer.release.family import MOST, Family, family
-from explorer.release.relatives import Relative, Standing
+from explorer.release.lineage import MOST, Family, Relative, Standing, family
 from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import heading, note, warning
 from explorer.views.tables import Column, Row, named, table, with_note
@@ -141,7 +140,7 @@ GATES = "What a gate decided is on no record; a deployer who lets a model run sa
 
 
 def lineage_html(opened: OpenRun) -> Markup:
-    """The graph, and a table that says the same. Raises as `explorer.release.family` does."""
+    """The graph, and a table that says the same. Raises as `explorer.release.lineage` does."""
     found = family(opened.ledger, trust=opened.trust, now=opened.now)
     said = Markup("").join(warning(each) for each in found.remarks)
     if found.left_out:

@@ -12,8 +12,8 @@ from explorer.audit.conditions import Outcome
 from explorer.audit.conform import conform
 from explorer.audit.history import badge
 from explorer.audit.trace import trace
-from explorer.deletion import erasing
-from explorer.deletion.erasing import erase, of_classes, of_records
+from explorer.deletion import erase as erasing
+from explorer.deletion.erase import erase, of_classes, of_records
 from explorer.entries.kinds import Entry, Erasure, Profile, State
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.storage import blob_path

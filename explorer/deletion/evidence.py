@@ -1,31 +1,94 @@
-"""What a certificate is held against: both ledgers, whole and signed, the new run's directory, and the target.
+"""The evidence for a certificate: both ledgers, whole and signed, the new run's directory, the target, and its records.
 
-Of the old run its ledger is enough. Where its documents are not beside it, those of the new run are read: the genesis
+Of the old run its ledger is enough. Where its documents are not next to it, those of the new run are read: the genesis
 of either ledger names them by digest.
+
+A certificate commits to deleted records and does not show them, because rows of a tag table are people: it has
+SHA-256(salt || the list in canonical JSON). The list stays with its owner, who shows it to whom they choose:
+
+    {"format": "explorer/deleted-records/v1", "records": [17, 4711], "salt": "..."}
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from explorer import rundir
-from explorer.deletion.records_list import RecordsList
-from explorer.entries.fields import LedgerState
+from explorer.canonical import canonical
+from explorer.entries.fields import Digest, LedgerState, Whole
 from explorer.entries.heads import check_sequence, read_head
-from explorer.errors import LedgerError, ProvenanceError
+from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.storage import CHECKPOINT, read_checkpoint
 from explorer.ledger.verify import verify
-from explorer.provenance.deletion_certificate import Certificate, Deleted, RunAt
+from explorer.provenance.commitments import commit, new_salt
+from explorer.provenance.deletion_certificate import Certificate, Deleted, Listed, RunAt
+from explorer.provenance.keys import write_private
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Trust
 from explorer.run_files import read_plan
+from explorer.rundir import PRIVATE, read_bytes
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import read_policy
 from explorer.runlog.influence import Presence, Reach, reach_of
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import Target
+from explorer.runlog.target import MAX_RECORDS, Target
 from explorer.runlog.tensors import Ended, read_ended
+from explorer.schema import from_json, parse_json, record, to_json
+
+# --- the list of deleted records ---
+
+FORMAT = "explorer/deleted-records/v1"
+FILE = f"{PRIVATE}/deleted.json"  # in the new run's directory
+MAX_BYTES = 2**24
+
+
+@record
+class RecordsList:
+    """The file."""
+
+    format: Literal["explorer/deleted-records/v1"]
+    salt: Digest
+    records: Annotated[tuple[Whole, ...], Field(min_length=1, max_length=MAX_RECORDS)]  # ascending
+
+    @property
+    def listed(self) -> Listed:
+        """What the certificate says of it."""
+        content = canonical(list(self.records))
+        return Listed(commitment=commit(bytes.fromhex(self.salt), content).hex(), number=len(self.records))
+
+
+def read_list(path: Path) -> RecordsList:
+    """Read the file. Raises `ProvenanceError` for what is not one."""
+    content = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
+    value = parse_json(content, where=str(path), error=ProvenanceError, max_bytes=MAX_BYTES)
+    return from_json(RecordsList, value, where=str(path), error=ProvenanceError)
+
+
+def keep_list(run: Path, records: tuple[int, ...]) -> RecordsList:
+    """The list in a new run's directory, made with a fresh salt where there is none yet.
+
+    Raises `ProvenanceError` for a file of other records, `RunError` if the disk refuses.
+    """
+    path = run / FILE
+    if path.exists():
+        found = read_list(path)
+        if found.records != records:
+            raise ProvenanceError(f"{path}: lists {len(found.records)} other records than were deleted")
+        return found
+    made = RecordsList(format=FORMAT, salt=new_salt().hex(), records=records)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {path.parent}: {error.strerror or error}") from error
+    write_private(path, canonical(to_json(made)))
+    return made
+
+
+# --- the evidence ---
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.deletion.certificates import Certificates, certificates
-from explorer.deletion.conclude import CERTIFICATE
+from explorer.deletion.finish import CERTIFICATE, Certificates, certificates
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Deletion as Entry
 from explorer.project import Project, runs_of

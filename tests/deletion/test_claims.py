@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.deletion.artefacts import artefacts
+from explorer.deletion.claims import artefacts
 from explorer.entries.kinds import Entry, State
 from explorer.ledger.storage import blob_path
 from explorer.provenance.deletion_certificate import Artefact

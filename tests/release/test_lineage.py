@@ -14,9 +14,8 @@ from explorer.project import Project
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import MODEL
 from explorer.provenance.trust import Trust
-from explorer.release import family as searching
-from explorer.release.family import Family, family
-from explorer.release.relatives import Relative
+from explorer.release import lineage as searching
+from explorer.release.lineage import Family, Relative, family
 from explorer.runlog.attested import ATTESTATION, PARENTS
 from explorer.runlog.model_file import ModelFile
 from explorer.runlog.run_ledger import RunLedger

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from explorer.disclosure.coverage import stretches
+from explorer.disclosure.grants_in_force import stretches
 from explorer.entries.kinds import State, Step, decode, encode
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import NEWS, executed_again, rewrite

@@ -1,0 +1,506 @@
+"""The claims of a deletion certificate, each checked separately: it held, it failed, or could not be checked.
+
+Claims of both levels (`COMMON`): the same documents, parent, plan and model. Claims of G2 (`OF_G2`): the target lived
+in sealed regions that no other class shares, these were dropped, and everything else was kept. This needs no tensor:
+both ledgers list the leaf of every tensor that they end with, and their signed roots follow from these lists. Claims of
+G3 (`OF_G3`): training continued from a state that the target had not moved, without the target. The two ledgers show
+where the target could first have moved anything, that the state before that step is the one that training continued
+from, that the batches are the same to the last slot, and that nothing of the target was measured afterwards. That the
+steps in between were trained as recorded, a replay shows, or the counterfactual itself.
+
+Last, `artefacts`: the files of an old run that hold what was deleted, named by path and digest, for their owner to
+destroy. A deletion makes another model; it does not unmake the old one. As long as both exist, what was deleted is
+their difference. The old ledger stays: it holds commitments, and every proof still holds once numbers and secrets are
+gone.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from explorer import rundir
+from explorer.canonical import digest
+from explorer.deletion.evidence import FILE, Case, name_of, state_of
+from explorer.entries.kinds import Decision, Profile, State, Step, TrainingState
+from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError
+from explorer.ledger.storage import blob_path
+from explorer.provenance.deletion_certificate import Artefact, Replay, Roots, Start, Structure, What
+from explorer.run_files import LoopRecord, Plan, read_plan
+from explorer.runlog.documents import read_basis, read_rules, read_verified_tags
+from explorer.runlog.forecast import learned_before, stopped_early
+from explorer.runlog.influence import Reach, read_record
+from explorer.runlog.model_file import MODEL, ModelFile, differences
+from explorer.runlog.run_keys import JOINT
+from explorer.runlog.run_ledger import Placed, RunLedger
+from explorer.runlog.target import AUTHORITIES, CLASSES, RECORDS, ROUTING, Target, counterfactual, left_out
+from explorer.runlog.tensors import Tensors, owner_of, without_bookkeeping
+
+# --- claims and checks ---
+
+Subject = TypeVar("Subject")
+
+
+class Outcome(StrEnum):
+    """What came of looking."""
+
+    HELD = "held"
+    FAILED = "failed"
+    UNSEEN = "not looked at"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One claim, looked at."""
+
+    name: str
+    says: str  # the claim, in a sentence
+    outcome: Outcome
+    why: str | None  # what was found instead, or what was not here; None: it held
+
+
+class Claim(NamedTuple, Generic[Subject]):
+    """One claim, and how to look: `look` raises `ExplorerError` where it does not hold, and returns in words why it
+    could not look, or None."""
+
+    name: str
+    says: str
+    look: Callable[[Subject], str | None]
+
+
+def looked(claim: Claim[Subject], case: Subject) -> Check:
+    """Look at a claim."""
+    try:
+        why = claim.look(case)
+    except ExplorerError as error:
+        return Check(name=claim.name, says=claim.says, outcome=Outcome.FAILED, why=str(error))
+    outcome = Outcome.HELD if why is None else Outcome.UNSEEN
+    return Check(name=claim.name, says=claim.says, outcome=outcome, why=why)
+
+
+def unseen(claim: Claim[Subject], why: str) -> Check:
+    """A claim that nobody can look at."""
+    return Check(name=claim.name, says=claim.says, outcome=Outcome.UNSEEN, why=why)
+
+
+def differ(error: type[ExplorerError], what: str, *, found: object, expected: object) -> None:
+    """Raise `error` unless both are the same; of two records of one kind it names the first field that is not."""
+    if found == expected:
+        return
+    if type(found) is type(expected) and is_dataclass(found) and is_dataclass(expected):
+        names = (each.name for each in fields(found))
+        name = next(name for name in names if getattr(found, name) != getattr(expected, name))
+        what, found, expected = f"{what}: {name}", getattr(found, name), getattr(expected, name)
+    raise error(f"{what}: found {found!s:.200}, expected {expected!s:.200}")
+
+
+# --- claims of both levels ---
+
+# What determines a run beside its recipe, and is the same in both.
+SAME = (
+    "code",
+    "data",
+    "tags",
+    "taxonomy",
+    "policy",
+    "trust",
+    "judged",
+    "strategy",
+    "seed",
+    "initial",
+    "classes",
+    "layers",
+)
+
+
+def documents(case: Case) -> str | None:
+    """The documents are those that both ledgers name, and believed."""
+    genesis, certificate = case.old.genesis, case.certificate
+    for name in ("taxonomy", "policy", "trust"):
+        differ(ProvenanceError, name, found=getattr(certificate, name), expected=getattr(genesis, name))
+    basis = read_basis(case.new.run, genesis, trust=case.trust)
+    if read_rules(case.new.run, genesis, basis) is None:
+        raise LedgerError("the old run had no policy")
+    if not case.certificate.target.classes:
+        read_verified_tags(case.new.run, genesis, basis)
+    return None
+
+
+def target(case: Case) -> str | None:
+    """The target is one of the old run's, and no model before it had learned from it."""
+    if case.certificate.target.records is not None and case.listed is None:
+        return f"which records: the list that opens the commitment is not here; who deleted them has it in {FILE}"
+    for path in case.target.classes:
+        case.old.class_(path)
+    if not case.reach.whole and not case.reach.partly:
+        raise LedgerError(f"{case.target.words}: no example of the old run")
+    if learned := learned_before(case.old, case.reach):
+        raise LedgerError("; ".join(learned))
+    return None
+
+
+def parent(case: Case) -> str | None:
+    """The new ledger begins with the old one as what it was made from by a deletion."""
+    parents = case.new.genesis.parents
+    made = [each for each in parents if each.kind == "deletion"]
+    if len(made) != 1:
+        raise LedgerError(f"the new ledger names {len(made)} runs that it was made from by a deletion; expected one")
+    differ(LedgerError, "its parent", found=made[0].ledger, expected=state_of(name_of(case.old)))
+    found, expected = ([each for each in of if each.kind == "model"] for of in (parents, case.old.genesis.parents))
+    differ(LedgerError, "models that the new run begins with", found=found, expected=expected)
+    return None
+
+
+def plan(case: Case) -> str | None:
+    """Both runs follow one plan, but that the new one leaves the target out."""
+    for name in SAME:
+        found, expected = getattr(case.new.genesis, name), getattr(case.old.genesis, name)
+        differ(LedgerError, f"{name} in the new ledger's first entry", found=found, expected=expected)
+    if stopped := stopped_early(case.old):
+        raise LedgerError(stopped)
+    if read_plan(case.new.run) is None:
+        return f"the plan of the new run: there is no {rundir.RUN}, and no {rundir.LOOP} of a loop of one's own"
+    if case.certificate.target.records is not None and case.listed is None:
+        return "whether the plan leaves these records out: their list is not here"
+    after = read_record(case.new)
+    before = _before(case, after)
+    if digest(before.identity) != case.old.genesis.recipe:
+        raise LedgerError("the new plan with the target put back is not the one that the old ledger names")
+    expected = counterfactual(before, case.target)
+    differ(LedgerError, "the new run", found=case.new.genesis.run, expected=expected.run_id)
+    if after.identity != expected.identity:
+        raise LedgerError(f"the new plan is not the old one without {case.target.words}")
+    return None
+
+
+def model(case: Case) -> str | None:
+    """The certified file holds the parameters and buffers that the new ledger ends with."""
+    path = case.new.run / rundir.MODEL / MODEL
+    if not path.exists():
+        return f"the model: there is no {path}"
+    file = ModelFile(path)
+    differ(RunError, f"SHA-256 of {path}", found=file.sha256, expected=case.model)
+    _, new = case.ended
+    expected = {**new.tensors.parameters, **new.tensors.buffers}
+    if fault := next(differences(file.leaves(), expected), None):
+        raise RunError(f"{path}: not what the new ledger ends with: {fault}")
+    return None
+
+
+def still(case: Case) -> str | None:
+    """By the old ledger no step changed a layer to which nobody in its batch was admitted: with a gradient of zeros in
+    place of none, decay and momentum would have."""
+    for step, layer in case.presence.strays:
+        raise LedgerError(f"step {step} changed {layer}, and nobody in its batch was admitted to it")
+    return None
+
+
+COMMON = (
+    Claim("documents", "taxonomy, policy and trust file are those of both runs, signed by whom you believe", documents),
+    Claim("target", "the target is one of the old run's, and of no model that it began with", target),
+    Claim("parent", "the new ledger was made from this old one by a deletion", parent),
+    Claim("plan", "the same plan, but that the target is left out: every other number that decides is equal", plan),
+    Claim("still", "by the old ledger no step changed a layer to which it admitted nobody", still),
+    Claim("model", "the model's file holds what the new ledger ends with", model),
+)
+
+
+def _before(case: Case, after: Plan) -> Plan:
+    """The old run's record; where it is not here, the new one's with the target put back."""
+    found = read_plan(case.old_place)
+    if found is not None:
+        return found
+    left_out(after)  # its methods are what a recipe's are
+    methods = [_put_back(each, case.target) for each in after.identity["recipe"]["methods"]]
+    identity = {**after.identity, "recipe": {**after.identity["recipe"], "methods": methods}}
+    if isinstance(after, LoopRecord):  # its name does not follow from what it is
+        return replace(after, run_id=case.old.genesis.run, identity=identity)
+    return replace(after, identity=identity)
+
+
+def _put_back(method: Mapping[str, Any], target: Target) -> Mapping[str, Any]:
+    if ROUTING not in method:
+        return method
+    members = {CLASSES: target.classes, AUTHORITIES: target.authorities, RECORDS: target.records}
+    values = method[ROUTING]
+    return {ROUTING: {**values, **{n: [e for e in values.get(n, ()) if e not in m] for n, m in members.items()}}}
+
+
+# --- claims of G2 ---
+
+
+def structure_of(case: Case) -> tuple[Structure, Tensors]:
+    """What the two ledgers say for themselves: what the target's regions hold, and all tensors that are kept."""
+    old, _ = case.ended
+    everything = [*old.tensors.parameters, *old.tensors.buffers, *old.tensors.optimizer]
+    dropped = {name for name in everything if owner_of(name, case.policy.sealed) in case.reach.regions}
+    kept = without_bookkeeping(old.tensors, case.old.genesis).kept(lambda name: name not in dropped)
+    parameters, buffers, optimizer = kept.roots
+    roots = Roots(parameters=parameters, buffers=buffers, optimizer=optimizer)
+    return Structure(dropped=tuple(sorted(dropped)), kept=roots), kept
+
+
+def isolated(case: Case) -> str | None:
+    """By the old ledger the target moved its own regions alone, lived there alone, and decided nothing."""
+    if case.unseen:
+        return case.unseen
+    if fault := _entangled(case.reach):
+        raise LedgerError(f"{case.target.words}: {fault}")
+    return None
+
+
+def dropped(case: Case) -> str | None:
+    """The dropped tensors are all those of the target's regions."""
+    found, _ = structure_of(case)
+    certified = _certified_structure(case).dropped
+    if certified != found.dropped:
+        more, less = sorted({*certified} - {*found.dropped}), sorted({*found.dropped} - {*certified})
+        words = [f"{names[0]} {what}" for names, what in ((more, "is none"), (less, "is missing")) if names]
+        raise LedgerError(
+            f"the target's regions hold {len(found.dropped)} tensors, certified as dropped are {len(certified)}: "
+            f"{', '.join(words) or 'in another order'}"
+        )
+    return None
+
+
+def kept(case: Case) -> str | None:
+    """Every other tensor of the old run's end is one of the new run's, and no other is."""
+    found, expected = structure_of(case)
+    _, new = case.ended
+    if fault := _difference(new.tensors, expected):
+        raise LedgerError(f"the new run's end: {fault}")
+    certified = _certified_structure(case).kept
+    differ(LedgerError, "the certified roots of what was kept", found=certified, expected=found.kept)
+    return None
+
+
+def nothing_trained(case: Case) -> str | None:
+    """The new ledger has no step: it begins with what it ends with, where the old one ended."""
+    old, new = case.ended
+    genesis = case.new.genesis
+    differ(LedgerError, "steps that the new ledger takes over", found=genesis.begins, expected=case.old.steps)
+    differ(LedgerError, "steps that it ends after", found=case.new.steps, expected=case.old.steps)
+    if len(case.new.outline.states) or case.new.outline.decisions or case.new.outline.profiles:
+        raise LedgerError("the new ledger has more than a beginning and an end, and nothing was to happen between")
+    differ(LedgerError, "the state that it begins with", found=genesis.start, expected=new.end.entry.state)
+    random, expected = new.end.entry.state.random, old.end.entry.state.random
+    differ(LedgerError, "its streams of random numbers", found=random, expected=expected)
+    return None
+
+
+OF_G2 = (
+    Claim("isolated", "by the old ledger the target moved its own sealed regions alone, and decided nothing", isolated),
+    Claim("dropped", "what was dropped is what these regions hold, all of it", dropped),
+    Claim("kept", "every other parameter, buffer and optimiser state is bit for bit the old one", kept),
+    Claim(
+        "nothing trained", "the new ledger begins with the kept state, and nothing was trained after", nothing_trained
+    ),
+)
+
+
+def _certified_structure(case: Case) -> Structure:
+    assert case.certificate.structure is not None  # a certificate of G2 has it
+    return case.certificate.structure
+
+
+def _difference(found: Tensors, expected: Tensors) -> str | None:
+    """The first tensor that is another one, in words; None: all are the same, name by name."""
+    for group in ("parameters", "buffers", "optimizer"):
+        fault = next(differences(getattr(found, group), getattr(expected, group)), None)
+        if fault:
+            return f"{group}: {fault}"
+    return None
+
+
+def _entangled(reach: Reach) -> str | None:
+    """Why dropping regions does not undo all that the target reached; None: it does."""
+    if reach.structural:
+        return None
+    if reach.shared:
+        layer, *more = reach.shared
+        others = f" and {len(more)} more layers" if more else ""
+        return f"trained {layer}{others} outside of sealed regions, first in step {reach.first}"
+    for region, others in reach.regions.items():
+        if others:
+            return f"its region {region!r} is that of {', '.join(others)} too"
+    if reach.channels:
+        channel = reach.channels[0]
+        return f"entry {channel.entry}: its numbers decided a {channel.action} over {', '.join(channel.over)}"
+    if reach.probed:
+        return "its examples may have been probes that decided something"
+    return f"only some examples of {', '.join(reach.partly)} are in it, and a region is a class's"
+
+
+# --- claims of G3 ---
+
+
+def replay_of(case: Case) -> Replay:
+    """What the two ledgers say for themselves. Raises `LedgerError` where the target reached nothing."""
+    begins = case.new.begins
+    state = state_after(case.old, begins)
+    return Replay(
+        begins=begins,
+        start=None if state is None else _start(state),
+        steps=case.new.steps - begins,
+        influence=_first(case),
+    )
+
+
+def influence(case: Case) -> str | None:
+    """The first step that the target could have influenced is the one that is certified."""
+    if case.unseen:
+        return case.unseen
+    found, expected = _certified_replay(case).influence, _first(case)
+    differ(LedgerError, "the certified first step of influence", found=found, expected=expected)
+    return None
+
+
+def start(case: Case) -> str | None:
+    """The new run goes on from the old one's state, at or before the first influence."""
+    if case.unseen:
+        return case.unseen
+    begins, first, certified = case.new.begins, _first(case), _certified_replay(case)
+    if begins > first:
+        raise LedgerError(
+            f"the new ledger begins after {begins} steps, and by the old one {case.target.words} could have "
+            f"influenced step {first}"
+        )
+    found = replay_of(case)
+    differ(LedgerError, "the certified beginning", found=certified.begins, expected=found.begins)
+    given = None if case.new.genesis.start is None else _start(case.new.genesis.start)
+    differ(LedgerError, "the state that the new ledger begins with", found=given, expected=found.start)
+    differ(LedgerError, "the certified state", found=certified.start, expected=found.start)
+    return None
+
+
+def batches(case: Case) -> str | None:
+    """Every step that both ledgers have had one batch: the same rows in the same slots, as many of each class."""
+    certified = _certified_replay(case)
+    differ(LedgerError, "steps that the new ledger ends after", found=case.new.steps, expected=case.old.steps)
+    expected = case.new.steps - case.new.begins
+    differ(LedgerError, "the certified number of steps", found=certified.steps, expected=expected)
+    steps = range(max(case.new.begins, case.old.begins), case.new.steps)
+    for mine, theirs in zip(case.new.read_steps(steps), case.old.read_steps(steps), strict=True):
+        for name in ("slots", "examples", "quarantined"):
+            found, then = getattr(mine.entry, name), getattr(theirs.entry, name)
+            differ(LedgerError, f"entry {mine.index}: step {mine.entry.step}: {name}", found=found, expected=then)
+    return None
+
+
+def absent(case: Case) -> str | None:
+    """No step, profile or decision of the new ledger has numbers of a class that is in the target whole."""
+    whole, outline = case.reach.whole, case.new.outline
+    numbers = [case.new.class_(path) for path in whole]
+    for step in case.new.read_steps(range(case.new.begins, case.new.steps)):
+        if any(step.entry.numbers[at] is not None for at in numbers):
+            raise LedgerError(_had(step, whole))
+    for profile in case.new.read(outline.profiles, Profile):
+        if profile.entry.classes.keys() & {*whole}:
+            raise LedgerError(_had(profile, whole))
+    standing = [index for index in outline.decisions if index not in outline.superseded]
+    for decision in case.new.read(standing, Decision):
+        if decision.entry.evidence.keys() & {*whole}:
+            raise LedgerError(_had(decision, whole))
+    return None
+
+
+OF_G3 = (
+    Claim("influence", "by the old ledger the target could have moved nothing before the certified step", influence),
+    Claim("start", "the new run goes on from the old one's recorded state, at or before that step", start),
+    Claim("batches", "every step that both ledgers have on record had one batch, slot by slot", batches),
+    Claim("absent", "the new ledger has no numbers of a class whose examples were all deleted", absent),
+)
+
+
+def state_after(run: RunLedger, step: int) -> TrainingState | None:
+    """The recorded state after so many steps; None: the initial one. Raises `LedgerError` where none is on record."""
+    if step in (0, run.begins):
+        return run.genesis.start if step else None
+    indices = [index for at, index in run.outline.states if at == step]
+    if not indices:
+        raise LedgerError(f"the old ledger has no state after {step} steps")
+    (placed,) = run.read(indices[-1:], State)
+    return placed.entry.state
+
+
+def _first(case: Case) -> int:
+    if case.reach.first is None:
+        raise LedgerError(f"{case.target.words}: reached nothing in the old run, by its ledger; nothing is to replay")
+    return case.reach.first
+
+
+def _start(state: TrainingState) -> Start:
+    return Start(parameters=state.parameters, buffers=state.buffers, optimizer=state.optimizer, random=state.random)
+
+
+def _certified_replay(case: Case) -> Replay:
+    assert case.certificate.replay is not None  # a certificate of G3 has it
+    return case.certificate.replay
+
+
+def _had(placed: Placed[Step] | Placed[Profile] | Placed[Decision], whole: tuple[str, ...]) -> str:
+    entry = placed.entry
+    return f"entry {placed.index}: the {entry.KIND} at {entry.step} has numbers of a deleted class: {', '.join(whole)}"
+
+
+# --- files to destroy ---
+
+_REPORTS = (".html", ".pdf", ".md")
+
+
+def artefacts(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
+    """All of a run that the target is in, as far as it lies in the run's directory, by kind and path.
+
+    Raises `LedgerError` for a ledger that cannot be read, `RunError` for a file that cannot.
+    """
+    directory, first = run.run, reach.first
+    found = [*_files(directory, "model", sorted((directory / rundir.MODEL).glob("*.safetensors")))]
+    for name in (rundir.CHECKPOINT, rundir.KEPT):
+        touched = (path for path in sorted((directory / name).glob("step-*")) if _after(path, first))
+        found += _files(directory, "checkpoint", touched)
+    found += [
+        Artefact(what="secret", path=rundir.SECRETS, sha256=None, part=path)
+        for path in (*reach.whole, *([JOINT] if reach.whole else []))
+        if (directory / rundir.SECRETS).exists()
+    ]
+    found += blobs(run, reach)
+    for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY):
+        found += _files(directory, "spool", sorted((directory / name).glob("*.parquet")))
+    found += _files(directory, "notebook", sorted(directory.glob("*.ipynb")))
+    measured = [directory / rundir.METRICS, *(path for path in sorted(directory.iterdir()) if path.suffix in _REPORTS)]
+    return (*found, *_files(directory, "measurements", measured))
+
+
+def blobs(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
+    """The numbers of classes that are in the target whole, and those over several classes that theirs can be taken
+    from; wherever an entry names them, executions that were undone too. The ledger alone says which these are."""
+    own = {f"{kind}/{path}" for kind in ("numbers", "sketches", "evidence") for path in reach.whole}
+    found: dict[str, str] = {}
+    for blobs in (placed.entry.blobs for placed in run.with_numbers()):
+        if own & blobs.keys():
+            names = own & blobs.keys() | ({"joint"} & blobs.keys())
+            found |= {blobs[name].sha256: name for name in names}
+    return tuple(
+        Artefact(what="numbers", path=f"{rundir.LEDGER}/{blob_path(digest)}", sha256=digest, part=None)
+        for digest in sorted(found)
+    )
+
+
+def _files(directory: Path, what: What, paths: Iterable[Path]) -> Iterator[Artefact]:
+    for path in paths:
+        if path.is_symlink() or not path.is_file():
+            continue
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+        yield Artefact(what=what, path=str(path.relative_to(directory)), sha256=digest, part=None)
+
+
+def _after(path: Path, first: int | None) -> bool:
+    """Whether a checkpoint is of a later state than the one before the first influence; a strange name is."""
+    number = path.stem.removeprefix("step-")
+    return first is not None and not (number.isascii() and number.isdigit() and int(number) <= first)
