@@ -29,7 +29,7 @@ from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve
 from explorer.store import frames
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
 from explorer.training.demonstration import demonstrate

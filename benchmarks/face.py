@@ -33,8 +33,7 @@ from explorer.analysis.pareto import front
 from explorer.costing import Price, load_prices
 from explorer.store import queries
 from explorer.store.connect import connect_in_memory
-from explorer.store.place import database
-from explorer.store.publish import publish
+from explorer.store.published import database, publish
 from explorer.store.queries import Question as Sql
 from explorer.views.explore import Explorer
 from explorer.views.explorer.answer import answer

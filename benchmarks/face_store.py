@@ -17,10 +17,9 @@ import duckdb
 from options import whole
 
 from explorer.costing import load_prices
-from explorer.store import schema
+from explorer.store import published
 from explorer.store.connect import connect_in_memory
-from explorer.store.place import STORAGE_VERSION, database
-from explorer.store.publish import publish
+from explorer.store.published import STORAGE_VERSION, database, publish
 
 OF_A_SWEEP = 1_000
 RUNS, ROWS = 100_000, 10_000_000
@@ -144,8 +143,8 @@ def make_store(place: Path, *, runs: int, rows: int) -> dict[str, float]:
     with connect_in_memory(working.parent) as work:
         work.execute(f"ATTACH '{working}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
         work.execute("USE work")
-        work.execute(schema.WORKING)
-        work.execute("INSERT INTO schema_version VALUES (?)", [schema.VERSION])
+        work.execute(published.WORKING)
+        work.execute("INSERT INTO schema_version VALUES (?)", [published.VERSION])
         work.execute("USE memory")
         of_a_run = max(2, rows // runs)
         for sql in duckdb.extract_statements(MADE + SOURCES + OF_RUNS + GOVERNED):

@@ -22,7 +22,7 @@ import duckdb
 from options import verdict, whole
 
 from explorer.provenance.trust import write_trust
-from explorer.store.spool import CONTRIBUTIONS, select
+from explorer.store.spool_reader import CONTRIBUTIONS, select
 from tests.audit.governed_run import trust, write_governed_run
 
 ROWS = 10_000_000

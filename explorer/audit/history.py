@@ -32,7 +32,7 @@ from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.runlog.documents import Basis, Rules, read_basis, read_rules, read_verified_tags
 from explorer.runlog.run_ledger import Placed, RunLedger
-from explorer.store.spool import ALL
+from explorer.store.spool_reader import ALL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

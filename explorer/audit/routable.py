@@ -58,7 +58,7 @@ from explorer.runlog.tensors import (
     parse_tensors,
     read_owners,
 )
-from explorer.store.spool import CONTRIBUTIONS, ENTROPY, select
+from explorer.store.spool_reader import CONTRIBUTIONS, ENTROPY, select
 
 # --- by example ---
 

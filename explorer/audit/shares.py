@@ -22,7 +22,7 @@ from explorer.runlog.admission_tables import InForce, tables_in_force
 from explorer.runlog.run_keys import OwnKeys
 from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.runlog.segments import having, read_numbers
-from explorer.store.spool import binned_sums, binned_updates
+from explorer.store.spool_reader import binned_sums, binned_updates
 
 # --- sums from the ledger ---
 

@@ -33,7 +33,7 @@ from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import Missing, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, missing_words, read_numbers, read_rows
 from explorer.runlog.target import ROUTING, left_out
-from explorer.store.spool import ALL, segment_sums
+from explorer.store.spool_reader import ALL, segment_sums
 
 # --- sums of the spool, recomputed from the ledger ---
 

@@ -15,8 +15,8 @@ from explorer.cli.tables import table
 from explorer.page import amounts
 from explorer.page.document import Block
 from explorer.store import frames
-from explorer.store.confirming import with_confirming
-from explorer.store.place import database
+from explorer.store.frames import with_confirming
+from explorer.store.published import database
 from explorer.store.queries import Table
 
 COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")

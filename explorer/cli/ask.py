@@ -22,8 +22,8 @@ from explorer.page import amounts
 from explorer.page.document import Block
 from explorer.page.terminal import Answer
 from explorer.store import frames, queries
-from explorer.store.confirming import with_confirming
-from explorer.store.place import database
+from explorer.store.frames import with_confirming
+from explorer.store.published import database
 from explorer.views.explorer import ask_words
 
 Sweep = Annotated[

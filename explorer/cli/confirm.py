@@ -15,8 +15,8 @@ from explorer.cli.sweep import estimated, execute, finish, plan_blocks
 from explorer.document import parse_document
 from explorer.page.terminal import Answer, show
 from explorer.store import frames
-from explorer.store.confirming import with_confirming
-from explorer.store.place import database
+from explorer.store.frames import with_confirming
+from explorer.store.published import database
 from explorer.sweep.confirm import check_same, confirmation, started, timed, written
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import read_spec

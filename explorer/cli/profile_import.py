@@ -16,7 +16,7 @@ from explorer.page.terminal import Answer
 from explorer.run_files import ProfileRecord
 from explorer.rundir import PROFILES
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import opened
 
 

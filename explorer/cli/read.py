@@ -34,8 +34,8 @@ from explorer.provenance.keys import ReaderKey, replace_private
 from explorer.provenance.trust import Trust, read_trust
 from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
+from explorer.store.export import csv_text
 from explorer.store.queries import Table
-from explorer.store.text import csv_text
 
 SHOWN = 40  # rows in a terminal
 FORMATS = ("csv", "parquet")

@@ -24,7 +24,7 @@ from explorer.store.export import export as write
 from explorer.store.ingest import Ingested
 from explorer.store.ingest import ingest as bring_in
 from explorer.store.ingest import rebuild as make_anew
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import Table
 
 Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]

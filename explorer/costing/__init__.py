@@ -10,10 +10,24 @@ shown, never converted, and never becomes a cost.
 2.0
 """
 
-from explorer.costing.choice import current, default_price, matching, price_at, providers
 from explorer.costing.duration import SAME_TIME, Duration, StepTime, train_seconds
-from explorer.costing.price import OWN, USD, Price, cost_usd
-from explorer.costing.table import COLUMNS, FILE, load_prices, own_prices, parse_prices, to_csv
+from explorer.costing.prices import (
+    COLUMNS,
+    FILE,
+    OWN,
+    USD,
+    Price,
+    cost_usd,
+    current,
+    default_price,
+    load_prices,
+    matching,
+    own_prices,
+    parse_prices,
+    price_at,
+    providers,
+    to_csv,
+)
 
 __all__ = [
     "COLUMNS",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from explorer.costing import USD, Price
-from explorer.costing.price import day
+from explorer.costing.prices import day
 from explorer.errors import ExplorerError
 
 MISSING = "-"

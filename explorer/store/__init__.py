@@ -1,10 +1,11 @@
 """The reading side's database: run directories in, tables out. It can be rebuilt from the run directories at any time.
 
 - `examine`: what a run directory says about itself, and whether it contradicts itself
-- `schema`: the tables; `outcomes`: what follows from them when a snapshot is made, and the view `results`
+- `published`: the tables, what follows from them, and the snapshot that readers open
 - `ingest`: the one writer; brings the working database up to the run directories and publishes a snapshot
-- `governed`, `spool`: what governed runs have beside that: contributions, entropy, decisions
-- `filter`: which results are meant
-- `queries`: plain rows from the snapshot, without pandas
-- `frames`: the same as DataFrames
+- `upkeep`: brings the database up to the run directories before it is read
+- `spool_reader`: contributions and entropy of governed runs, step by step
+- `queries`: plain rows from the snapshot, without pandas; `frames`: the same as DataFrames
+- `run_details`: what there is to say of a few runs; `export`: the results as files
+- `connect`: the one door to DuckDB
 """

@@ -13,21 +13,39 @@ import itertools
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import duckdb
 
-from explorer import rundir
+from explorer import run_files, rundir
+from explorer.canonical import canonical
 from explorer.costing import Price, load_prices, own_prices
-from explorer.errors import StoreError
-from explorer.store import schema
-from explorer.store.bulk import insert
-from explorer.store.connect import connect_in_memory
-from explorer.store.examine import State, candidates, read_metrics, sweeps
-from explorer.store.place import STORAGE_VERSION, database
-from explorer.store.publish import LiveMetric, publish, put_in_place, quoted, remove
-from explorer.store.rows import TABLES, Found, Source, is_settled, look
+from explorer.entries.fields import read_float
+from explorer.entries.kinds import Decision, decode
+from explorer.errors import ExplorerError, RunError, StoreError
+from explorer.ledger.storage import LedgerDirectory
+from explorer.planned import read_plan
+from explorer.runlog.documents import read_policy
+from explorer.runlog.forecast import STRUCTURAL, besides_of, route_of
+from explorer.runlog.influence import Presence, reach_of
+from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target, read_origin
+from explorer.store.connect import connect_in_memory, insert
+from explorer.store.examine import Examined, State, candidates, examine, file_digest, read_metrics, sweeps, version
+from explorer.store.published import (
+    STORAGE_VERSION,
+    VERSION,
+    LiveMetric,
+    database,
+    publish,
+    put_in_place,
+    quoted,
+    remove,
+)
+from explorer.store.published import WORKING as SCHEMA
+from explorer.store.spool_reader import entropy_rows, segment_sums
 
 DIRECTORY = "_store"
 WORKING = "store.duckdb"
@@ -57,6 +75,37 @@ class Ingested:
     undeclared: tuple[Problem, ...]  # finished runs with undeclared metrics: these are kept, and not shown
     database: Path
     published: bool  # False: the snapshot was up to date
+
+
+GOVERNED = ("contributions", "entropy", "decisions", "ledger_heads", "deletion_routes", "deletions")
+TABLES = ("runs", "finals", "metrics", "timings", "profiles", "plans", *GOVERNED)
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A run directory, a profile or a plan, and how it was found."""
+
+    path: str  # relative to the directory of runs
+    kind: str  # "run", "profile" or "plan"
+    version: str
+    state: str  # a run's `State`; of the others "usable" or "damaged"; "gone"
+    problem: str | None = None
+
+    @property
+    def sweep(self) -> str | None:
+        """The sweep that it is of; None for a profile that was imported."""
+        first = self.path.split("/")[0]
+        return None if first == rundir.PROFILES else first
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A source and what was read from it, as rows by table."""
+
+    source: Source
+    rows: dict[str, list[Row]] = field(default_factory=dict)
 
 
 def ingest(
@@ -152,7 +201,7 @@ def _make(path: Path) -> None:
     with connect_in_memory(path.parent) as connection:
         connection.execute(f"ATTACH '{quoted(fresh)}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE work")
-        connection.execute(f"BEGIN; {schema.WORKING} INSERT INTO schema_version VALUES ({schema.VERSION}); COMMIT")
+        connection.execute(f"BEGIN; {SCHEMA} INSERT INTO schema_version VALUES ({VERSION}); COMMIT")
         connection.execute("USE memory")
         connection.execute("DETACH work")
     remove(path)  # there is none, but perhaps its log
@@ -161,10 +210,8 @@ def _make(path: Path) -> None:
 
 def _check_version(work: duckdb.DuckDBPyConnection, path: Path) -> None:
     found = work.execute("FROM work.schema_version").fetchone()
-    if found != (schema.VERSION,):
-        raise StoreError(
-            f"{path}: of schema {found}, expected {schema.VERSION}; `explorer store rebuild` makes it anew"
-        )
+    if found != (VERSION,):
+        raise StoreError(f"{path}: of schema {found}, expected {VERSION}; `explorer store rebuild` makes it anew")
 
 
 def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
@@ -254,3 +301,201 @@ def _directory(runs: Path) -> Path:
 def _brief(error: Exception) -> str:
     """The first line of a database error, which goes on for pages."""
     return str(error).splitlines()[0][:200]
+
+
+# ---- from a run directory, a profile or the plan of a sweep to rows of the working database
+
+
+def is_settled(runs: Path, known: Source) -> bool:
+    """Whether the source is certain to be as it is known: complete, sound, and in the same version."""
+    if known.state not in (State.FINISHED, "usable"):
+        return False
+    try:
+        return _version(runs / known.path, known.kind) == known.version
+    except RunError:
+        return False
+
+
+def look(runs: Path, path: str) -> Found:
+    """Read a source. One that cannot be used comes back as damaged, with the reason."""
+    kind = _kind(path)
+    try:
+        return _READERS[kind](path, runs / path)
+    except ExplorerError as error:
+        return Found(source=Source(path=path, kind=kind, version="", state=State.DAMAGED, problem=str(error)))
+
+
+def _kind(path: str) -> str:
+    place = PurePosixPath(path)
+    if place.parent.name == rundir.PROFILES:
+        return "profile"
+    return "plan" if place.name == rundir.SWEEP else "run"
+
+
+def _version(path: Path, kind: str) -> str:
+    return version(path) if kind == "run" else file_digest(path)
+
+
+def _run(path: str, directory: Path) -> Found:
+    run = examine(directory)
+    source = Source(path=path, kind="run", version=run.version, state=run.state, problem=run.problem)
+    if run.state == State.DAMAGED:
+        return Found(source=source)
+    key = (path, run.version)
+    rows = {"runs": [key + _run_columns(run)]}
+    if run.result is not None:
+        rows["finals"] = [(*key, *final) for final in _finals(run)]
+        rows["metrics"] = [(*key, line.step, line.metric, line.value) for line in run.metrics]
+        rows["timings"] = [(*key, part, seconds) for part, seconds in dataclasses.asdict(run.result.timings).items()]
+        rows |= governed_rows(run.directory, key)
+    return Found(source=source, rows=rows)
+
+
+def _finals(run: Examined) -> Iterator[Row]:
+    """Each final metric: name, value, unit, direction, format; the last three None if it is not declared."""
+    assert run.record is not None and run.result is not None
+    for name, value in run.result.metrics.items():
+        kind = run.record.metric(name)
+        yield (name, value, *((kind.unit, kind.higher_is_better, kind.format) if kind else (None,) * 3))
+
+
+def _run_columns(run: Examined) -> Row:
+    record, result, failure = run.record, run.result, run.failure
+    assert record is not None
+    hardware = record.hardware
+    return (
+        *(record.run_id, record.recipe, record.baseline, record.tuning, record.recipe_digest),
+        *(canonical(record.identity).decode(), record.dataset, record.model, "+".join(record.methods)),
+        *(record.ssr, record.seed, record.steps, record.batch_size, record.precision),
+        *(hardware.device, hardware.name, hardware.threads, hardware.world_size),
+        *(record.quality, record.phases),
+        *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
+        *((result.state_digest, result.finished_at) if result else (None,) * 2),
+        *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
+        *(record.control, "+".join(record.control_of) or None, record.effective_digest),
+    )
+
+
+def _profile(path: str, file: Path) -> Found:
+    seen = file_digest(file)
+    profile = run_files.read_profile(file)
+    canonical(run_files.to_json(profile))  # no number or text that a database would refuse
+    if file.name != f"{profile.key}.json":
+        raise RunError(f"{file}: holds the profile {profile.key!r}, not the one that the file is named for")
+    hardware = profile.hardware
+    head = (path, seen, profile.key, profile.recipe_digest, profile.recipe)
+    place = (hardware.device, hardware.name, hardware.threads, hardware.world_size, profile.torch)
+    end = (profile.inference_seconds, profile.made_at, profile.effective)
+    busy = None if profile.watch is None else "; ".join(profile.watch.reasons)
+    rows = [
+        (
+            *(*head, *place, phase, step.seconds, step.low, step.high, step.windows, step.split, *end),
+            *(list(step.rounds) or None, profile.profile_pass or None, busy, list(profile.inference_rounds) or None),
+        )
+        for phase, step in profile.phases.items()
+    ]
+    return Found(source=Source(path=path, kind="profile", version=seen, state="usable"), rows={"profiles": rows})
+
+
+def _plan(path: str, file: Path) -> Found:
+    """What a plan says of its runs; its specification is left where it is."""
+    seen = file_digest(file)
+    kept = ("name", "baseline", "tuning", "source", "hardware", "runs", "spec")
+    plan = {name: value for name, value in read_plan(file.parent).items() if name in kept} | {"spec": {}}
+    row = (path, seen, canonical(plan).decode())
+    return Found(source=Source(path=path, kind="plan", version=seen, state="usable"), rows={"plans": [row]})
+
+
+_READERS = {"run": _run, "profile": _profile, "plan": _plan}
+
+
+# ---- what a governed run adds: contributions, entropy, decisions, the head of its ledger, deletability
+#
+# Contributions are summed over each segment, so that a database stays small however many steps there were; the spool in
+# the run directory has every step. The ledger is read here and not verified: `explorer.audit` does that. Of a deletion
+# all but the time of a step is kept: that is joined where a question is asked, from the profile of the run's recipe, so
+# that a profile that is made later counts, and so does another price.
+
+_DECISION = b'"kind":"decision"'  # in canonical JSON these bytes are nothing but an entry's kind
+
+
+def governed_rows(run: Path, key: Row) -> dict[str, list[Row]]:
+    """The rows of a run by table, each behind `key`; none for a run that keeps no ledger.
+
+    Raises `StoreError`, `LedgerError`, `ProvenanceError` or `RunError` for files that are damaged.
+    """
+    if not (run / rundir.LEDGER).is_dir():
+        return {}
+    opened = RunLedger(run)
+    checkpoint = opened.ledger.checkpoint()
+    return {
+        "contributions": [(*key, *row) for row in segment_sums(run)],
+        "entropy": [(*key, *row) for row in entropy_rows(run)],
+        "decisions": [(*key, *row) for row in _decisions(opened.ledger)],
+        "ledger_heads": [(*key, checkpoint.origin, checkpoint.size, checkpoint.root.hex(), _policy(opened))],
+        "deletion_routes": [(*key, *row) for row in route_rows(opened)],
+        "deletions": [(*key, *row) for row in deletion_rows(run)],
+    }
+
+
+def _policy(run: RunLedger) -> str | None:
+    """The name of the policy that the run was governed by; None: it routes nothing."""
+    policy = read_policy(run)
+    return None if policy is None else f"{policy.name} version {policy.version}"
+
+
+def _decisions(ledger: LedgerDirectory) -> list[Row]:
+    """All decisions, in order; one to re-execute from a step supersedes those that were taken since then."""
+    found: list[tuple[int, Decision]] = []
+    superseded: set[int] = set()
+    for index, leaf in enumerate(ledger.entries()):
+        entry = decode(leaf) if _DECISION in leaf else None
+        if isinstance(entry, Decision):
+            if entry.action == "re-execution":
+                superseded |= {at for at, each in found if each.action != entry.action and each.step >= entry.step}
+            found.append((index, entry))
+    return [
+        (
+            *(index, each.step, each.action, each.rule),
+            {name: read_float(text) for name, text in each.parameters.items()},
+            *(list(each.subjects), list(each.layers), sorted(each.evidence), index in superseded),
+        )
+        for index, each in found
+    ]
+
+
+def route_rows(run: RunLedger) -> list[Row]:
+    """For each class that the run did not leave out: class, level, first_step, start_step, steps, share, rest,
+    rest_low, rest_high, own_step; none for a run that did not end.
+
+    Raises `LedgerError` for a ledger that is damaged, `ProvenanceError` for a policy that is not the run's.
+    """
+    if run.outline.end is None:
+        return []
+    presence, rows = Presence(run), list[Row]()
+    for path in run.genesis.classes:
+        if path not in presence.absent.classes:
+            reached = reach_of(presence, Target(classes=(path,)))
+            route = route_of(run, reached)
+            head = (path, route.level, reached.first, route.start, route.steps, route.share)
+            rows.append((*head, *_rest(run, route.level, route.steps)))
+    return rows
+
+
+def deletion_rows(run: Path) -> list[Row]:
+    """Of a run that a deletion made: level, origin_run, origin, origin_size, origin_root, classes, authorities,
+    records, begins. Raises `RunError` for a damaged file."""
+    origin = read_origin(run)
+    if origin is None:
+        return []
+    ledger, target = origin.ledger, origin.target
+    who = (list(target.classes), list(target.authorities), len(target.records))
+    return [(origin.level, origin.run, ledger.origin, ledger.size, ledger.root, *who, origin.begins)]
+
+
+def _rest(run: RunLedger, level: str, steps: int) -> tuple[float | None, ...]:
+    """Seconds beside the steps with their ends, and the run's own seconds a step."""
+    if level == "G2":
+        return STRUCTURAL.seconds, STRUCTURAL.low, STRUCTURAL.high, None
+    found = besides_of(run.run, steps=steps, of=run.steps)
+    return found.rest.seconds, found.rest.low, found.rest.high, found.step

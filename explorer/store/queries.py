@@ -1,18 +1,17 @@
 """Questions to the published snapshot, answered as plain rows. Nothing here needs pandas, so the command line is quick.
 
-Every question opens the snapshot, asks, and closes it: see `publish`.
+Every question opens the snapshot, asks, and closes it: see `published`.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from explorer.errors import StoreError, unknown
-from explorer.store import schema
+from explorer.store import published
 from explorer.store.connect import connect_to_file
-from explorer.store.filter import EVERYTHING, Filter
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
 _ORDER_OF_MEANS = _ORDER.replace("seed, run_id", "recipe_digest, methods, policy, control NULLS FIRST")
@@ -48,6 +47,31 @@ class Question:
     parameters: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filter:
+    """The rows that agree in everything that is not None; there may be none."""
+
+    dataset: str | None = None
+    model: str | None = None
+    sweep: str | None = None
+    hardware: str | None = None
+    threads: int | None = None
+    world_size: int | None = None
+
+    @property
+    def sql(self) -> str:
+        """The condition, with a mark for each of the `parameters`."""
+        chosen = (field.name for field in fields(self) if getattr(self, field.name) is not None)
+        return " AND ".join(f"{name} = ?" for name in chosen) or "true"
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return tuple(value for value in astuple(self) if value is not None)
+
+
+EVERYTHING = Filter()
+
+
 def opened(database: Path) -> duckdb.DuckDBPyConnection:
     """Open the snapshot for reading; the caller closes it at once after use.
 
@@ -64,7 +88,7 @@ def opened(database: Path) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         connection.close()
         raise damaged(database, error) from error
-    if found != [(schema.VERSION,)]:
+    if found != [(published.VERSION,)]:
         connection.close()
         raise StoreError(f"{database}: of another version of explorer; `explorer store rebuild` makes it anew")
     return connection

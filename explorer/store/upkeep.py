@@ -18,7 +18,7 @@ from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.store import queries
 from explorer.store.examine import State, file_digest, sweeps
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import Question
 
 PATIENCE = 5.0  # seconds to wait for another writer, which brings in the same runs

@@ -18,7 +18,7 @@ from explorer.page.amounts import BUSY, MOST_NAMES, busy_times
 from explorer.run_files import Watch
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.views.explorer.answer import answer, notes
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.run_cards import run_cards

@@ -10,7 +10,7 @@ import pytest
 from explorer.costing import COLUMNS, own_prices
 from explorer.store import queries
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from tests.cli.command import explorer, refused
 from tests.sample import write_sample
 

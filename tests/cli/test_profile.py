@@ -14,7 +14,7 @@ from explorer import run_files, rundir
 from explorer.run_files import ProfileRecord
 from explorer.store import queries
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.training import profile as measuring
 from tests.cli.command import explorer, refused
 from tests.training.governed_for_tests import documents, recipe

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from explorer.costing import default_price, price_at
-from explorer.costing.catalogue import MAX_CATALOGUE_BYTES, Catalogue, parse_catalogue
+from explorer.costing.prices import MAX_CATALOGUE_BYTES, Catalogue, parse_catalogue
 from explorer.errors import PriceError
 
 HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,GpuInfo,AvailabilityZone"

@@ -13,8 +13,8 @@ from explorer.costing import (
     matching,
     parse_prices,
     price_at,
+    prices,
     providers,
-    table,
     to_csv,
     train_seconds,
 )
@@ -137,7 +137,7 @@ def test_a_file_that_is_no_price_table_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(PriceError, match="found a pipe"):  # and not an endless wait
         load_prices(tmp_path / "pipe")
-    (tmp_path / "large").write_bytes(b"x" * (table.MAX_BYTES + 1))
+    (tmp_path / "large").write_bytes(b"x" * (prices.MAX_BYTES + 1))
     with pytest.raises(PriceError, match="too large"):
         load_prices(tmp_path / "large")
 

@@ -22,7 +22,7 @@ from explorer.provenance.commitments import new_salts, read_salts, write_salts
 from explorer.runlog.run_keys import JOINT, own_keys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
-from explorer.store.spool import segment_sums
+from explorer.store.spool_reader import segment_sums
 from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, ROWS, TRAINER, sign_again, trust, write_governed_run
 from tests.provenance.people import NOW, private
 

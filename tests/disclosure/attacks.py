@@ -19,7 +19,7 @@ from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.runlog.segments import having, read_numbers
 from explorer.store import queries
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import Question
 from tests.audit.governed_run import CLASSES, LAYERS
 

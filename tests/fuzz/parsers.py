@@ -17,7 +17,7 @@ from explorer import costing, document, note, schema
 from explorer.canonical import canonical
 from explorer.cli.profile_import import read_carried
 from explorer.costing import parse_prices
-from explorer.costing.catalogue import parse_catalogue
+from explorer.costing.prices import parse_catalogue
 from explorer.data.local import parse_class_table
 from explorer.data.pictures import decode
 from explorer.entries import fields, kinds, numbers, profiles, slots

@@ -12,7 +12,7 @@ from explorer.entries.kinds import Genesis
 from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.governance import spool
 from explorer.governance.spool import ALL, RecordedStep, Spool
-from explorer.store import spool as reader
+from explorer.store import spool_reader as reader
 from tests.governance.journals import CLASSES, GENESIS, LAYERS, numbers, profile, rows
 
 assert isinstance(GENESIS, Genesis)

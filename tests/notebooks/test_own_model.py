@@ -7,7 +7,7 @@ import papermill
 import pytest
 
 from explorer.store.frames import results
-from explorer.store.place import database
+from explorer.store.published import database
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "own_model.ipynb"
 

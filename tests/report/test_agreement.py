@@ -26,9 +26,9 @@ from explorer.page import html
 from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.report.sweep_report import FORMATS, read_sweep
 from explorer.store import frames
-from explorer.store.confirming import with_confirming
+from explorer.store.frames import with_confirming
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.ask_words import verdict_words
 from explorer.views.explorer.comparison_table import comparison_table

@@ -12,7 +12,7 @@ from explorer.page import html
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.views.explorer.control_rows import CONTROLS, control_rows, controls_of
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, describe, tradeoff

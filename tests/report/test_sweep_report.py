@@ -14,7 +14,7 @@ from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.report.sweep_report import write_sweep_report
 from explorer.schema import record
 from explorer.store import frames
-from explorer.store.place import database
+from explorer.store.published import database
 from tests.composed_sample import write_composed
 from tests.sample import write_sample
 

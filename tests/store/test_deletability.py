@@ -13,9 +13,9 @@ from explorer.run_files import RunRecord, Timings
 from explorer.runlog.forecast import forecast
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Origin, Target, write_origin
-from explorer.store import deletability, frames, queries
-from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store import frames, queries
+from explorer.store.ingest import ingest, route_rows
+from explorer.store.published import database
 from explorer.store.queries import Question
 from tests.audit.governed_run import CLASSES, MIT, NEWS, OPEN, write_governed_run
 from tests.builders import change_result, run_record, write_profile, write_run
@@ -81,7 +81,7 @@ def test_a_profile_or_a_price_that_comes_later_counts(tmp_path: Path) -> None:
 
 def test_a_sealed_class_costs_a_start(tmp_path: Path) -> None:
     run = write_old(tmp_path, SEALED)
-    rows = {row[0]: row for row in deletability.route_rows(RunLedger(run))}
+    rows = {row[0]: row for row in route_rows(RunLedger(run))}
     assert rows[NEWS][1:5] == ("G2", 0, 12, 0) and rows[MIT][1:5] == ("G3", 0, 0, 12)
     assert rows[NEWS][6:] == (5.0, 1.0, 30.0, None)
 
@@ -124,5 +124,5 @@ def test_a_thousand_steps_are_read_in_no_time(tmp_path: Path) -> None:
 
 def _seconds(run: RunLedger) -> float:
     start = time.perf_counter()
-    assert len(deletability.route_rows(run)) == len(CLASSES)
+    assert len(route_rows(run)) == len(CLASSES)
     return time.perf_counter() - start

@@ -8,10 +8,9 @@ import pytest
 
 from explorer.errors import RunError, StoreError
 from explorer.store import queries
-from explorer.store.export import export
+from explorer.store.export import csv_text, export, markdown_text, neutral
 from explorer.store.ingest import ingest
 from explorer.store.queries import Table
-from explorer.store.text import csv_text, markdown_text, neutral
 from tests.builders import run_record, write_run, write_sweep
 
 

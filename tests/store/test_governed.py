@@ -15,9 +15,9 @@ from explorer.errors import StoreError
 from explorer.ledger.log import Log
 from explorer.run_files import Timings
 from explorer.runlog.run_ledger import RunLedger
-from explorer.store import frames, governed, queries, spool
-from explorer.store.ingest import ingest, rebuild
-from explorer.store.place import database
+from explorer.store import frames, queries, spool_reader
+from explorer.store.ingest import GOVERNED, governed_rows, ingest, rebuild
+from explorer.store.published import database
 from explorer.store.queries import Question
 from tests.audit.governed_run import CLASSES, LAYERS, NEWS, signer, write_governed_run
 from tests.builders import change_result, run_record, write_run
@@ -89,15 +89,15 @@ def test_results_say_what_governed_a_run_and_what_it_took(runs: Path, tmp_path: 
 
 
 def test_rebuilt_it_is_the_same(runs: Path) -> None:
-    tables = {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in governed.TABLES}
+    tables = {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in GOVERNED}
     assert [name for name, rows in tables.items() if not rows] == ["deletions"]
     rebuild(runs)
-    assert {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in governed.TABLES} == tables
+    assert {name: ask(runs, f"SELECT * FROM {name} ORDER BY ALL") for name in GOVERNED} == tables
 
 
 def test_an_ungoverned_run_costs_a_look_at_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, run_record())
-    monkeypatch.setattr(spool, "select", lambda *_: pytest.fail("asked a spool"))
+    monkeypatch.setattr(spool_reader, "select", lambda *_: pytest.fail("asked a spool"))
     assert ingest(tmp_path).problems == ()
     assert ask(tmp_path, "SELECT count(*) FROM contributions") == ((0,),)
 
@@ -117,7 +117,7 @@ def test_what_was_executed_again_supersedes(tmp_path: Path) -> None:
     )
     with Log.open(run / rundir.LEDGER, signer=signer(run)) as log:
         log.append([encode(again)])
-    rows = governed.governed_rows(run, ())["decisions"]
+    rows = governed_rows(run, ())["decisions"]
     assert [(step, superseded) for _, step, *_, superseded in rows] == [(3, False), (9, True), (5, False)]
 
 
@@ -168,13 +168,13 @@ def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
 
 def test_too_many_rows_and_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_governed_run(tmp_path)
-    none = {name: spool.RowLimit(free=10, a_byte=0) for name in spool.MAX_ROWS}
-    monkeypatch.setattr(spool, "MAX_ROWS", none)
+    none = {name: spool_reader.RowLimit(free=10, a_byte=0) for name in spool_reader.MAX_ROWS}
+    monkeypatch.setattr(spool_reader, "MAX_ROWS", none)
     with pytest.raises(StoreError, match=r"rows in [0-9]+ bytes; at most 10 are read"):
-        spool.segment_sums(run)
-    monkeypatch.setattr(spool, "MAX_FILES", 2)
+        spool_reader.segment_sums(run)
+    monkeypatch.setattr(spool_reader, "MAX_FILES", 2)
     with pytest.raises(StoreError, match="3 files; at most 2 are read"):
-        spool.segment_sums(run)
+        spool_reader.segment_sums(run)
 
 
 @pytest.mark.parametrize("directory", [rundir.CONTRIBUTIONS, rundir.ENTROPY])
@@ -189,7 +189,7 @@ def test_a_small_file_that_claims_many_rows_is_refused_before_they_are_read(tmp_
             file.write_table(many, row_group_size=2**20)
     assert path.stat().st_size < 2**20
     with pytest.raises(StoreError, match=r"rows in [0-9]+ bytes; at most [0-9]+ are read from files of that size"):
-        spool.segment_sums(run) if directory == rundir.CONTRIBUTIONS else spool.entropy_rows(run)
+        spool_reader.segment_sums(run) if directory == rundir.CONTRIBUTIONS else spool_reader.entropy_rows(run)
 
 
 def test_a_run_in_a_new_version_replaces_its_rows(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_run_in_a_new_version_replaces_its_rows(tmp_path: Path) -> None:
 
 
 def test_a_spool_without_rows(tmp_path: Path) -> None:
-    assert spool.segment_sums(tmp_path) == [] == spool.entropy_rows(tmp_path)
+    assert spool_reader.segment_sums(tmp_path) == [] == spool_reader.entropy_rows(tmp_path)
 
 
 def test_profiles_of_earlier_versions_are_read_with_those_of_this_one(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_profiles_of_earlier_versions_are_read_with_those_of_this_one(tmp_path: 
     later = [name for name in pq.read_schema(first).names if name.startswith("told") or name.endswith("centred")]
     assert len(later) == 8
     pq.write_table(pq.read_table(first).drop_columns(later), first)
-    rows = spool.entropy_rows(run)
+    rows = spool_reader.entropy_rows(run)
     assert len(rows) == pq.read_table(first).num_rows + pq.read_table(second).num_rows
     assert ingest(tmp_path).problems == ()
     pq.write_table(pq.read_table(second).drop_columns(["entropy"]), second)
     with pytest.raises(StoreError, match=rf"{second.name}: found columns .* expected step, layer"):
-        spool.entropy_rows(run)
+        spool_reader.entropy_rows(run)

@@ -12,10 +12,10 @@ import pytest
 from explorer import run_files, rundir
 from explorer.errors import RunError, StoreError
 from explorer.run_files import ProfileRecord, RunRecord
-from explorer.store import queries, schema
+from explorer.store import published, queries
 from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest, rebuild
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import Question
 from tests.builders import run_record, write_failure, write_profile, write_run, write_sweep
 
@@ -300,7 +300,7 @@ def test_a_working_database_torn_in_the_middle_names_the_command_that_helps(runs
     assert everything(runs) == before
 
 
-@pytest.mark.parametrize("other", [schema.VERSION - 1, schema.VERSION + 1], ids=["older", "newer"])
+@pytest.mark.parametrize("other", [published.VERSION - 1, published.VERSION + 1], ids=["older", "newer"])
 def test_a_database_of_another_schema_names_the_command_that_helps(runs, other):
     ingest(runs)
     for path in (runs / "_store" / "store.duckdb", database(runs)):

@@ -10,9 +10,9 @@ import pytest
 from explorer.analysis.ladders import SETTING
 from explorer.errors import StoreError
 from explorer.store import frames, queries
-from explorer.store.filter import Filter
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
+from explorer.store.queries import Filter
 from tests.builders import CPU, H200, run_record, write_failure, write_run, write_sweep
 
 MEDIANS = (

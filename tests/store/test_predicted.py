@@ -12,7 +12,7 @@ from explorer.costing import default_price, load_prices
 from explorer.run_files import Hardware, PhaseProfile, ProfileRecord, RunRecord
 from explorer.store import frames, queries
 from explorer.store.ingest import ingest, rebuild
-from explorer.store.place import database
+from explorer.store.published import database
 from tests.audit.governed_run import write_governed_run
 from tests.builders import CPU, H200, run_record, write_profile, write_run
 

@@ -10,7 +10,7 @@ import pytest
 from explorer.errors import RunError, StoreError
 from explorer.store import queries
 from explorer.store.ingest import ingest, rebuild
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import Question
 from explorer.store.upkeep import bring_up
 from tests.builders import run_record, write_run, write_sweep

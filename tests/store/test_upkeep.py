@@ -12,7 +12,7 @@ from explorer import rundir
 from explorer.errors import StoreError
 from explorer.store import frames, queries
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.upkeep import bring_up, gap_of, refuse_gone
 from tests.builders import plan_of, run_record, write_plan, write_run, write_sweep
 from tests.cli.command import explorer, refused

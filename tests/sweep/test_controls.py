@@ -21,7 +21,7 @@ from explorer.methods.random_subset import RandomSubset
 from explorer.run_files import PhaseProfile, ProfileRecord
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.sweep import execute as executing
 from explorer.sweep.measure import Measured
 from explorer.sweep.spec import load_spec

@@ -18,7 +18,7 @@ from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.target import Origin, Target, write_origin
 from explorer.store import queries
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.sweep import prune as pruning
 from explorer.sweep.prune import TRASH, plan_pruning, prune
 from tests.builders import run_record, write_plan, write_run

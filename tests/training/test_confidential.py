@@ -23,7 +23,7 @@ from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger, class_of
 from explorer.store import queries
 from explorer.store.ingest import ingest
-from explorer.store.place import database
+from explorer.store.published import database
 from explorer.store.queries import Question
 from explorer.training.replay import replay
 from explorer.training.run import execute

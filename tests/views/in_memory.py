@@ -9,7 +9,7 @@ import pandas as pd
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.costing import Price
-from explorer.store.filter import Filter
+from explorer.store.queries import Filter
 
 Found = TypeVar("Found")
 

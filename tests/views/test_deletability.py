@@ -12,8 +12,8 @@ from explorer import run_files, rundir
 from explorer.errors import AnalysisError
 from explorer.page.pictures import VEGA_LITE
 from explorer.run_files import RunRecord
-from explorer.store.filter import Filter
 from explorer.store.ingest import ingest
+from explorer.store.queries import Filter
 from explorer.views.explorer.answer import answer, facts
 from explorer.views.explorer.deletability import LEVELS, deletability
 from explorer.views.explorer.question import Question

@@ -14,7 +14,7 @@ from explorer.page import theme
 from explorer.run_files import PhaseProfile
 from explorer.store import frames
 from explorer.store.ingest import ingest
-from explorer.store.of_runs import PhaseTime, Profile
+from explorer.store.run_details import PhaseTime, Profile
 from explorer.views.explorer.run_cards import CARDS, run_cards, times
 from tests.audit.governed_run import write_governed_run
 from tests.builders import CPU, H200, run_record, write_profile, write_run

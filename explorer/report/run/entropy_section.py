@@ -13,7 +13,7 @@ from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.training_section import inner
 from explorer.report.section import Section
 from explorer.schema import record
-from explorer.store.spool import ALL
+from explorer.store.spool_reader import ALL
 from explorer.views.ledger import depth
 
 TOLD_WORDS = (

@@ -16,7 +16,7 @@ from explorer.page import amounts
 from explorer.page.document import clipped, one_line
 from explorer.provenance.levels import EXACT, read_cost
 from explorer.store import frames
-from explorer.store.confirming import with_confirming
+from explorer.store.frames import with_confirming
 from explorer.views.explorer import ask_words
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.choices import settle

@@ -13,7 +13,7 @@ from explorer.analysis.reprice import DELETION, own_price, reprice, reprice_at
 from explorer.costing import Price, price_at, providers
 from explorer.page import amounts
 from explorer.page.amounts import age_words
-from explorer.store.filter import Filter
+from explorer.store.queries import Filter
 from explorer.views.explorer.payments import PAYMENTS, Payment, known_measures
 from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
 from explorer.views.explorer.series import machines

@@ -20,7 +20,8 @@ from explorer.canonical import digest
 from explorer.costing import Price
 from explorer.errors import AnalysisError
 from explorer.page.pictures import Chart, drawn
-from explorer.store import frames, text
+from explorer.store import frames
+from explorer.store.export import RULE, csv_text
 from explorer.store.queries import Table
 from explorer.views.explorer.question import Question, to_token
 from explorer.views.explorer.snapshot import Snapshot
@@ -52,7 +53,7 @@ def export(
         "file": path.name,
         "sha256": hashlib.sha256(content).hexdigest(),
         "rows": len(rows),
-        **({"texts": text.RULE} if kind == "csv" else {}),
+        **({"texts": RULE} if kind == "csv" else {}),
         "query": {**question.as_json(), "target_used": target},
         **_view(question),
         "database_sha256": snapshot.sha256,
@@ -74,7 +75,7 @@ def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
             lists = [None if cell is None else list(map(float, cell)) for cell in plain[column]]
             plain[column] = pd.Series(lists, index=plain.index, dtype=object)
         table = Table(columns=tuple(map(str, plain.columns)), rows=tuple(plain.itertuples(index=False, name=None)))
-        return text.csv_text(table).encode()
+        return csv_text(table).encode()
     if kind == "parquet":
         buffer = io.BytesIO()
         rows.to_parquet(buffer, index=False)

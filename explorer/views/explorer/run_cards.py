@@ -23,7 +23,7 @@ from explorer.page import amounts, theme
 from explorer.page.amounts import BUSY, age_words
 from explorer.page.document import clipped, isolated
 from explorer.run_files import metric_of, tuning_words
-from explorer.store.of_runs import Machine, Profile, RunDetails, run_details
+from explorer.store.run_details import Machine, Profile, RunDetails, run_details
 from explorer.views.explorer.composition_charts import COLOURS, PARTS
 from explorer.views.explorer.deletability import LEVELS
 from explorer.views.tables import Column, Row, named, swatch, table, with_note

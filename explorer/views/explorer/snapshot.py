@@ -18,9 +18,9 @@ from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.reprice import DELETION, of_class, prices_of, with_deletion_costs
 from explorer.analysis.verdict import confirming as confirmations_of
 from explorer.costing import Price
-from explorer.store import frames, place
-from explorer.store.confirming import confirming, with_confirming
-from explorer.store.filter import Filter
+from explorer.store import frames, published
+from explorer.store.frames import confirming, with_confirming
+from explorer.store.queries import Filter
 
 KEPT = 12  # answers to questions
 
@@ -79,7 +79,7 @@ class Snapshot:
 
 def read_snapshot(runs: Path) -> Snapshot:
     """Read the published snapshot of a directory of runs. Raises `StoreError` if there is none or it is damaged."""
-    database = place.database(runs)
+    database = published.database(runs)
     facets = frames.facets(database)
     with database.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()

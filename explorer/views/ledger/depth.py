@@ -18,7 +18,7 @@ import pandas as pd
 from explorer.audit.history import DepthProfile
 from explorer.page import amounts, theme
 from explorer.provenance.regions import depths_of
-from explorer.store.spool import ALL
+from explorer.store.spool_reader import ALL
 
 MAX_LINES = 6
 SIGNIFICANT = 0.05

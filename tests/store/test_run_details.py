@@ -7,7 +7,7 @@ import pytest
 from explorer.errors import StoreError
 from explorer.run_files import PhaseProfile
 from explorer.store.ingest import ingest
-from explorer.store.of_runs import Machine, run_details
+from explorer.store.run_details import Machine, run_details
 from tests.builders import CPU, H200, run_record, write_profile, write_run
 from tests.store.test_predicted import imported
 
