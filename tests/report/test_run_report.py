@@ -233,7 +233,7 @@ def test_hostile_names_cannot_leave_their_place(tmp_path: Path, monkeypatch: pyt
     text = render_markdown(run_page(content))
     assert "<script" not in text.replace("\\<script", "") and "\\[x\\](javascript:1)" in text
     with source(run_page(content)) as template:  # what Typst is given: data, and its own template
-        assert template.read_text() == files("explorer.report").joinpath("page.typ").read_text()
+        assert template.read_text() == files("explorer.page").joinpath("page.typ").read_text()
         assert json.dumps(texts["method"])[1:-1] in (template.parent / "page.json").read_text()
     assert json.loads(as_json(content))["dataset"]["licence"] == texts["licence"]
     assert json.loads(as_croissant(content))["name"] == texts["title"]
@@ -241,7 +241,7 @@ def test_hostile_names_cannot_leave_their_place(tmp_path: Path, monkeypatch: pyt
 
 def test_it_is_written_in_every_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for renderer in ("html", "pdf"):  # drawing takes its time, and is another test's
-        monkeypatch.setattr(f"explorer.report.render_{renderer}.svg", lambda *_: EMPTY)
+        monkeypatch.setattr(f"explorer.page.{renderer}.svg", lambda *_: EMPTY)
     content = read_run(run, trust=trust_of(run), now=NOW)
     made = {format: make(content) for format, make in FORMATS.items()}
     assert set(made) == {"croissant", "html", "json", "md", "pdf"}
