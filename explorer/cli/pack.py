@@ -89,7 +89,7 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
         for relative, content in papers(RunLedger(run)):
             rundir.write_bytes(copy / relative, content)
         content = read_run(copy, trust=trust, now=now)
-        said = replace(content, directory=Path(content.run), commands=COMMANDS)
+        said = replace(content, directory=Path(content.run_id), commands=COMMANDS)
         return FORMATS["html"](said), FORMATS["json"](said)
 
 

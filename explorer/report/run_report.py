@@ -91,7 +91,7 @@ def run_page(run: ReportedRun) -> Page:
     """Return the document that HTML, PDF and Markdown come from. Raises `LedgerError` for entries that are damaged."""
     head = run.of(HeadSection)
     return Page(
-        title=f"Governance report of the run {run.run}{' (simulated provenance)' if run.simulated else ''}",
+        title=f"Governance report of the run {run.run_id}{' (simulated provenance)' if run.simulated else ''}",
         subtitle=head.answer,
         blocks=run.blocks(),
         facts=(

@@ -24,11 +24,11 @@ class Section(ABC, Generic[S, R]):
     record: ClassVar[type[Any]]  # R
 
     @abstractmethod
-    def gather(self, subject: S) -> R:
+    def gather(self, subject: S, /) -> R:
         """Return what the section says."""
 
     @abstractmethod
-    def blocks(self, record: R, subject: S) -> list[Block]:
+    def blocks(self, record: R, subject: S, /) -> list[Block]:
         """Return what the section shows, its heading first."""
 
 

@@ -55,16 +55,16 @@ class HeadSection(Section[ReportedSweep, HeadRecord]):
 
     record = HeadRecord
 
-    def gather(self, subject: ReportedSweep) -> HeadRecord:
+    def gather(self, sweep: ReportedSweep) -> HeadRecord:
         return HeadRecord(
             explorer=explorer.__version__,
-            made=format_time(subject.made),
-            sweep=subject.sweep,
-            answer=subject.sentence,
-            database_sha256=subject.snapshot.sha256,
+            made=format_time(sweep.made),
+            sweep=sweep.name,
+            answer=sweep.sentence,
+            database_sha256=sweep.snapshot.sha256,
         )
 
-    def blocks(self, record: HeadRecord, subject: ReportedSweep) -> list[Block]:
+    def blocks(self, record: HeadRecord, sweep: ReportedSweep) -> list[Block]:
         return []
 
 
@@ -80,14 +80,14 @@ class AgainSection(Section[ReportedSweep, AgainRecord]):
 
     record = AgainRecord
 
-    def gather(self, subject: ReportedSweep) -> AgainRecord:
-        return AgainRecord(specification=dict(subject.plan["spec"]) if subject.plan is not None else None)
+    def gather(self, sweep: ReportedSweep) -> AgainRecord:
+        return AgainRecord(specification=dict(sweep.plan["spec"]) if sweep.plan is not None else None)
 
-    def blocks(self, record: AgainRecord, subject: ReportedSweep) -> list[Block]:
+    def blocks(self, record: AgainRecord, sweep: ReportedSweep) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Do it again", "again")]
         if record.specification is not None:
-            spec = quoted(f"{subject.sweep}.yaml")
-            save = (Span("Save the specification as "), Span(f"{subject.sweep}.yaml", "code"), Span(", then:"))
+            spec = quoted(f"{sweep.name}.yaml")
+            save = (Span("Save the specification as "), Span(f"{sweep.name}.yaml", "code"), Span(", then:"))
             commands = (
                 f"explorer sweep plan {spec}    # what would run, for how long\n"
                 f"explorer sweep run {spec}     # runs what is missing"
@@ -96,7 +96,7 @@ class AgainSection(Section[ReportedSweep, AgainRecord]):
             blocks += [Paragraph(save), Code(commands), Code(content, title="Specification")]
         further = (
             "explorer open explore          # these curves, with other axes, baselines, targets and prices\n"
-            f"explorer results {quoted(subject.sweep)} --format csv\n"
+            f"explorer results {quoted(sweep.name)} --format csv\n"
             "explorer methods               # what a recipe can be made of"
         )
         return [*blocks, Heading(3, "What to type next"), Code(further)]
@@ -130,7 +130,7 @@ def read_sweep(runs: Path, sweep: str) -> ReportedSweep:
     return ReportedSweep(
         sections=SECTIONS,
         runs=runs,
-        sweep=sweep,
+        name=sweep,
         made=int(time.time()),
         snapshot=snapshot,
         every=frames.runs(snapshot.database, sweep=sweep),
@@ -142,7 +142,7 @@ def sweep_page(sweep: ReportedSweep) -> Page:
     """Return the document that HTML, PDF and Markdown come from."""
     names = [label for results in sweep.metrics[:1] for label in results.labels]
     return Page(
-        title=f"Report of the sweep {sweep.sweep}",
+        title=f"Report of the sweep {sweep.name}",
         subtitle=sentence(sweep.sentence, names=names),
         blocks=sweep.blocks(),
         facts=(

@@ -239,7 +239,7 @@ def privacy(run: ReportedRun) -> Answer | NotRecorded:
 def versions(run: ReportedRun) -> Answer:
     """Name the model by what its record binds; what the provider calls it is for the provider to say."""
     facts = run.of(IntegritySection).facts
-    return Answer(text=f"run {run.run}, ledger {facts['Ledger']}, root {facts['Root']}", references=(run.whole,))
+    return Answer(text=f"run {run.run_id}, ledger {facts['Ledger']}, root {facts['Root']}", references=(run.whole,))
 
 
 @resolver
@@ -301,7 +301,7 @@ def training_time(run: ReportedRun) -> Answer | NotRecorded:
         result = run_files.read(ResultRecord, run.ledger.run / rundir.RESULT)
     except RunError:
         return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is not there or cannot be read")
-    if result.run_id != run.run:
+    if result.run_id != run.run_id:
         return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is another run's")
     shared = ", while other runs shared the machine" if result.contended else ""
     spent = result.timings
@@ -404,7 +404,7 @@ def explained(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def inventory(run: ReportedRun) -> Answer:
-    text = f"run {run.run}, ledger {run.of(IntegritySection).facts['Ledger']}"
+    text = f"run {run.run_id}, ledger {run.of(IntegritySection).facts['Ledger']}"
     return Answer(text=text, references=(run.whole,))
 
 
@@ -572,40 +572,25 @@ def _of_deletions(run: ReportedRun, say: Callable[[DeletionLine], str | None]) -
     )
 
 
-@resolver
-def deletion_request(run: ReportedRun) -> Answer | NotRecorded:
-    def say(line: DeletionLine) -> str | None:
-        certificate = line.certificate
-        return f"commitment {certificate.request}" if certificate and certificate.request else None
-
-    return _of_deletions(run, say)
-
-
-@resolver
-def deletion_scope(run: ReportedRun) -> Answer | NotRecorded:
-    return _of_deletions(run, lambda line: f"from {line.other}" if line.is_result else "from this run")
-
-
-@resolver
-def deletion_action(run: ReportedRun) -> Answer | NotRecorded:
-    def say(line: DeletionLine) -> str:
-        means = f" {line.certificate.means}" if line.certificate else ""
-        return f"{line.level}{', this run is the result' if line.is_result else ''}.{means}"
-
-    return _of_deletions(run, say)
+DELETION: dict[str, Callable[[DeletionLine], str | None]] = {
+    "request": lambda line: (
+        f"commitment {line.certificate.request}" if line.certificate and line.certificate.request else None
+    ),
+    "scope": lambda line: f"from {line.other}" if line.is_result else "from this run",
+    "action": lambda line: (
+        f"{line.level}{', this run is the result' if line.is_result else ''}."
+        f"{f' {line.certificate.means}' if line.certificate else ''}"
+    ),
+    "evidence": lambda line: line.digest and f"certificate sha256:{line.digest}",
+    "date": lambda line: line.certificate and f"certified {line.certificate.issued}, by the signer's own word",
+}
+"""What can be asked of a deletion, and the words for one; None: it has no answer."""
 
 
 @resolver
-def deletion_evidence(run: ReportedRun) -> Answer | NotRecorded:
-    return _of_deletions(run, lambda line: line.digest and f"certificate sha256:{line.digest}")
-
-
-@resolver
-def deletion_date(run: ReportedRun) -> Answer | NotRecorded:
-    def say(line: DeletionLine) -> str | None:
-        return line.certificate and f"certified {line.certificate.issued}, by the signer's own word"
-
-    return _of_deletions(run, say)
+def deletion(run: ReportedRun, asked: str) -> Answer | NotRecorded:
+    """Answer a question about every deletion, from `DELETION`."""
+    return _of_deletions(run, DELETION[asked])
 
 
 @resolver

@@ -112,11 +112,11 @@ class DeletionSection(Section[ReportedRun, DeletionRecord]):
 
     record = DeletionRecord
 
-    def gather(self, subject: ReportedRun) -> DeletionRecord:
-        trust, own = subject.opened.trust, subject.pinned.trust
-        return DeletionRecord(history=history_of(subject.ledger, trust=trust, own=own, now=subject.opened.now))
+    def gather(self, run: ReportedRun) -> DeletionRecord:
+        trust, own = run.opened.trust, run.pinned.trust
+        return DeletionRecord(history=history_of(run.ledger, trust=trust, own=own, now=run.opened.now))
 
-    def blocks(self, record: DeletionRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: DeletionRecord, run: ReportedRun) -> list[Block]:
         never = f" of either: {NEVER_HAD[0].lower()}{NEVER_HAD[1:]} What it takes here and now, in time and money too, "
         said = (
             Span(f"G2 is exact by structure. {MEANS['G2']} G3 is exact by replay. {MEANS['G3']} With "),
@@ -127,17 +127,17 @@ class DeletionSection(Section[ReportedRun, DeletionRecord]):
         )
         columns = (Column("Class"), Column("Level"), Column("What the structure allows"), Column("From"))
         rows = []
-        for line in subject.classes:
+        for line in run.classes:
             level = line.deletable.level or amounts.MISSING
-            rows.append(Row((line.path, level, line.deletable.words, (subject.cite(line.reference),))))
+            rows.append(Row((line.path, level, line.deletable.words, (run.cite(line.reference),))))
         return [
             Heading(2, "Deletion", "deletion"),
             Paragraph(said),
             Table(columns, rows),
             Heading(3, "Deletions that were made"),
-            *_deletions(record.history, subject.cite),
+            *_deletions(record.history, run.cite),
             Heading(3, "Observations, grants and reads"),
-            *_afterwards(record.history, subject.cite),
+            *_afterwards(record.history, run.cite),
         ]
 
 

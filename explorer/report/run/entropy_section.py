@@ -72,22 +72,20 @@ class EntropySection(Section[ReportedRun, EntropyRecord]):
 
     record = EntropyRecord
 
-    def gather(self, subject: ReportedRun) -> EntropyRecord:
-        rows, entries = subject.opened.profiles, subject.ledger.outline.profiles
+    def gather(self, run: ReportedRun) -> EntropyRecord:
+        rows, entries = run.opened.profiles, run.ledger.outline.profiles
         reference = refer(entries) if entries else None
         return EntropyRecord(profiles=Profiles(layers=depth_lines(rows), rows=rows, reference=reference))
 
-    def blocks(self, record: EntropyRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: EntropyRecord, run: ReportedRun) -> list[Block]:
         profiles = record.profiles
-        cited = (
-            (Span("Entropy profile "), subject.cite(profiles.reference)) if profiles.reference else "Entropy profile"
-        )
+        cited = (Span("Entropy profile "), run.cite(profiles.reference)) if profiles.reference else "Entropy profile"
         blocks: list[Block] = [Heading(2, cited, "entropy")]
         if depth.is_drawn(profiles.rows):
             blocks += [_picture(profiles.rows, name) for name in PICTURES if depth.is_drawn(profiles.rows, name)]
             blocks.append(Paragraph(depth.CAPTION, "note"))
         elif profiles.reference:
-            sealed = "sealed, or " if subject.confidential else ""
+            sealed = "sealed, or " if run.confidential else ""
             words = f"Profiles were measured and are on record; their numbers are {sealed}not beside the ledger."
             blocks.append(Paragraph(words))
         else:

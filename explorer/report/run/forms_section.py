@@ -26,7 +26,7 @@ from explorer.page.document import Block, Column, Heading, Paragraph, Row, Span,
 from explorer.provenance.deletion_certificate import What
 from explorer.provenance.description import Description
 from explorer.provenance.taxonomy import Source
-from explorer.report.run.answers import RESOLVERS, Answer, NotRecorded
+from explorer.report.run.answers import DELETION, RESOLVERS, Answer, NotRecorded
 from explorer.report.run.deletion_section import UNVERIFIED, DeletionSection
 from explorer.report.run.integrity_section import integrity_words
 from explorer.report.run.references import Document, Reference
@@ -44,6 +44,7 @@ COLUMNS = (Column("Asked"), Column("Where"), Column("Answer"), Column("From"))
 
 ARGUMENTS: dict[str, Collection[str]] = {
     "described": Description.__dataclass_fields__,
+    "deletion": DELETION,
     "source": [category.value for category in Source],
     "to_destroy": get_args(What),
 }
@@ -190,25 +191,25 @@ class FormsSection(Section[ReportedRun, FormsRecord]):
 
     record = FormsRecord
 
-    def gather(self, subject: ReportedRun) -> FormsRecord:
-        return FormsRecord(disclaimer=DISCLAIMER, forms=tuple(fill_in(form, subject) for form in FRAMEWORKS))
+    def gather(self, run: ReportedRun) -> FormsRecord:
+        return FormsRecord(disclaimer=DISCLAIMER, forms=tuple(fill_in(form, run) for form in FRAMEWORKS))
 
-    def blocks(self, record: FormsRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: FormsRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [
             Heading(2, "What regulators ask, and what is on record", "forms"),
             Paragraph(record.disclaimer),
         ]
-        if subject.simulated:
+        if run.simulated:
             words = "Provenance is simulated: answers about sources are about made-up classes."
             blocks.append(Paragraph(words, "warning"))
-        if integrity_words(subject).verdict == "broken":
+        if integrity_words(run).verdict == "broken":
             blocks.append(Paragraph("The ledger is broken: nothing in these tables is to be relied on.", "bad"))
-        judged = subject.of(DeletionSection).history.judged
+        judged = run.of(DeletionSection).history.judged
         if judged and judged.startswith(UNVERIFIED):
             rests = "answers that rest on its entries rest on nobody's word"
             blocks.append(Paragraph(f"The project's ledger is {judged}; {rests}.", "warning"))
         for form in record.forms:
-            blocks += form_blocks(form, subject)
+            blocks += form_blocks(form, run)
         return blocks
 
 

@@ -55,24 +55,24 @@ class HeadSection(Section[ReportedRun, HeadRecord]):
 
     record = HeadRecord
 
-    def gather(self, subject: ReportedRun) -> HeadRecord:
-        opened = subject.opened
+    def gather(self, run: ReportedRun) -> HeadRecord:
+        opened = run.opened
         return HeadRecord(
             explorer=explorer.__version__,
             made=format_time(opened.now),
-            run=subject.run,
-            simulated_provenance=subject.simulated,
+            run=run.run_id,
+            simulated_provenance=run.simulated,
             answer=sentence_of(
-                subject.classes,
+                run.classes,
                 measured=bool(opened.recorded.numbers.any()),
-                closed=subject.sealed and not opens(subject.ledger),
+                closed=run.sealed and not opens(run.ledger),
                 erased=bool(opened.badge.blobs.erased),
             ),
-            confidential=subject.confidential,
+            confidential=run.confidential,
         )
 
-    def blocks(self, record: HeadRecord, subject: ReportedRun) -> list[Block]:
-        words = integrity_words(subject)
+    def blocks(self, record: HeadRecord, run: ReportedRun) -> list[Block]:
+        words = integrity_words(run)
         blocks: list[Block] = [Paragraph(SIMULATED, "warning")] if record.simulated_provenance else []
         blocks.append(Paragraph(f"{SIGNS[words.verdict]} {words.title}.", TONES[words.verdict]))
         blocks.append(Paragraph(" ".join(map(sentence, words.sentences))))
@@ -116,10 +116,10 @@ class LimitsSection(Section[ReportedRun, LimitsRecord]):
 
     record = LimitsRecord
 
-    def gather(self, subject: ReportedRun) -> LimitsRecord:
+    def gather(self, run: ReportedRun) -> LimitsRecord:
         return LimitsRecord(limits=LIMITS)
 
-    def blocks(self, record: LimitsRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: LimitsRecord, run: ReportedRun) -> list[Block]:
         return [Heading(2, "What this record does not show", "limits"), Bullets(record.limits)]
 
 
@@ -136,10 +136,10 @@ class EntriesSection(Section[ReportedRun, EntriesRecord]):
 
     record = EntriesRecord
 
-    def gather(self, subject: ReportedRun) -> EntriesRecord:
-        return EntriesRecord(entries=subject.cite.listed, entries_not_listed=subject.cite.unlisted)
+    def gather(self, run: ReportedRun) -> EntriesRecord:
+        return EntriesRecord(entries=run.cite.listed, entries_not_listed=run.cite.unlisted)
 
-    def blocks(self, record: EntriesRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: EntriesRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Entries that the figures rest on", "entries")]
         if record.entries_not_listed:
             more = f"{record.entries_not_listed:,} more lie within the stretches that are named; "

@@ -75,33 +75,33 @@ class IntegritySection(Section[ReportedRun, IntegrityRecord]):
 
     record = IntegrityRecord
 
-    def gather(self, subject: ReportedRun) -> IntegrityRecord:
-        words, pinned = integrity_words(subject), subject.pinned
+    def gather(self, run: ReportedRun) -> IntegrityRecord:
+        words, pinned = integrity_words(run), run.pinned
         return IntegrityRecord(
-            facts=facts_of(subject),
-            metrics=metrics_of(subject.ledger),
+            facts=facts_of(run),
+            metrics=metrics_of(run.ledger),
             integrity=Integrity(
                 verdict=words.verdict,
                 sentences=words.sentences,
                 findings=words.findings,
-                sums=str(subject.sums),
-                sums_agree=subject.sums.agrees,
-                conditions=tuple(map(_judged, subject.conformance.conditions)),
+                sums=str(run.sums),
+                sums_agree=run.sums.agrees,
+                conditions=tuple(map(_judged, run.conformance.conditions)),
             ),
             environment=None if pinned.environment is None else dict(pinned.environment),
             not_here=pinned.absent,
         )
 
-    def blocks(self, record: IntegrityRecord, subject: ReportedRun) -> list[Block]:
-        blocks: list[Block] = [Heading(2, (Span("Integrity "), subject.cite(subject.whole)), "integrity")]
-        for condition in subject.conformance.conditions:
+    def blocks(self, record: IntegrityRecord, run: ReportedRun) -> list[Block]:
+        blocks: list[Block] = [Heading(2, (Span("Integrity "), run.cite(run.whole)), "integrity")]
+        for condition in run.conformance.conditions:
             blocks += _condition(condition)
         pairs: list[tuple[str, Text]] = [
             (name, (Span(value, "code"),) if len(value) == DIGEST else value) for name, value in record.facts.items()
         ]
         if end := record.metrics.reference:
-            pairs += [(name, (Span(f"{value} "), subject.cite(end))) for name, value in record.metrics.values.items()]
-        blocks += [Heading(3, (Span("The run "), subject.cite(GENESIS))), Facts(pairs)]
+            pairs += [(name, (Span(f"{value} "), run.cite(end))) for name, value in record.metrics.values.items()]
+        blocks += [Heading(3, (Span("The run "), run.cite(GENESIS))), Facts(pairs)]
         blocks += [Heading(3, "What the first entry binds beside the documents")]
         if record.environment:
             blocks.append(Facts(list(record.environment.items())))

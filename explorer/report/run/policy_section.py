@@ -112,29 +112,29 @@ class PolicySection(Section[ReportedRun, PolicyRecord]):
 
     record = PolicyRecord
 
-    def gather(self, subject: ReportedRun) -> PolicyRecord:
-        rules = subject.vouchers.rules if subject.vouchers else None
-        decisions = subject.opened.decisions
-        recorded = channels(decisions, subject.ledger.genesis)
+    def gather(self, run: ReportedRun) -> PolicyRecord:
+        rules = run.vouchers.rules if run.vouchers else None
+        decisions = run.opened.decisions
+        recorded = channels(decisions, run.ledger.genesis)
         return PolicyRecord(
-            policy=policy_words(subject.ledger, rules) if rules else None,
+            policy=policy_words(run.ledger, rules) if rules else None,
             decisions=tuple(map(_decision, decisions)),
             channels=Channels(recorded=recorded, on_no_record=UNRECORDED),
         )
 
-    def blocks(self, record: PolicyRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: PolicyRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Policy and decisions", "policy")]
         if record.policy:
-            blocks += _policy(record.policy, subject)
-        elif not subject.not_vouched:
+            blocks += _policy(record.policy, run)
+        elif not run.not_vouched:
             blocks.append(Paragraph("The run had no policy: everything might train everything."))
         blocks.append(Heading(3, "Decisions of the run"))
         if record.decisions:
-            blocks += _decisions(record.decisions, subject)
+            blocks += _decisions(record.decisions, run)
         else:
             blocks.append(Paragraph("The run decided nothing by itself: no decision is on record."))
         listed = [
-            (Span(f"{sentence(f'{channel.where}: {channel.words}')} "), subject.cite(channel.reference))
+            (Span(f"{sentence(f'{channel.where}: {channel.words}')} "), run.cite(channel.reference))
             for channel in record.channels.recorded
         ]
         return [

@@ -44,12 +44,10 @@ class ReplaySection(Section[ReportedRun, ReplayRecord]):
 
     record = ReplayRecord
 
-    def gather(self, subject: ReportedRun) -> ReplayRecord:
-        return ReplayRecord(
-            replay=replay_of(subject.ledger), reproduce=tuple(command for command, _ in subject.commands)
-        )
+    def gather(self, run: ReportedRun) -> ReplayRecord:
+        return ReplayRecord(replay=replay_of(run.ledger), reproduce=tuple(command for command, _ in run.commands))
 
-    def blocks(self, record: ReplayRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: ReplayRecord, run: ReportedRun) -> list[Block]:
         replay = record.replay
         starts = ", ".join(f"{step:,}" for step in replay.starts)
         states = amounts.count(replay.states, "state")
@@ -60,10 +58,10 @@ class ReplaySection(Section[ReportedRun, ReplayRecord]):
         if replay.covered < replay.stop - replay.begins:
             words.append(f"the last {replay.stop - replay.begins - replay.covered:,} steps have no state behind them")
         words += ["whether one was made leaves no entry"]
-        cited = (subject.cite(subject.states),) if subject.states else ()
+        cited = (run.cite(run.states),) if run.states else ()
         return [
             Heading(2, "How to check it, and do it again", "again"),
-            Code("\n".join(f"{command}\n    # {what}" for command, what in subject.commands)),
+            Code("\n".join(f"{command}\n    # {what}" for command, what in run.commands)),
             Heading(3, "What a replay can reach"),
             Paragraph((Span(f"{sentence('; '.join(words))} "), *cited)),
         ]

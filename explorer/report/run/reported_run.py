@@ -69,8 +69,7 @@ class ReportedRun(Subject):
         return self.opened.ledger
 
     @property
-    def run(self) -> str:
-        """The id of the run."""
+    def run_id(self) -> str:
         return self.ledger.genesis.run
 
     @property

@@ -40,7 +40,7 @@ CLASSES = (
 def as_croissant(run: ReportedRun) -> str:
     """Return the document. Raises `StoreError` for a run whose tags are not believed or were never signed."""
     if run.vouchers is None:
-        raise StoreError(f"run {run.run}: there is no dataset to describe: {run.not_vouched}")
+        raise StoreError(f"run {run.run_id}: there is no dataset to describe: {run.not_vouched}")
     tags, classes = run.vouchers.tags, run.of(TaxonomySection).taxonomy
     described, attestation = tags.table.description, run.ledger.run / rundir.GOVERNANCE / ATTESTATION_FILE
     personal = [line.path for line in classes if line.personal_data and line.records]

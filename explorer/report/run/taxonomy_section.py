@@ -50,20 +50,20 @@ class TaxonomySection(Section[ReportedRun, TaxonomyRecord]):
 
     record = TaxonomyRecord
 
-    def gather(self, subject: ReportedRun) -> TaxonomyRecord:
-        signed = subject.vouchers
+    def gather(self, run: ReportedRun) -> TaxonomyRecord:
+        signed = run.vouchers
         if signed is None:
             return TaxonomyRecord(taxonomy=(), dataset=None)
-        classes = subject.ledger.genesis.classes
+        classes = run.ledger.genesis.classes
         return TaxonomyRecord(
-            taxonomy=taxonomy_lines(signed.basis.taxonomy, classes=classes, tagged=subject.tagged),
+            taxonomy=taxonomy_lines(signed.basis.taxonomy, classes=classes, tagged=run.tagged),
             dataset=signed.tags.table.description,
         )
 
-    def blocks(self, record: TaxonomyRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: TaxonomyRecord, run: ReportedRun) -> list[Block]:
         heading = Heading(2, "Taxonomy and dataset", "taxonomy")
         if not record.taxonomy:
-            return [heading, Paragraph(f"No taxonomy is believed: {subject.not_vouched}.", "warning")]
+            return [heading, Paragraph(f"No taxonomy is believed: {run.not_vouched}.", "warning")]
         columns = (
             Column("Class"),
             Column("Definition"),
@@ -74,7 +74,7 @@ class TaxonomySection(Section[ReportedRun, TaxonomyRecord]):
         said = "The classes that the tags may name, as the signed taxonomy defines them. "
         return [
             heading,
-            Paragraph((Span(said), subject.cite(GENESIS))),
+            Paragraph((Span(said), run.cite(GENESIS))),
             Table(columns, list(map(_row, record.taxonomy))),
             Paragraph("The tags count examples. Sizes in bytes or tokens are on no record.", "note"),
         ]

@@ -68,17 +68,17 @@ class TrainingSection(Section[ReportedRun, TrainingRecord]):
 
     record = TrainingRecord
 
-    def gather(self, subject: ReportedRun) -> TrainingRecord:
+    def gather(self, run: ReportedRun) -> TrainingRecord:
         return TrainingRecord(
-            classes=subject.classes,
-            counts=counts(subject.ledger, subject.opened.recorded),
-            layers=layer_lines(subject.shares, subject.cells),
-            quarantined_slots=subject.quarantined,
+            classes=run.classes,
+            counts=counts(run.ledger, run.opened.recorded),
+            layers=layer_lines(run.shares, run.cells),
+            quarantined_slots=run.quarantined,
         )
 
-    def blocks(self, record: TrainingRecord, subject: ReportedRun) -> list[Block]:
-        whose = "the ledger" if subject.confidential or not subject.sums.spooled else "the files beside the ledger"
-        summed = f"Shares are summed from {whose}; {subject.sums}."
+    def blocks(self, record: TrainingRecord, run: ReportedRun) -> list[Block]:
+        whose = "the ledger" if run.confidential or not run.sums.spooled else "the files beside the ledger"
+        summed = f"Shares are summed from {whose}; {run.sums}."
         if record.quarantined_slots:
             slots = amounts.count(record.quarantined_slots, "slot")
             summed += f" {slots} held examples that nobody to be believed vouches for: they were never read."
@@ -89,18 +89,18 @@ class TrainingSection(Section[ReportedRun, TrainingRecord]):
         )
         return [
             Heading(2, "What trained what", "what"),
-            Paragraph((Span(said), subject.cite(subject.steps))),
-            _classes(record, subject),
+            Paragraph((Span(said), run.cite(run.steps))),
+            _classes(record, run),
             Heading(3, "Over training"),
             Paragraph(
                 "Steps with large gradients count for more in a sum, and these are the early ones as a rule. So here "
                 "is the same over all layers, part by part."
             ),
-            _over_time(record, subject),
-            Paragraph(summed, "note" if subject.sums.agrees else "warning"),
+            _over_time(record, run),
+            Paragraph(summed, "note" if run.sums.agrees else "warning"),
             Heading(3, "Examples in batches, and those that were denied"),
             _counts(record),
-            *_layers(record, subject),
+            *_layers(record, run),
         ]
 
 

@@ -68,12 +68,12 @@ class VouchersSection(Section[ReportedRun, VouchersRecord]):
 
     record = VouchersRecord
 
-    def gather(self, subject: ReportedRun) -> VouchersRecord:
-        own, reader = subject.pinned.trust, subject.opened.trust
+    def gather(self, run: ReportedRun) -> VouchersRecord:
+        own, reader = run.pinned.trust, run.opened.trust
         return VouchersRecord(
-            documents=tuple(subject.documents.values()),
-            vouchers=voucher_lines(subject.vouchers) if subject.vouchers else (),
-            not_vouched=subject.not_vouched,
+            documents=tuple(run.documents.values()),
+            vouchers=voucher_lines(run.vouchers) if run.vouchers else (),
+            not_vouched=run.not_vouched,
             trust=Believed(
                 keys=key_lines(own) if own else (),
                 quorum=quorum_words(own) if own else (),
@@ -81,20 +81,20 @@ class VouchersSection(Section[ReportedRun, VouchersRecord]):
             ),
         )
 
-    def blocks(self, record: VouchersRecord, subject: ReportedRun) -> list[Block]:
+    def blocks(self, record: VouchersRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Who vouched", "who")]
         if record.not_vouched:
             blocks.append(Paragraph(f"The documents of this run are not believed: {record.not_vouched}", "warning"))
         for line in record.vouchers:
-            blocks += _voucher(line, subject)
-        if described := subject.of(TaxonomySection).dataset:
+            blocks += _voucher(line, run)
+        if described := run.of(TaxonomySection).dataset:
             pairs = [(name, said) for name, said in _description(described) if said]
             blocks += [Heading(3, "The dataset, as its attestation describes it"), Facts(pairs)]
         if record.trust.keys:
             said = f"By its trust file it takes, for {'; for '.join(record.trust.quorum)}. "
             blocks += [
                 Heading(3, "Whom the run believed"),
-                Paragraph((Span(said), subject.cite(GENESIS))),
+                Paragraph((Span(said), run.cite(GENESIS))),
                 _keys(record.trust.keys),
             ]
         if record.trust.since:

@@ -33,13 +33,13 @@ class CompositionSection(Section[ReportedSweep, CompositionRecord]):
 
     record = CompositionRecord
 
-    def gather(self, subject: ReportedSweep) -> CompositionRecord:
+    def gather(self, sweep: ReportedSweep) -> CompositionRecord:
         return CompositionRecord(
-            composition={hardware: composition_json(found) for hardware, found in _compositions(subject).items()}
+            composition={hardware: composition_json(found) for hardware, found in _compositions(sweep).items()}
         )
 
-    def blocks(self, record: CompositionRecord, subject: ReportedSweep) -> list[Block]:
-        found = enumerate(_compositions(subject).items(), start=1)
+    def blocks(self, record: CompositionRecord, sweep: ReportedSweep) -> list[Block]:
+        found = enumerate(_compositions(sweep).items(), start=1)
         return [block for number, (hardware, parts) in found for block in _composition(parts, hardware, number)]
 
 

@@ -61,16 +61,16 @@ class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
 
     record = MeasuredRecord
 
-    def gather(self, subject: ReportedSweep) -> MeasuredRecord:
-        checked = check_runs(subject.runs, sweep=subject.sweep)
+    def gather(self, sweep: ReportedSweep) -> MeasuredRecord:
+        checked = check_runs(sweep.runs, sweep=sweep.name)
         findings = (f"{run.directory.name}: {finding.message}" for run in checked.runs for finding in run.findings)
         return MeasuredRecord(
             integrity=Checked(sound=checked.sound, summary=checked.sentence, findings=tuple(findings)),
-            ledgers=_heads(subject) if subject.metrics else (),
-            facts=_facts(subject),
+            ledgers=_heads(sweep) if sweep.metrics else (),
+            facts=_facts(sweep),
         )
 
-    def blocks(self, record: MeasuredRecord, subject: ReportedSweep) -> list[Block]:
+    def blocks(self, record: MeasuredRecord, sweep: ReportedSweep) -> list[Block]:
         checked = record.integrity
         integrity: Text = checked.summary if checked.sound else (Span(checked.summary, "warn"),)
         blocks: list[Block] = [Heading(2, "How it was measured", "measured")]
@@ -78,11 +78,11 @@ class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
         if checked.findings:
             blocks.append(Bullets(checked.findings, "warning"))
         blocks.append(Paragraph(MEASURED, "note"))
-        if unknown := _unknown(subject):
+        if unknown := _unknown(sweep):
             blocks += [Heading(3, "What is not known"), Bullets(unknown)]
         if record.ledgers:
             blocks += [Heading(3, "Ledgers"), _ledgers(record.ledgers)]
-        times = _step_times(subject.profiles)
+        times = _step_times(sweep.profiles)
         if not times.empty:
             every = times["recipe"].nunique()
             slowest = times[times["recipe"].isin(list(dict.fromkeys(times["recipe"]))[:MOST_BARS])]
@@ -93,7 +93,7 @@ class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
 
 
 def _heads(sweep: ReportedSweep) -> tuple[LedgerHead, ...]:
-    heads = frames.ledger_heads(sweep.snapshot.database, sweep=sweep.sweep).drop_duplicates("run_id")
+    heads = frames.ledger_heads(sweep.snapshot.database, sweep=sweep.name).drop_duplicates("run_id")
     return tuple(
         LedgerHead(run=str(row.run_id), origin=str(row.origin), size=int(str(row.size)), root=str(row.root))
         for row in heads.itertuples()

@@ -132,12 +132,12 @@ class MetricsSection(Section[ReportedSweep, MetricsRecord]):
 
     record = MetricsRecord
 
-    def gather(self, subject: ReportedSweep) -> MetricsRecord:
-        return MetricsRecord(sections=tuple(map(_section, subject.metrics)))
+    def gather(self, sweep: ReportedSweep) -> MetricsRecord:
+        return MetricsRecord(sections=tuple(map(_section, sweep.metrics)))
 
-    def blocks(self, record: MetricsRecord, subject: ReportedSweep) -> list[Block]:
-        blocks = list(_confirmed(subject.metrics[0], subject.sweep)) if subject.metrics else []
-        for number, (results, section) in enumerate(zip(subject.metrics, record.sections, strict=True), start=1):
+    def blocks(self, record: MetricsRecord, sweep: ReportedSweep) -> list[Block]:
+        blocks = list(_confirmed(sweep.metrics[0], sweep.name)) if sweep.metrics else []
+        for number, (results, section) in enumerate(zip(sweep.metrics, record.sections, strict=True), start=1):
             blocks += _metric(results, section.recipes, number)
         return blocks
 

@@ -54,22 +54,22 @@ class NegativesSection(Section[ReportedSweep, NegativesRecord]):
 
     record = NegativesRecord
 
-    def gather(self, subject: ReportedSweep) -> NegativesRecord:
+    def gather(self, sweep: ReportedSweep) -> NegativesRecord:
         negatives = list[Negative]()
-        for results in subject.metrics:
+        for results in sweep.metrics:
             negatives += of_verdicts(results.answer.verdicts, where=results.where)
             negatives += of_controls(results.controls, where=results.where)
             for confirmation in results.confirmations:
                 if confirmation.verdict is Confirmed.NOT_CONFIRMED:
                     words, recipe = confirmation.sentence, confirmation.recipe
                     negatives.append(Negative(topic="not confirmed", subject=recipe, where=results.where, words=words))
-        negatives += of_runs(subject.states, where=subject.sweep)
-        for left_out in subject.plan.get("not_run", ()) if subject.plan else ():
+        negatives += of_runs(sweep.states, where=sweep.name)
+        for left_out in sweep.plan.get("not_run", ()) if sweep.plan else ():
             name, reason = left_out["name"], left_out["reason"]
-            negatives.append(Negative(topic="not run", subject=name, where=subject.sweep, words=reason))
+            negatives.append(Negative(topic="not run", subject=name, where=sweep.name, words=reason))
         return NegativesRecord(negatives=tuple(negatives))
 
-    def blocks(self, record: NegativesRecord, subject: ReportedSweep) -> list[Block]:
+    def blocks(self, record: NegativesRecord, sweep: ReportedSweep) -> list[Block]:
         heading = Heading(2, "Negative results", "negative")
         if not record.negatives:
             words = "None on record: no recipe that was compared fell short, and every run has a result."

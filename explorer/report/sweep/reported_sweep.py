@@ -75,7 +75,7 @@ class ReportedSweep(Subject):
     """A sweep under report."""
 
     runs: Path
-    sweep: str
+    name: str
     made: int  # seconds since 1970
     snapshot: Snapshot
     every: pd.DataFrame  # rows of `frames.runs`, superseded ones too
@@ -92,7 +92,7 @@ class ReportedSweep(Subject):
         if self.results.empty:
             return ()
         facets = self.snapshot.facets
-        known = sorted(facets.loc[facets["sweep"] == self.sweep, "metric"].unique())
+        known = sorted(facets.loc[facets["sweep"] == self.name, "metric"].unique())
         own = self.results["metric"].iloc[0]
         return tuple(
             self._metric(hardware, metric)
@@ -101,7 +101,7 @@ class ReportedSweep(Subject):
         )
 
     def _metric(self, hardware: str, metric: str) -> MetricResults:
-        answered = answer(self.snapshot, Question(sweep=self.sweep, hardware=hardware, metric=metric))
+        answered = answer(self.snapshot, Question(sweep=self.name, hardware=hardware, metric=metric))
         rows, asked = answered.rows, answered.question
         kind = replace(metric_of(rows.iloc[0].to_dict()), name=asked.metric)
         return MetricResults(hardware=asked.hardware, kind=kind, answer=answered, controls=tuple(controlled(rows)))
@@ -122,14 +122,14 @@ class ReportedSweep(Subject):
     @cached_property
     def profiles(self) -> pd.DataFrame:
         """The profiles of recipes that have results."""
-        profiles = frames.profiles(self.snapshot.database, sweep=self.sweep)
+        profiles = frames.profiles(self.snapshot.database, sweep=self.name)
         return profiles[profiles["recipe_digest"].isin(set(self.results["recipe_digest"]))]
 
     @cached_property
     def plan(self) -> Mapping[str, Any] | None:
         """The sweep's plan; None where runs were copied without it, which the report says."""
         try:
-            return read_plan(self.runs / self.sweep)
+            return read_plan(self.runs / self.name)
         except SweepError:
             return None
 
