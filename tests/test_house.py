@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks import house
 
-SINGLE_IMPORTERS = 105  # target: 40
-HIDDEN_IMPORTS = 487  # target: 0
-LARGEST_FOLDER = 75  # target: 35
-REPEATED_NAMES = 43  # target: 0
+SINGLE_IMPORTERS = 40
+HIDDEN_IMPORTS = 3  # target: 0
+LARGEST_FOLDER = 39  # target: 35
+REPEATED_NAMES = 27  # target: 0
 
 
 @pytest.fixture(scope="module")

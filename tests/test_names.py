@@ -38,7 +38,7 @@ ALLOWED = {
     ("explorer/entries/publish.py", "accuracy"): "an example in the published specification",
     ("explorer/models/gpt.py", "alibi"): "a value of the model's own parameter `positions`",
     ("explorer/recipes/catalogue.py", "routing"): "a line of what `explorer methods NAME` prints",
-    ("explorer/report/content.py", "train_loss"): "one of the two metrics that are measured on the way",
+    ("explorer/report/sweep/reported_sweep.py", "train_loss"): "one of the two metrics that are measured on the way",
     ("explorer/runlog/forecast.py", "ledger_seconds_per_step"): "read from records, without the part that measures it",
     ("explorer/runlog/target.py", "routing"): "read from records, without the part that trains",
     ("explorer/training/deletion.py", "train_loss"): "not measured where nothing was trained",
