@@ -196,7 +196,7 @@ ADDITIONS: dict[str, dict[str, Change]] = {
     },
     "A governed method": {
         "explorer/governance/onlooker.py": METHOD.format(
-            more="from explorer.entries.run import Traits\n",
+            more="from explorer.entries.kinds import Traits\n",
             cls="Onlooker",
             name="onlooker",
             traits='    traits: ClassVar[Traits] = Traits(remembers="classes")\n',
@@ -208,7 +208,7 @@ ADDITIONS: dict[str, dict[str, Change]] = {
         ),
     },
     "A metric": {
-        "explorer/records.py": (
+        "explorer/run_files.py": (
             (
                 "    for metric in (\n",
                 '    for metric in (\n        Metric(name="error_rate", unit="fraction", higher_is_better=False),\n',

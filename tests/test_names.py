@@ -8,14 +8,14 @@ import pytest
 
 from explorer import governance, methods
 from explorer.data.sources import DATASETS
-from explorer.records import METRICS
+from explorer.run_files import METRICS
 
 ROOT = Path(__file__).parents[1]
 OWN = {  # the parts that declare the names: what defines a thing, and what reports it
     "method": ("explorer/methods/", "explorer/governance/"),
     "dataset": ("explorer/data/",),
     "metric": (
-        *("explorer/records.py", "explorer/data/"),
+        *("explorer/run_files.py", "explorer/data/"),
         *("explorer/engine/task.py", "explorer/engine/fit.py", "explorer/governance/recorder.py"),
     ),
 }
