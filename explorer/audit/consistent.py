@@ -1,12 +1,12 @@
-"""What a record says twice, held against itself: the ledger, its blobs, and the files of the run's directory.
+"""The fourth condition: statements of a record that repeat each other agree, in ledger, blobs and files of the run.
 
-Who holds all keys of a ledger can sign whatever he likes. What he cannot do is change one statement and leave the
-others as they were: a digest without its file, a state without its tensors, a seed without the streams of random
-numbers that follow from it. `INVARIANTS` lists by name what is held against what. Each is a function that yields what
-it finds: a `Fault` where two statements cannot both be true, a `Gap` where one of them is not here.
+A signer with all keys of a ledger can sign anything, but cannot change one statement and leave the others as they were:
+a digest without its file, a state without its tensors, a seed without the streams of random numbers that follow from
+it. `INVARIANTS` lists by name which statements are compared. Each is a function that yields findings: a `Fault` where
+two statements cannot both be true, a `Gap` where one of them is missing.
 
-What no other statement speaks of cannot be found out here: norms that are changed together with everything that follows
-from them, other examples of the same class. Whether a host ran what its record says, a replay shows.
+A change that no other statement repeats cannot be found here: norms that are changed together with everything that
+follows from them, other examples of the same class. Whether a host ran what its record says, a replay shows.
 """
 
 import hashlib
@@ -67,13 +67,13 @@ class Fault(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A statement that another one should be held against, which is not here."""
+    """A statement that another one should be compared with, and that is missing."""
 
     words: str
 
 
 class Note(NamedTuple):
-    """What a reader should know."""
+    """Something that a reader should know."""
 
     words: str
 
@@ -82,7 +82,7 @@ Findings = Iterator[Fault | Gap | Note]
 
 
 class Statements:
-    """What is said of the whole run, each part read when it is first asked for, and what was seen of its segments."""
+    """The statements about the whole run, each read on first use, and what its segments added up to."""
 
     def __init__(self, run: RunLedger, cosigned: Sequence[int]) -> None:
         """`cosigned`: the times of the cosignatures that count, in seconds since 1970."""
@@ -98,7 +98,7 @@ class Statements:
 
     @cached_property
     def plan(self) -> Plan | None:
-        """What the run is, as its directory says: `run.json` of a recipe, or `loop.json`."""
+        """Read the plan in the run's directory: `run.json` of a recipe, or `loop.json`."""
         return read_plan(self.run.run)
 
     @cached_property
@@ -107,12 +107,12 @@ class Statements:
 
     @cached_property
     def examined(self) -> Examined | None:
-        """The directory of a recipe's run, held against itself; None for a loop of somebody's own."""
+        """Examine the directory of a recipe's run; None for a custom loop."""
         return None if self.record is None else examine(self.run.run)
 
     @cached_property
     def frozen(self) -> dict[tuple[int, int], list[tuple[int, bool]]]:
-        """Class and layer, by number; of each the decisions about it, and whether it is frozen from there on."""
+        """List, for each class and layer by number, the decisions about it and whether each freezes it."""
         classes = {path: place for place, path in enumerate(self.genesis.classes)}
         layers = {layer: at for at, layer in enumerate(self.genesis.layers)}
         found: dict[tuple[int, int], list[tuple[int, bool]]] = {}
@@ -131,7 +131,7 @@ class Statements:
 
     @cached_property
     def last(self) -> Placed[State] | None:
-        """The last state."""
+        """Read the last state."""
         return next(self.run.read([index for _, index in self.run.outline.states[-1:]], State), None)
 
     @cached_property
@@ -147,7 +147,7 @@ class Statements:
         return None if self.end is None else self.tensors(self.end)
 
     def tensors(self, placed: Placed[Any]) -> Tensors | None:
-        """The tensors that an entry lists; None where it lists none, or they are not here."""
+        """Read the tensors that an entry lists; None where it lists none, or they are missing."""
         content = self.run.blob(placed, BLOB, max_bytes=MAX_BYTES)
         return None if content is None else parse_tensors(content, where=f"entry {placed.index}: {BLOB}")
 
@@ -156,12 +156,14 @@ class Statements:
 
 
 def _name(s: Statements) -> Findings:
+    """Check that the ledger's origin ends with the run's id: a genesis moved into another run's ledger differs."""
     origin, run = s.run.ledger.checkpoint().origin, s.genesis.run
     if not origin.endswith(f"/{run}"):
         yield Fault(0, "the ledger is not named after its run", expected=f".../{run}", found=origin)
 
 
 def _strategy(s: Statements) -> Findings:
+    """Check that the way of taking gradients can keep a policy: one backward over mixed classes cannot."""
     if s.genesis.policy is not None and s.genesis.strategy == "plain":
         yield Fault(0, "a policy, and gradients that were not taken class by class", found=s.genesis.strategy)
     if s.record is not None and s.genesis.strategy != RECIPE:
@@ -169,6 +171,8 @@ def _strategy(s: Statements) -> Findings:
 
 
 def _judged(s: Statements) -> Findings:
+    """Check that documents were judged at about the time of the run. The trainer states that moment, witnesses bound
+    it: judging for a moment at which an expired key still counted would show here."""
     judged = s.genesis.judged
     if judged is None or not s.cosigned:
         return
@@ -182,6 +186,8 @@ def _judged(s: Statements) -> Findings:
 
 
 def _begin(s: Statements) -> Findings:
+    """Check the state before the first step: the parameters' root and the random streams follow from other
+    statements."""
     genesis, tensors = s.genesis, s.first_tensors
     if (genesis.start is None) != (genesis.begins == 0):
         yield Fault(0, f"begins after {genesis.begins} steps, and a start that does not go with it")
@@ -192,6 +198,8 @@ def _begin(s: Statements) -> Findings:
 
 
 def _layers(s: Statements) -> Findings:
+    """Check that tensors and layers match both ways: an unlisted layer could train without any policy applying to
+    it."""
     tensors, layers = s.first_tensors, s.genesis.layers
     if tensors is None:
         return
@@ -212,6 +220,7 @@ def _layers(s: Statements) -> Findings:
 
 
 def _profiles(s: Statements) -> Findings:
+    """Check that all profiles have one probe set: probes exchanged between two profiles would decide a freeze."""
     indices = sorted((*s.run.outline.profiles, *s.run.outline.past_profiles))
     probes = None
     for placed in s.run.read(indices, Profile):
@@ -223,6 +232,7 @@ def _profiles(s: Statements) -> Findings:
 
 
 def _decisions(s: Statements) -> Findings:
+    """Check that decisions name classes and layers that exist, and name a blob for each class that decided."""
     for placed in s.run.read(s.run.outline.decisions, Decision):
         entry = placed.entry
         yield from _known(placed.index, s, classes=(*entry.subjects, *entry.evidence), layers=entry.layers)
@@ -230,6 +240,8 @@ def _decisions(s: Statements) -> Findings:
 
 
 def _closed(s: Statements) -> Findings:
+    """Check that steps that were executed again had been closed by a state: otherwise numbers could be dropped by
+    claiming a crash."""
     for past in s.run.outline.past:
         if past.state is None:
             steps = f"steps {past.first} to {past.first + len(past.entries) - 1}"
@@ -237,6 +249,7 @@ def _closed(s: Statements) -> Findings:
 
 
 def _end_tensors(s: Statements) -> Findings:
+    """Check that the listed tensors lead to the roots of the end: a list alone could leave out a tensor."""
     if s.end is not None and s.end_tensors is not None:
         check_roots(s.end_tensors, s.end.entry.state, where=f"entry {s.end.index}: {BLOB}")
     elif s.end is not None:
@@ -244,6 +257,8 @@ def _end_tensors(s: Statements) -> Findings:
 
 
 def _end_state(s: Statements) -> Findings:
+    """Check that the run ends with its last state, or with an average that a method kept in it: no training may follow
+    the last step on record."""
     before = s.genesis.start if s.last is None else s.last.entry.state
     if s.end is None or before is None or (after := s.end.entry.state) == before:
         return
@@ -259,8 +274,8 @@ def _end_state(s: Statements) -> Findings:
 
 
 def _averaging(s: Statements) -> Set[str]:
-    """The methods that put an average in the place of the weights; all others too where the ledger is of an earlier
-    version, which does not say."""
+    """Return the methods that put an average in the place of the weights; every method where the ledger is of an
+    earlier version, which does not state traits."""
     methods = s.genesis.methods
     if methods is None:
         places = () if s.last_tensors is None else s.last_tensors.optimizer
@@ -269,8 +284,8 @@ def _averaging(s: Statements) -> Set[str]:
 
 
 def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findings:
-    """The model at the end is the average that a method remembered in the last state: METHOD/.../NAME for each tensor.
-    A leaf covers the tensor's name, so that it takes the values in the model's file to compare the two."""
+    """Check that the model at the end is the average that a method kept in the last state, METHOD/.../NAME for each
+    tensor. A leaf covers the tensor's name, so comparing the two needs the values in the model's file."""
     model = {"parameters": (before.parameters, after.parameters), "buffers": (before.buffers, after.buffers)}
     names = after.parameters.keys() | after.buffers.keys()
     averaging = _averaging(s)
@@ -310,6 +325,8 @@ def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findi
 
 
 def _environment(s: Statements) -> Findings:
+    """Check that the environment file is the one in the genesis, and that code and packages in it agree with the
+    plan."""
     path = s.run.run / rundir.ENVIRONMENT
     if not path.exists():
         yield Gap(f"{path.name} is not here, which says with what code and on what machine the run was trained")
@@ -327,6 +344,7 @@ def _environment(s: Statements) -> Findings:
 
 
 def _recipe(s: Statements) -> Findings:
+    """Check that the plan in the directory is the one in the genesis, field by field, and its documents likewise."""
     plan, genesis = s.plan, s.genesis
     if plan is None:
         yield Gap(f"what the run was: neither {rundir.RUN} nor {rundir.LOOP} is here, whose digest the genesis has")
@@ -357,6 +375,7 @@ def _recipe(s: Statements) -> Findings:
 
 
 def _length(s: Statements) -> Findings:
+    """Check that a finished run did the steps that it planned: where a run stopped may depend on what it saw."""
     planned: Any = s.record.steps if s.record is not None else s.plan and s.plan.identity.get("steps")
     if s.end is None or s.plan is None:
         return
@@ -366,6 +385,7 @@ def _length(s: Statements) -> Findings:
 
 
 def _result(s: Statements) -> Findings:
+    """Check that the metrics of the end are those of the result file."""
     result = None if s.examined is None else s.examined.result
     if s.end is None or result is None:
         return
@@ -380,6 +400,7 @@ def _result(s: Statements) -> Findings:
 
 
 def _model(s: Statements) -> Findings:
+    """Check that the model's file has the tensors of the end; `MOST` differences are named."""
     directory = s.run.run / rundir.MODEL
     if (directory / CARD).exists() and (run := read_card(directory / CARD).run) != s.genesis.run:
         yield Fault(0, f"{CARD}: of another run", expected=s.genesis.run, found=run)
@@ -392,6 +413,8 @@ def _model(s: Statements) -> Findings:
 
 
 def _parents(s: Statements) -> Findings:
+    """Check that the runs and models that the genesis names are those of the origin file, the plan and the copies
+    here."""
     by_deletion = [each for each in s.genesis.parents if each.kind == "deletion"]
     origin = read_origin(s.run.run)
     if by_deletion and origin is None:
@@ -413,7 +436,7 @@ def _parents(s: Statements) -> Findings:
 
 
 def _begun(s: Statements, parent: Parent) -> Findings:
-    """The model that the run began with, of which it keeps a copy."""
+    """Check the run's copy of the model that it began with."""
     place = s.run.run / rundir.GOVERNANCE / PARENTS / (parent.attestation or "")
     attestation, model = place.with_name(f"{place.name}.json"), place.with_name(f"{place.name}.safetensors")
     if not attestation.exists() or not model.exists():
@@ -438,6 +461,7 @@ def _begun(s: Statements, parent: Parent) -> Findings:
 
 
 def _stream(s: Statements, index: int, state: TrainingState, step: int) -> Findings:
+    """Check that the random streams are those of the seed and the step: a seed cannot be exchanged afterwards."""
     expected = digest({"seed": s.genesis.seed, "step": step})
     if state.random != expected:
         words = f"random: not what seed {s.genesis.seed} and {step} steps lead to"
@@ -449,6 +473,7 @@ def _random(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Finding
 
 
 def _batches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check the number of slots of each step, and count them for `_examples`."""
     record = s.record
     for placed in numbers.steps:
         slots = sum(placed.entry.examples) + placed.entry.quarantined
@@ -459,6 +484,8 @@ def _batches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findin
 
 
 def _tables(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check that the table of weights is a blob of the step in which it comes into force, with the digest that steps
+    name."""
     seen: set[str] = set()
     for placed in numbers.steps:
         step, blob = placed.entry, placed.entry.blobs.get("weights")
@@ -471,6 +498,8 @@ def _tables(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Finding
 
 
 def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check that a state names a blob for everything that its steps commit to, and none besides: an extra blob of
+    numbers would be bound by nothing."""
     classes, places = s.genesis.classes, {place for step in numbers.steps for place in having(step.entry)}
     wanted = {f"numbers/{classes[place]}" for place in places}
     measured = any(placed.entry.joint is not None for placed in numbers.steps)
@@ -482,6 +511,8 @@ def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings
 
 
 def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check that commitments to sketches, their blobs and the numbers of the steps come together. Findings about whole
+    ledgers wait for `_all_sketches`, because earlier versions committed to none."""
     state, committed = segment.state, segment.state.entry.sketches
     named = [f"sketches/{path}" in state.entry.blobs for path in s.genesis.classes]
     if not committed and any(named):
@@ -502,7 +533,7 @@ def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findi
 
 
 def _possible(s: Statements, segment: Segment, numbers: SegmentNumbers, place: int, path: str) -> Findings:
-    """A sketch is zero where the gradients are, and no larger than they can make it."""
+    """Check that a sketch is zero where the gradients are, and no larger than they can make it."""
     layers = s.genesis.layers
     content = s.run.find(segment.state, f"sketches/{path}", max_bytes=sketch_bytes(len(layers)))
     if isinstance(content, Missing):
@@ -518,6 +549,7 @@ def _possible(s: Statements, segment: Segment, numbers: SegmentNumbers, place: i
 
 
 def _frozen(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check that a class has no weight in a layer while a freeze of it is in force: only a decision can re-open it."""
     for (place, at), decided in s.frozen.items():
         rows = numbers.of_class(place)
         for placed in numbers.steps:
@@ -537,7 +569,7 @@ def _known(index: int, s: Statements, *, classes: Iterable[str], layers: Iterabl
 
 
 def _named(placed: Placed[Any], committed: Set[str], allowed: Set[str] = frozenset()) -> Findings:
-    """An entry names the blobs of what is committed to, and no other numbers."""
+    """Check that an entry names the blobs of what is committed to, and no other numbers."""
     names = placed.entry.blobs.keys()
     for name in sorted(committed - names):
         yield Fault(placed.index, f"{name}: numbers that are committed to, and the entry names no blob of them")
@@ -549,6 +581,7 @@ def _named(placed: Placed[Any], committed: Set[str], allowed: Set[str] = frozens
 
 
 def _all_sketches(s: Statements) -> Findings:
+    """Check that all states commit to sketches, or none does."""
     if s.committed or s.genesis.methods is not None:  # which earlier versions do not state either
         for index in s.uncommitted:
             yield Fault(index, "sketches that the state does not commit to")
@@ -559,6 +592,7 @@ def _all_sketches(s: Statements) -> Findings:
 
 
 def _examples(s: Statements) -> Findings:
+    """Check that the slots of all steps add up to the examples in the result."""
     result = None if s.examined is None else s.examined.result
     if result is not None and s.genesis.begins == 0 and s.run.steps == result.steps and s.slots != result.examples:
         words = f"examples: not as many as {rundir.RESULT} counts"
@@ -567,7 +601,7 @@ def _examples(s: Statements) -> Findings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invariant:
-    """What is held against what. Those of the run are asked before any segment is read, those at the end after all."""
+    """A comparison. `run` is checked before any segment is read, `end` after all of them."""
 
     name: str
     says: str
@@ -603,25 +637,25 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 
 class Consistent:
-    """Judges the condition: first the whole, then a segment at a time, then what takes all of them."""
+    """Judge of the condition: first the whole, then each segment, then what takes all of them."""
 
     def __init__(self, run: RunLedger, cosigned: Sequence[int], judgement: Judgement) -> None:
         self._said, self._judgement = Statements(run, cosigned), judgement
-        for each in INVARIANTS:
-            if each.run is not None:
-                self._ask(each, each.run)
+        for invariant in INVARIANTS:
+            if invariant.run is not None:
+                self._ask(invariant, invariant.run)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         """Judge a segment, superseded ones too."""
-        for each in INVARIANTS:
-            if (check := each.segment) is not None:
-                self._ask(each, lambda said, check=check: check(said, segment, numbers))
+        for invariant in INVARIANTS:
+            if (check := invariant.segment) is not None:
+                self._ask(invariant, lambda said, check=check: check(said, segment, numbers))
 
     def close(self) -> None:
-        """Judge what takes all segments."""
-        for each in INVARIANTS:
-            if each.end is not None:
-                self._ask(each, each.end)
+        """Judge what needs all segments."""
+        for invariant in INVARIANTS:
+            if invariant.end is not None:
+                self._ask(invariant, invariant.end)
 
     def _ask(self, invariant: Invariant, check: Callable[[Statements], Findings]) -> None:
         self._judgement.count("comparisons")

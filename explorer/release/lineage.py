@@ -212,6 +212,9 @@ def family(run: RunLedger, *, trust: Trust | None, now: int) -> Family:
 
 
 class _Search:
+    """A search through the family: breadth first from the run itself, so that the nearest relatives come first and the
+    limit cuts off the farthest."""
+
     def __init__(self, run: RunLedger, reader: Reader) -> None:
         self._run, self._reader = run, reader
         self._origin = run.ledger.checkpoint().origin
@@ -233,14 +236,14 @@ class _Search:
         )
 
     def ancestors(self) -> None:
-        """Add what the run goes on from, and what that goes on from, as far as ledgers are here."""
+        """Add the runs that this one continues, and those that they continue, as far as their ledgers are here."""
         waiting = [(self._origin, 0)]
         while waiting:
             child, generation = waiting.pop(0)
             waiting += self._parents(child, generation)
 
     def model(self) -> None:
-        """Add the run's model, if it carries an attestation, and what is said about it."""
+        """Add the run's model, if it has an attestation, and the observations about it."""
         place = self._run.run / rundir.MODEL
         recorded = (each.entry for each in read_project(runs_of(self._run.run)))
         said = [one for one in recorded if isinstance(one, Observation) and one.ledger.origin == self._origin]
@@ -253,13 +256,15 @@ class _Search:
         attested, model = own_model(self._run, self._reader)
         key = self._add(model)
         self._tie(self._origin, key, "attested", certain=attested is not None)
+        # An observation both in the model's directory and on record is one relative: the file counts, since it can be
+        # verified.
         here = list(observations(place, attested, self._reader))
         known = {each.digest for each in here}
         for each in (*here, *(told(entry) for entry in said if entry.statement not in known)):
             self._tie(key, self._add(each), "observed", certain=each.standing == "verified")
 
     def descendants(self) -> None:
-        """Add the runs below the directory of runs that go on from this one, and those that go on from them."""
+        """Add the runs below the directory of runs that continue this one, and those that continue them."""
         waiting = [(self._origin, 0)]
         while waiting:
             source, generation = waiting.pop(0)
@@ -267,18 +272,21 @@ class _Search:
                 parents = (each for each in child.genesis.parents if each.ledger.origin == source)
                 if name == source or (parent := next(parents, None)) is None:
                     continue
+                # A run that was met before is not searched again. One that was met as an ancestor would name this run
+                # and be named by it. Honest ledgers cannot: each would have to hold a root that covers the other's.
                 met = self._relatives.get(name)
                 if met is None and self._meet(name, generation + 1 + (parent.kind == "model")):
                     waiting.append((name, self._relatives[name].generation))
                 elif met is not None and met.generation <= 0:
                     self._remarks.append(f"{name} and {source} name each other: one of them is not what it says")
+                # A run that began with a model that is shown is tied to the model, not to the run that made it.
                 through = f"model {parent.model}"
                 begins = parent.kind == "model" and through in self._relatives
                 certain = self._is_here(parent.ledger)
                 self._tie(through if begins else source, name, _words(parent, child.path), certain=certain)
 
     def _parents(self, origin: str, generation: int) -> Iterator[tuple[str, int]]:
-        """Add what a run that is here goes on from; those of them that are here too are asked next."""
+        """Add the runs that a run continues; yield those whose ledgers are here, to be searched next."""
         child = self._known[origin]
         for parent in child.genesis.parents:
             target, words, place, here = (
@@ -288,6 +296,8 @@ class _Search:
                 self._is_here(parent.ledger),
             )
             if parent.kind == "model":
+                # Between the two runs comes the model: run -> attested -> model -> began with it -> child, one
+                # generation each. The attestation is judged for the moment for which the child judged it.
                 judged = child.genesis.judged or self._reader.now
                 model = first_model(child.path, parent, judged, place, self._reader)
                 target, place = self._add(model), place - 1
@@ -295,6 +305,7 @@ class _Search:
                 words, certain = "attested", model.standing == "verified"
             else:
                 certain = here
+            # Cycles are cut: only a run that was not met before is searched.
             source, new = parent.ledger.origin, parent.ledger.origin not in self._relatives
             if not here:
                 source = self._add(run_named(parent.ledger, place))
@@ -303,7 +314,7 @@ class _Search:
             self._tie(source, target, words, certain=certain)
 
     def _meet(self, origin: str, generation: int) -> bool:
-        """Add a run that is here; whether there was room for it."""
+        """Add a run whose ledger is here; return whether there was room for it."""
         if origin not in self._relatives:
             if self._is_full(origin):
                 return False
@@ -327,7 +338,7 @@ class _Search:
         self._ties.setdefault((source, target), Tie(source=source, target=target, words=words, certain=certain))
 
     def _is_here(self, named: LedgerState) -> bool:
-        """Whether the ledger that is named is here; one that cannot be read is not shown to be the one."""
+        """Return whether the named ledger is here; one that cannot be read is not shown to be the named one."""
         known = self._known.get(named.origin)
         try:
             return known is not None and goes_on_from(known.ledger, named)
@@ -335,7 +346,8 @@ class _Search:
             return False
 
     def _read_known(self) -> dict[str, _Known]:
-        """The governed runs of the project, by the names of their ledgers."""
+        """Read the governed runs of the project, by the names of their ledgers; of two with one name the first counts,
+        in the order of their paths."""
         paths = sorted(runs_of(self._run.run).glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}"))
         found: dict[str, _Known] = {}
         unread = 0
@@ -356,7 +368,7 @@ class _Search:
 
 
 def _words(parent: Parent, child: Path) -> str:
-    """How a run goes on from another. What a deletion left out the new run's directory says, and no ledger does."""
+    """Describe how a run continues another. What a deletion left out is in the new run's directory, not in a ledger."""
     if parent.kind == "model":
         return f"began with it; admits {parent.words.partition('of which it admits ')[2]}"
     try:

@@ -72,32 +72,34 @@ class Presence:
 
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
-        """The tables, in order. Without a policy every class is admitted to every layer."""
+        """Return the tables, in order. Without a policy every class is admitted to every layer."""
         run = self.run
         if run.genesis.policy is None:
             everything = np.ones((len(run.genesis.classes), len(run.genesis.layers)), bool)
             return (Stretch(places=slice(0, len(self.examples)), admitted=everything),)
         return tuple(
-            Stretch(places=slice(each.first - run.begins, each.stop - run.begins), admitted=each.weights > 0)
-            for each in tables_in_force(run)
+            Stretch(places=slice(table.first - run.begins, table.stop - run.begins), admitted=table.weights > 0)
+            for table in tables_in_force(run)
         )
 
     @property
     def strays(self) -> Iterator[tuple[int, str]]:
-        """Steps that changed a layer to which nobody in the batch was admitted, each with the layer."""
-        for each in self.stretches:
-            present = (self.examples[each.places] > 0).astype(np.float32)
-            strange = self.updated[each.places] & ~(present @ each.admitted.astype(np.float32) > 0)
+        """Yield the steps that changed a layer to which no class in the batch was admitted, each with the layer."""
+        for stretch in self.stretches:
+            present = (self.examples[stretch.places] > 0).astype(np.float32)
+            strange = self.updated[stretch.places] & ~(present @ stretch.admitted.astype(np.float32) > 0)
             for place, layer in zip(*np.nonzero(strange), strict=True):
-                yield self.run.begins + each.places.start + int(place), self.run.genesis.layers[layer]
+                yield self.run.begins + stretch.places.start + int(place), self.run.genesis.layers[layer]
 
     @cached_property
     def tags(self) -> TagRows:
-        """The run's tag table. Raises `LedgerError` or `ProvenanceError` where it is not the one that was signed."""
+        """Read the run's tag table. Raises `LedgerError` or `ProvenanceError` where it is not the one that was
+        signed."""
         return read_tag_rows(self.run)
 
     def rows_of(self, target: Target) -> NDArray[np.int64]:
-        """The rows of the tag table that are in a target, ascending. Raises `LedgerError` for what the table lacks."""
+        """Return the rows of the tag table that are in a target, ascending. Raises `LedgerError` for names and rows
+        that the table lacks."""
         tags, known = self.tags, self.run.genesis.classes
         for name in target.authorities:
             if name not in tags.authorities:
@@ -110,16 +112,16 @@ class Presence:
         return np.unique(np.concatenate([*parts, *(tags.vouched_by(name) for name in target.authorities)]))
 
     def of_rows(self, rows: NDArray[np.int64]) -> Counts:
-        """How many of these rows of the tag table were in the batch of each step, S C by their class.
+        """Count these rows of the tag table in the batch of each step, S C by their class.
 
-        Where the slots of a segment are not here any more, every example of their classes may be one of them.
+        Where the slots of a segment are gone, every example of their classes may be one of them.
         """
         run, nowhere = self.run, len(self.run.genesis.classes)
         classes = self.tags.classes
         wanted = np.zeros(len(classes), bool)
         wanted[rows] = classes[rows] != nowhere
         wanted[self.rows_of(self.absent)] = False
-        found = np.zeros_like(self.examples)
+        counts = np.zeros_like(self.examples)
         mine = np.unique(classes[wanted])
         for segment in run.segments():
             steps = tuple(run.read_steps(segment.steps))
@@ -127,17 +129,18 @@ class Presence:
             for at, placed in enumerate(steps):
                 place = placed.entry.step - run.begins
                 if slots is None:
-                    found[place, mine] = self.examples[place, mine]
+                    counts[place, mine] = self.examples[place, mine]
                 else:
                     here = slots[at][slots[at] < len(classes)]  # behind the table: without a tag, and never read
-                    np.add.at(found[place], classes[here[wanted[here]]], 1)
-        return np.minimum(found, self.examples)
+                    np.add.at(counts[place], classes[here[wanted[here]]], 1)
+        # Never more than the step counted as trained: slots in quarantine or left out by the plan are empty.
+        return np.minimum(counts, self.examples)
 
 
 def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
-    """How many examples of each class each step had, S C, and which layers it changed, S L.
+    """Count the examples of each class in each step, S C, and return which layers it changed, S L.
 
-    Steps are not decoded: a run has many, and all classes of all runs are asked about.
+    Steps are searched, not decoded: a run has many, and the store asks about all classes of all runs.
     """
     places = {index: place for place, index in enumerate(run.outline.steps[run.begins :])}
     examples = np.zeros((len(places), len(run.genesis.classes)), np.int64)
@@ -156,15 +159,15 @@ def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
 
 
 def recorded_plan(run: RunLedger) -> Plan | None:
-    """What the run is, as its record says; None where that is not what the genesis names, or not there. Raises
-    `RunError` for a record that contradicts its own identity."""
-    found = read_plan(run.run)
-    return None if found is None or digest(found.identity) != run.genesis.recipe else _sound(run, found)
+    """Read the run's plan; None where it is missing or is not the one that the genesis names. Raises `RunError` for a
+    record that contradicts its own identity."""
+    plan = read_plan(run.run)
+    return None if plan is None or digest(plan.identity) != run.genesis.recipe else _sound(run, plan)
 
 
 def read_record(run: RunLedger) -> Plan:
-    """The record of a run. Raises `RunError` where there is none, where it is of another run than the ledger, and where
-    it contradicts its own identity."""
+    """Read the record of a run. Raises `RunError` where there is none, where it is of another run than the ledger, and
+    where it contradicts its own identity."""
     found = read_plan(run.run)
     if found is None:
         raise RunError(
@@ -192,7 +195,7 @@ def _sound(run: RunLedger, found: Plan) -> Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Channel:
-    """A decision that numbers of the target's classes took over other examples."""
+    """A decision about other examples that numbers of the target's classes took."""
 
     entry: int
     step: int  # done when it was taken
@@ -202,7 +205,7 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """What a target touched. Layers and classes stand in the order of the genesis."""
+    """The influence of a target. Layers and classes are in the order of the genesis."""
 
     target: Target
     whole: tuple[str, ...]  # classes of which every example is in the target
@@ -220,36 +223,49 @@ class Reach:
 
     @property
     def structural(self) -> bool:
-        """Whether all it reached can be dropped and nothing else of the run depends on it."""
+        """Return whether all that it influenced can be dropped without anything else in the run depending on it."""
         others = self.shared or self.channels or self.probed or any(self.regions.values())
         return self.first is None or not (others or self.partly)
 
 
 def reach(run: RunLedger, target: Target) -> Reach:
-    """What the target touched. Raises `LedgerError` for classes, authorities or records that the run does not have."""
+    """Compute what the target influenced. Raises `LedgerError` for classes, authorities or records that the run does
+    not have."""
     return reach_of(Presence(run), target)
 
 
 def reach_of(presence: Presence, target: Target) -> Reach:
-    """The same, for who asks about several targets of one run."""
+    """Like `reach`, but reuse a `Presence` across targets."""
     run = presence.run
     present, whole, partly = _examples(presence, target)
     mine = [run.class_(path) for path in (*whole, *partly) if path not in presence.absent.classes]
+
+    # Training: a layer counts as moved by the target in a step if the policy admitted a class of the target that was in
+    # the batch, and the layer changed. Recorded norms are not consulted: a frozen class has norm 0 and still moves the
+    # factor by which the layer's group of gradients is clipped.
     moved = np.zeros_like(presence.updated)
-    for each in presence.stretches:
-        admitted = (present[each.places] > 0).astype(np.float32) @ each.admitted.astype(np.float32) > 0
-        moved[each.places] = admitted & presence.updated[each.places]
+    for stretch in presence.stretches:
+        admitted = (present[stretch.places] > 0).astype(np.float32) @ stretch.admitted.astype(np.float32) > 0
+        moved[stretch.places] = admitted & presence.updated[stretch.places]
     layers = moved.any(axis=0)
+    # Steps before this ledger are in another one, which may be missing: assume every layer that the policy can admit.
     if run.begins:
         layers |= _may_admit(presence, mine)
     training = moved.any(axis=1)
     trained = np.flatnonzero(training) + run.begins
+
+    # Decisions: what the target's numbers decided about others. A ledger that does not state the traits of its methods
+    # is read as if one of them probed. A target that has all of a class takes the probes with it, and entries name
+    # every decision that they drove; of a part of a class, or of steps that another ledger holds, no entry could tell.
     channels = tuple(_channels(presence, present, whole, partly))
     methods = run.genesis.methods
     deciding = bool(mine) and (methods is None or any(traits.probes for traits in methods.values()))
     probed = deciding and bool(partly or run.begins)
     before = run.begins > 0 and bool(layers.any())
-    firsts = [*trained[:1].tolist(), *(_influenced(run, each) for each in channels)]
+
+    # The first influence is the earliest of all of these, and step 0 where it cannot be located: a replay that starts
+    # too early costs time, one that starts too late would keep what was to be deleted.
+    firsts = [*trained[:1].tolist(), *(_influenced(run, channel) for channel in channels)]
     firsts += [0] if probed or before else []
     names = tuple(run.genesis.layers[at] for at in np.flatnonzero(layers))
     shared, regions = _places(run, presence.policy, names, whole)
@@ -271,13 +287,15 @@ def reach_of(presence: Presence, target: Target) -> Reach:
 
 
 def _examples(presence: Presence, target: Target) -> tuple[Counts, tuple[str, ...], tuple[str, ...]]:
-    """How many examples of the target each batch had, S C; the classes it has all of, and those it has some of."""
+    """Count the target's examples in each batch, S C; return the classes that it has all of, and those that it has some
+    of."""
     run = presence.run
     if target.classes:
         chosen = np.zeros(len(run.genesis.classes), bool)
         chosen[[run.class_(path) for path in target.classes]] = True
         return presence.examples * chosen, target.classes, ()
     rows, classes = presence.rows_of(target), presence.tags.classes
+    # A class counts as whole if no row is left, apart from those that the run leaves out anyway.
     touched = set(classes[rows].tolist())
     left = set(np.delete(classes, np.union1d(rows, presence.rows_of(presence.absent))).tolist())
     names = dict(enumerate(run.genesis.classes))
@@ -289,15 +307,18 @@ def _examples(presence: Presence, target: Target) -> tuple[Counts, tuple[str, ..
 def _channels(
     presence: Presence, present: Counts, whole: tuple[str, ...], partly: tuple[str, ...]
 ) -> Iterable[Channel]:
-    """Decisions that hold, by the target's numbers, over anybody else. What a condition that it switched on made of
-    others later counts as well: the decision may have asked for it."""
+    """Find the decisions in force that the target's numbers took about other examples. Later decisions count as well
+    once the target has switched on a condition: they may depend on it."""
     run, switched = presence.run, False
-    standing = [index for index in run.outline.decisions if index not in run.outline.superseded]
-    for placed in run.read(standing, Decision):
+    in_force = [index for index in run.outline.decisions if index not in run.outline.superseded]
+    for placed in run.read(in_force, Decision):
         decision = placed.entry
         driving = {*decision.evidence} & {*whole, *partly}
-        if decision.action == "selection":  # among the examples of one class in one batch
+        # A selection chooses among the examples of one class in one batch: a part of the class that was not in that
+        # batch drove nothing.
+        if decision.action == "selection":
             driving = {path for path in driving if path in whole or _was_there(presence, present, placed, path)}
+        # No subjects means all classes. Those that are deleted whole are no other examples.
         over = tuple(path for path in decision.subjects or run.genesis.classes if path not in whole)
         if over and (driving or (switched and decision.action != "selection")):
             yield Channel(entry=placed.index, step=decision.step, action=decision.action, over=over)
@@ -310,30 +331,31 @@ def _was_there(presence: Presence, present: Counts, placed: Placed[Decision], pa
 
 
 def _influenced(run: RunLedger, channel: Channel) -> int:
-    """The first step that a decision influences: the one it precedes, if a state on record shows that it came after
-    the update before; else that update's step, whose checkpoint holds what was decided."""
+    """Return the first step that a decision influences: the one that it precedes, if a state on record shows that it
+    came after the previous update; else that update's step, whose checkpoint may hold what was decided."""
     clean = any(step == channel.step and index < channel.entry for step, index in run.outline.states)
     return channel.step if clean else max(0, channel.step - 1)
 
 
 def _may_admit(presence: Presence, classes: list[int]) -> Flags:
-    """Layers that the policy may admit one of these classes to, at some time: of steps that another ledger holds."""
+    """Return the layers that the policy may ever admit one of these classes to, for steps that another ledger holds."""
     run, policy = presence.run, presence.policy
-    found = np.zeros(len(run.genesis.layers), bool)
+    layers = np.zeros(len(run.genesis.layers), bool)
     for path in (run.genesis.classes[at] for at in classes):
         for at, layer in enumerate(run.genesis.layers):
             region = None if policy is None else region_of(policy.sealed, layer)
             if region is not None:
-                found[at] |= covers(region.branch, path)
+                layers[at] |= covers(region.branch, path)
             else:
-                found[at] |= policy is None or admitted_by_rule(policy, path)
-    return found
+                layers[at] |= policy is None or admitted_by_rule(policy, path)
+    return layers
 
 
 def _places(
     run: RunLedger, policy: RoutingPolicy | None, layers: tuple[str, ...], whole: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Which of these layers are in no sealed region; and the regions of the others, with who else lives there."""
+    """Return which of these layers are in no sealed region, and the regions of the others with the other classes in
+    them."""
     owners = {name: region_of(policy.sealed, name) if policy else None for name in layers}
     regions = {region.name: region.branch for region in owners.values() if region is not None}
     living = {
