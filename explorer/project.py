@@ -1,12 +1,12 @@
-"""The project's ledger, `runs/_audit`: it goes on when the ledgers of runs are closed, and points to them.
+"""The project's ledger, `runs/_audit`: which continues when the ledgers of runs are closed, and points to them.
 
 What is in it: who was given the keys of which run and from whom they were taken back, every read through us, every
 deletion, every erasure, every observation (`explorer.entries.kinds`). The trainer's key signs it under
 `<trainer>/_audit`, so that the trust file that anchors the runs anchors it too: `explorer ledger verify runs/_audit
 --trust FILE`. It is made when the first entry is appended. What was appended is on the disk when `append` returns.
 
-Many verbs append to it, for a moment each: whoever finds it in use waits. As every ledger it does not protect itself
-from being replaced by its own earlier state; whoever keeps one of its checkpoints sees that.
+Many verbs append to it, for a moment each: anyone who finds it in use waits. As every ledger it does not protect itself
+from being replaced by its own earlier state; anyone who keeps one of its checkpoints sees that.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Project:
 
     @classmethod
     def open(cls, runs: Path, *, key: Ed25519PrivateKey, name: str) -> Self:
-        """Go on with the ledger of the project whose runs stand in `runs`, or begin it; `name` is the trainer's.
+        """Go on with the ledger of the project whose runs are in `runs`, or begin it; `name` is the trainer's.
 
         Raises `LedgerError` for a ledger that another key has signed, for one that is damaged, and for one that stays
         in use.
@@ -80,7 +80,8 @@ class Project:
         return Blob(sha256=self._log.write_blob(content), size=len(content))
 
     def entries(self) -> tuple[Recorded, ...]:
-        """All entries so far, those that the checkpoint of this key covers. Raises `LedgerError` for any other."""
+        """Return all entries so far, those that the checkpoint of this key covers. Raises `LedgerError` for any
+        other."""
         return tuple(_checked(self._directory, self._log.checkpoint))
 
     def close(self) -> None:
@@ -97,12 +98,12 @@ class Project:
 
 
 def runs_of(run: Path) -> Path:
-    """The directory of the project that a run belongs to: `runs` for `runs/<sweep>/<run id>`."""
+    """Return the directory of the project that a run belongs to: `runs` for `runs/<sweep>/<run id>`."""
     return run.resolve().parent.parent
 
 
 def read_project(runs: Path) -> Iterator[Recorded]:
-    """The entries of a project's ledger, by number; none where it was never begun.
+    """Yield the entries of a project's ledger, by number; none where it was never begun.
 
     They are those of its checkpoint; who has signed that is for `explorer ledger verify` to say. Raises `LedgerError`
     for entries that do not belong to it or are not a project's.

@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 def together(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcome of all: one that does not hold decides, then one that cannot be told."""
+    """Return the outcome of all: one that does not hold decides, then one that cannot be told."""
     found = set(outcomes)
     return next((each for each in (Outcome.FAILS, Outcome.UNTOLD) if each in found), Outcome.HOLDS)
 
@@ -78,7 +78,7 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether all of it was looked at and nothing contradicts it."""
+        """Return whether all of it was looked at and nothing contradicts it."""
         return self.outcome is Outcome.HOLDS
 
 
@@ -120,7 +120,7 @@ class Judgement:
 
     @contextmanager
     def reading(self, entry: int | None = None) -> Iterator[None]:
-        """What cannot be read as it should be contradicts the condition; reading goes on behind it."""
+        """What cannot be read as it should be contradicts the condition; reading continues after it."""
         try:
             yield
         except ExplorerError as error:

@@ -54,7 +54,7 @@ class Conformance:
 
     @property
     def conforms(self) -> bool:
-        """Whether the ledger is verified, by somebody whom the caller believes, and all conditions hold."""
+        """Return whether the ledger is verified, by a signer whom the caller believes, and all conditions hold."""
         return self.outcome is Outcome.HOLDS
 
     @property
@@ -101,8 +101,8 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
 
 
 def total_steps(run: RunLedger) -> int | None:
-    """The number of steps that the run's progress is measured against: where it finished, as many as it has; else what
-    `run.json` planned. None: that is on no record."""
+    """Return the number of steps that the run's progress is measured against: where it finished, as many as it has;
+    else what `run.json` planned. None: that is on no record."""
     if outcome(run) == "finished":
         return run.steps
     path = run.run / rundir.RUN
@@ -112,7 +112,7 @@ def total_steps(run: RunLedger) -> int | None:
 def _documents(
     run: RunLedger, trust: Trust | None, first: Judgement, second: Judgement
 ) -> tuple[Rules | None, VerifiedTags | None]:
-    """The policy and the tags, as far as they are believed."""
+    """Return the policy and the tags, as far as they are believed."""
     rules, tags = None, None
     try:
         basis = read_basis(run.run, run.genesis, trust=trust)

@@ -1,4 +1,4 @@
-"""What the entries of a ledger come to: what they are, whether they may stand in this order, and whether what they name
+"""What the entries of a ledger come to: what they are, whether they may are in this order, and whether what they name
 is there.
 
 The ledger's own verification does not look into entries. This does: entries of known kinds have to have their form, and
@@ -19,7 +19,7 @@ from explorer.ledger.storage import LedgerDirectory
 class Contents:
     """The entries of one ledger."""
 
-    order: Order | None  # None where they are not Explorer's, or stand in no order that is allowed
+    order: Order | None  # None where they are not Explorer's, or are in no order that is allowed
     fault: str | None  # the first entry that cannot be what it is where it is
     blobs: Blobs
 
@@ -27,7 +27,7 @@ class Contents:
 def examine_contents(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Contents:
     """Read all entries, in memory that does not grow. Raises `LedgerError` if the ledger itself cannot be read.
 
-    A log whose first entry is not one of Explorer's is somebody else's, and nothing is said about it.
+    A log whose first entry is not one of Explorer's is another party's, and nothing is said about it.
     """
     size, reader = ledger.checkpoint().size, _Reader(BlobSearch(ledger.path, erasures))
     try:

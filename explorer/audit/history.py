@@ -53,7 +53,7 @@ class Badge:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The findings, and the blobs that are missing without an erasure on record."""
+        """Return the findings, and the blobs that are missing without an erasure on record."""
         more = self.blobs.missing - len(self.blobs.first)
         return (*self.findings, *self.blobs.first, *([f"and {more} more blobs"] if more else []))
 
@@ -102,7 +102,7 @@ class Directions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One class in one layer over some steps: the entries that stand behind its numbers."""
+    """One class in one layer over some steps: the entries that are behind its numbers."""
 
     layer: str
     class_: str
@@ -130,7 +130,7 @@ def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
 
 
 def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
-    """How the run ended, as its last entry says."""
+    """Return how the run ended, as its last entry says."""
     if run.outline.end is None:
         return "unfinished"
     (end,) = run.read([run.outline.end], End)
@@ -138,14 +138,14 @@ def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
 
 
 def vouchers(run: RunLedger, *, trust: Trust | None = None) -> Vouchers:
-    """Who signed what the run was governed by; see `vouched` for what it raises."""
+    """Read the signed documents of the run with their signers. Raises as `read_basis` does."""
     basis = read_basis(run.run, run.genesis, trust=trust)
     rules, tags = read_rules(run.run, run.genesis, basis), read_verified_tags(run.run, run.genesis, basis)
     return Vouchers(basis=basis, rules=rules, tags=tags)
 
 
 def decisions(run: RunLedger) -> tuple[Decided, ...]:
-    """All decisions, in the order in which they were taken."""
+    """Return all decisions, in the order in which they were taken."""
     return tuple(
         Decided(
             index=placed.index,
@@ -163,7 +163,7 @@ def decisions(run: RunLedger) -> tuple[Decided, ...]:
 
 
 def directions(run: RunLedger, steps: range | None = None) -> Directions:
-    """The directions in which the classes pulled, over the whole segments that have one of these steps."""
+    """Return the directions in which the classes pulled, over the whole segments that have one of these steps."""
     classes, layers = run.genesis.classes, run.genesis.layers
     total, missing = np.zeros((len(classes), len(layers), SKETCH), np.float32), set[str]()
     segments = list(run.segments(steps))
@@ -186,7 +186,8 @@ def directions(run: RunLedger, steps: range | None = None) -> Directions:
 
 
 def cell(run: RunLedger, *, layer: str, class_: str, steps: range) -> Cell:
-    """The entries behind a number of a class in a layer. Raises `LedgerError` for names that the run does not have."""
+    """Return the entries behind a number of a class in a layer. Raises `LedgerError` for names that the run does not
+    have."""
     run.layer(layer)
     index = run.class_(class_)
     entries = [placed.index for placed in run.read_steps(steps) if placed.entry.numbers[index] is not None]
@@ -200,7 +201,7 @@ def cell(run: RunLedger, *, layer: str, class_: str, steps: range) -> Cell:
 
 
 def proofs(run: RunLedger, found: Cell) -> Iterator[Proof]:
-    """A proof of each of its entries, steps first. Raises `LedgerError` for a ledger that is damaged."""
+    """Return a proof of each of its entries, steps first. Raises `LedgerError` for a ledger that is damaged."""
     return (make_proof(run.ledger, index) for index in (*found.entries, *found.states))
 
 
@@ -234,14 +235,15 @@ class DepthProfile:
 
     @property
     def told(self) -> Told | None:
-        """How far a linear rule tells the classes apart in this layer; None where it was not measured."""
+        """Return how far a linear rule tells the classes apart in this layer; None where it was not measured."""
         if self.told_apart is None or self.told_low is None or self.told_high is None or self.told_chance is None:
             return None
         return Told(accuracy=self.told_apart, low=self.told_low, high=self.told_high, chance=self.told_chance)
 
 
 def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
-    """All profiles, by step, layer and class; what was erased is left out. Raises `LedgerError` for damaged blobs."""
+    """Return all profiles, by step, layer and class; what was erased is left out. Raises `LedgerError` for damaged
+    blobs."""
     layers = [name for name in run.genesis.layers if ADAPTER not in name]  # adapters are switched off in a profile
     found: list[DepthProfile] = []
     for placed in run.read(run.outline.profiles, Profile):
@@ -291,7 +293,7 @@ def _classes(run: RunLedger, placed: Placed[Profile], layers: int) -> list[tuple
 
 
 def _joint(run: RunLedger, placed: Placed[Profile], layers: int) -> tuple[int, Doubles] | None:
-    """The number of all probes, and the numbers of all classes together; None where they are not here."""
+    """Return the number of all probes, and the numbers of all classes together; None where they are not here."""
     content = run.blob(placed, "joint", max_bytes=MAX_BYTES)
     return None if content is None else decode_joint(content, layers=layers)
 

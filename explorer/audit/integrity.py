@@ -1,6 +1,6 @@
 """Whether run directories are what they say they are, found out from the directories alone.
 
-Every check is done anew and nothing is taken from the database. What is found is a contradiction within a directory;
+Every check is done again and nothing is taken from the database. What is found is a contradiction within a directory;
 that there is none does not prove that nobody rewrote all of it, which takes the ledger.
 """
 
@@ -35,7 +35,7 @@ class Integrity:
 
     @property
     def finished(self) -> tuple[RunIntegrity, ...]:
-        """The runs that have a result, or should have one."""
+        """Return the runs that have a result, or should have one."""
         return tuple(run for run in self.runs if run.state in (State.FINISHED, State.DAMAGED))
 
     @property
@@ -79,7 +79,7 @@ def check_runs(runs: Path, *, sweep: str | None = None) -> Integrity:
 
 
 def _made(has_record: bool, has_result: bool) -> tuple[str, ...]:
-    """The checks that can be made with the records that could be read."""
+    """Return the checks that can be made with the records that could be read."""
     if not has_record:
         return ("records",)
     return tuple(name for name in CHECKS if has_result or name not in ("files", "metrics"))

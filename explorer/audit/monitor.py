@@ -103,7 +103,8 @@ def look(
 
 
 def read_memory(path: Path, *, anchor: Anchor) -> Memory | None:
-    """What was remembered; None if there is no such file. Raises `LedgerError` for a memory that cannot be used."""
+    """Return what was remembered; None if there is no such file. Raises `LedgerError` for a memory that cannot be
+    used."""
     if not path.exists():
         return None
     try:
@@ -138,7 +139,8 @@ def write_memory(path: Path, memory: Memory) -> None:
 
 
 def _fold(ledger: LedgerDirectory, old: Checkpoint, new: Checkpoint) -> Counter[str]:
-    """The kinds of the entries from one checkpoint to the other, which have to lead from its root to the other's."""
+    """Return the kinds of the entries from one checkpoint to the other, which have to lead from its root to the
+    other's."""
     counted = Counter[str]()
     edge = Edge.load(old.size, ledger.tile)
     at = old.size
@@ -159,7 +161,7 @@ def _fold(ledger: LedgerDirectory, old: Checkpoint, new: Checkpoint) -> Counter[
 
 
 def _kind(entry: bytes) -> str:
-    """The kind of an entry, with its version where the two are not known here."""
+    """Return the kind of an entry, with its version where the two are not known here."""
     try:
         head = read_head(entry)
     except LedgerError:
@@ -172,7 +174,7 @@ def _root(size: int, ledger: LedgerDirectory) -> bytes:
 
 
 def _leads_to(ledger: LedgerDirectory, size: int, root: bytes, new: Checkpoint) -> bool:
-    """Whether the tiles prove that the tree of the checkpoint has this root at that size."""
+    """Return whether the tiles prove that the tree of the checkpoint has this root at that size."""
     try:
         proof = merkle.prove_consistency(size, new.size, ledger.read_hashes)
         merkle.check_consistency(proof, old_size=size, old_root=root, new_size=new.size, new_root=new.root)

@@ -21,11 +21,12 @@ class Erasures(Protocol):
     """What was erased on record."""
 
     def entries(self, name: str) -> tuple[int, ...]:
-        """The entries of the project's ledger that say that a blob of this name was erased; none: no entry does."""
+        """Return the entries of the project's ledger that say that a blob of this name was erased; none: no entry
+        does."""
         ...
 
     def words(self, name: str) -> str:
-        """Why a blob of this name is not there."""
+        """Return why a blob of this name is not there."""
         ...
 
 
@@ -60,8 +61,8 @@ ALL_HERE = Blobs()
 
 
 def look_for_blobs(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Blobs:
-    """Whether the blobs that entries name are there; nothing else of the entries is judged. Nothing is said of a log
-    whose first entry is not Explorer's. Raises `LedgerError` if the ledger itself cannot be read."""
+    """Return whether the blobs that entries name are there; nothing else of the entries is judged. Nothing is said of a
+    log whose first entry is not Explorer's. Raises `LedgerError` if the ledger itself cannot be read."""
     search, strange = BlobSearch(ledger.path, erasures), 0
     for index, leaf in enumerate(ledger.entries()):
         if leaf.startswith(NO_BLOBS):
@@ -100,7 +101,7 @@ class BlobSearch:
                 self._first.append(f"entry {index}: {name}: {self._erasures.words(name)}")
 
     def close(self, strange: int = 0) -> Blobs:
-        """What was found; `strange`: how many entries could not be looked at."""
+        """Return the result; `strange`: how many entries could not be looked at."""
         return Blobs(
             missing=self._missing,
             first=tuple(self._first),
@@ -110,7 +111,7 @@ class BlobSearch:
         )
 
     def _is_there(self, blob: BlobReference) -> bool:
-        """Whether its content is what its name says is for the ledger's verification."""
+        """Return whether its content is what its name says is for the ledger's verification."""
         try:
             found = (self._directory / blob_path(blob.sha256)).lstat()
         except FileNotFoundError:

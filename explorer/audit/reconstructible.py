@@ -71,7 +71,7 @@ SHORTEST = 1e-20  # shorter vectors count as this long: their squares are lost i
 
 
 def impossible(numbers: StepNumbers) -> NDArray[np.int64]:
-    """The layers in which no gradients and no update have these numbers. What is not finite says nothing."""
+    """Return the layers in which no gradients and no update have these numbers. What is not finite says nothing."""
     gram, dots = numbers.gram.astype(np.float64), numbers.dots.T.astype(np.float64)
     lengths = np.column_stack([(numbers.weights * numbers.norms.astype(np.float64)).T, np.sqrt(numbers.updates)])
     products = np.concatenate([gram, dots[:, None, :]], axis=1)
@@ -165,7 +165,7 @@ class Reconstructible:
             self._judgement.contradict(None, "the ledger has no end: the run is unfinished, or its end was cut off")
 
     def _heads(self) -> Iterator[Head]:
-        """All entries, whose blobs have to be here."""
+        """Yield all entries, whose blobs have to be here."""
         for index, leaf in enumerate(self._run.ledger.entries()):
             self._judgement.count("entries")
             head = read_head(leaf)

@@ -73,8 +73,8 @@ class Fault(NamedTuple):
 
 
 def faults_of(chosen: Chosen, banded: Banded, *, most: int, trained: NDArray[np.bool_]) -> Iterator[Fault]:
-    """What contradicts the weights that are in force. `most`: the slots of the class in the step; `trained`, L: where
-    the class has weight in the numbers of the step."""
+    """Yield what contradicts the weights that are in force. `most`: the slots of the class in the step; `trained`, L:
+    where the class has weight in the numbers of the step."""
     names, count = scores_of(banded.bands), len(chosen.taken)
     if len(chosen.scores) != len(names):
         yield Fault(f"{len(chosen.scores)} scores are recorded; expected {', '.join(names)}")
@@ -108,8 +108,8 @@ class Routable:
     def __init__(
         self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int | None, withheld: Withheld
     ) -> None:
-        """`rules`: None where they are not believed, which whoever found it has said. `total`: the number of steps
-        that progress is measured against; None: nobody knows."""
+        """`rules`: None where they are not believed, which the caller that found it has said. `total`: the number of
+        steps that progress is measured against; None: nobody knows."""
         self._judgement, self._run, self._total = judgement, run, total or run.steps
         self._withheld = withheld
         self._tables: Admissions | None = None
@@ -150,7 +150,7 @@ class Routable:
         self._activations.setdefault(placed.entry.condition, []).append(placed)
 
     def _standing(self, decisions: Sequence[Placed[Decision]], step: Placed[Step]) -> Placed[Decision] | None:
-        """The last of these decisions that was taken before the step, and not undone before it."""
+        """Return the last of these decisions that was taken before the step, and not undone before it."""
         outline = self._run.outline
         standing = (each for each in reversed(decisions) if each.entry.step <= step.entry.step)
         return next((each for each in standing if outline.stands_at(each.index, step.index)), None)
@@ -177,7 +177,7 @@ class Routable:
             self._updated(placed, weights[step], admissions[step], missing=bool(numbers.missing))
 
     def _table(self, placed: Placed[Step], segment: Segment) -> Admission | None:
-        """The table that the policy gives for a step, which the step has to name."""
+        """Return the table that the policy gives for a step, which the step has to name."""
         assert self._tables is not None
         step = placed.entry
         self._judgement.count("steps")
@@ -314,7 +314,7 @@ class Unmoved:
         self._before: Tensors | None = None
         self._listed = BLOB in run.genesis.blobs  # then every state has a list
         self._layers = frozenset(run.genesis.layers)
-        if run.begins == 0 and self._listed:  # else the run goes on from another one's state, whose list is not here
+        if run.begins == 0 and self._listed:  # else the run continues another one's state, whose list is not here
             with judgement.reading(0):
                 self._before = self._first()
 
@@ -354,13 +354,13 @@ class Unmoved:
                 )
 
     def _at(self, state: int | None) -> Tensors | None:
-        """The list of the state with this entry; None: of the one that the ledger begins with."""
+        """Return the list of the state with this entry; None: of the one that the ledger begins with."""
         if state is not None:
             return self._tensors(next(self._run.read([state], State)))
         return self._first() if self._run.begins == 0 and self._listed else None
 
     def _tensors(self, state: Placed[State]) -> Tensors | None:
-        """The list of a state. Raises `LedgerError` for one that is not that of the state."""
+        """Return the list of a state. Raises `LedgerError` for one that is not that of the state."""
         content = self._run.blob(state, BLOB, max_bytes=MAX_BYTES)
         if content is None and not self._listed:
             # Part of the condition: without the lists a layer that says it was not updated may have moved all the same.
@@ -374,7 +374,7 @@ class Unmoved:
         return tensors
 
     def _first(self) -> Tensors | None:
-        """The list of the genesis. Raises `LedgerError` for one that is not that of the initial parameters."""
+        """Return the list of the genesis. Raises `LedgerError` for one that is not that of the initial parameters."""
         (genesis,) = self._run.read([0], type(self._run.genesis))
         content = self._run.blob(genesis, BLOB, max_bytes=MAX_BYTES)
         if content is None:

@@ -31,20 +31,21 @@ Numbers = NDArray[np.float64]
 
 
 def is_confidential(run: RunLedger) -> bool:
-    """Whether numbers over several classes are sealed, as in every run with a confidential class from its start."""
+    """Return whether numbers over several classes are sealed, as in every run with a confidential class from its
+    start."""
     states = (segment.state for segment in run.segments())
     first = next((state for state in states if "joint" in state.entry.blobs), None)
     return first is not None and run.is_sealed(first, "joint")
 
 
 def from_ledger(run: RunLedger, steps: range) -> bool:
-    """Whether sums over these steps come from the ledger: the spool leaves them out, or not all of it is here. What is
-    there would add up to less than what was."""
+    """Return whether sums over these steps come from the ledger: the spool leaves them out, or not all of it is here.
+    What is there would add up to less than what was."""
     return not (run.run / rundir.CONTRIBUTIONS).is_dir() or is_confidential(run) or _lacks_a_segment(run, steps)
 
 
 def _lacks_a_segment(run: RunLedger, steps: range) -> bool:
-    """Whether the file of a segment that has numbers is not there."""
+    """Return whether the file of a segment that has numbers is not there."""
     for span in run.spans(steps):
         if not (run.run / rundir.CONTRIBUTIONS / f"segment-{span.start:08d}.parquet").exists():
             (segment,) = run.segments(span)
@@ -54,8 +55,8 @@ def _lacks_a_segment(run: RunLedger, steps: range) -> bool:
 
 
 def were_erased(run: RunLedger, classes: Collection[str]) -> bool:
-    """Whether numbers of any of these classes were erased, as the project's ledger says or their secrets show: then the
-    spool has no row of them, which is not to say that they were denied."""
+    """Return whether numbers of any of these classes were erased, as the project's ledger says or their secrets show:
+    then the spool has no row of them, which is not to say that they were denied."""
     said = read_withheld(run.ledger, trust=None, now=0).erased if classes else {}
     keys = run.keys if classes else None
     gone = {*said, *(keys.erased if isinstance(keys, OwnKeys) else ())}
@@ -63,7 +64,7 @@ def were_erased(run: RunLedger, classes: Collection[str]) -> bool:
 
 
 def ledger_sums(run: RunLedger, steps: range, *, bins: int) -> tuple[Numbers, Numbers]:
-    """The sums over so many parts of the steps, T C L 7, and the squares of the layers' updates, T 1 L.
+    """Return the sums over so many parts of the steps, T C L 7, and the squares of the layers' updates, T 1 L.
 
     Raises `LedgerError` for a ledger that is damaged.
     """
@@ -97,7 +98,7 @@ def ledger_sums(run: RunLedger, steps: range, *, bins: int) -> tuple[Numbers, Nu
 
 
 def _weights(in_force: tuple[InForce, ...], step: int) -> Numbers:
-    """The table in force in a step, C L."""
+    """Return the table in force in a step, C L."""
     return next(table.weights for table in in_force if table.first <= step < table.stop)
 
 
@@ -139,7 +140,7 @@ class Sums:
     squares: Numbers | None  # T 1 L: |update|^2, every step once; None: the run has no exact mode
 
     def whole(self) -> "Sums":
-        """All parts as one."""
+        """Return all parts as one."""
         columns = self.columns.sum(axis=0, keepdims=True)
         columns[..., 1] = self.columns[..., 1].max(axis=0)
         squares = None if self.squares is None else np.nansum(self.squares, axis=0, keepdims=True)
@@ -161,12 +162,13 @@ class Sums:
 
 
 def shares(run: RunLedger, steps: range | None = None, *, bins: int = 1) -> Shares:
-    """Who moved which layer. Raises `StoreError` for a spool that is damaged or not this run's."""
+    """Return the shares of the classes in each layer. Raises `StoreError` for a spool that is damaged or not this
+    run's."""
     return sums(run, range(run.begins, run.steps) if steps is None else steps, bins=bins).shares()
 
 
 def sums(run: RunLedger, steps: range, *, bins: int, layer: str | None = None) -> Sums:
-    """The sums over so many parts of the steps, of all layers or of one. Raises `StoreError`; see `shares`, and
+    """Return the sums over so many parts of the steps, of all layers or of one. Raises `StoreError`; see `shares`, and
     `LedgerError` where they come from the ledger."""
     bins = max(1, min(bins, len(steps)))
     edges = tuple(-(-part * len(steps) // bins) + steps.start for part in range(bins + 1))
@@ -211,7 +213,7 @@ def _ratio(numerators: Numbers, denominators: Numbers) -> Numbers:
 
 
 def place_of(run: RunLedger, what: str, name: str, known: tuple[str, ...]) -> int:
-    """The number of a class or layer that a spool names."""
+    """Return the number of a class or layer that a spool names."""
     try:
         return known.index(name)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A recorded run under another policy: what its numbers say the updates would have been, before anybody pays for them.
+"""A recorded run under another policy: what its numbers say the updates would have been, before anyone pays for them.
 
 The gradient of a step and layer is G = sum of w_c G_c over the classes in it, and its Gram matrix <w_c G_c, w_d G_d> is
 on record. Under other weights it is G' = sum of s_c w_c G_c with s_c = w'_c / w_c, so that |G'|^2, <G', G> and every
@@ -72,8 +72,8 @@ class _Sums:
 
 
 def simulate(run: RunLedger, other: Routing, steps: range, *, recorded: Routing, planned: int) -> tuple[Outcome, ...]:
-    """What another policy would have made of these steps, by phase and layer. `recorded` is the run's own policy,
-    `planned` the number of steps that progress is measured against.
+    """Simulate these steps under another policy, by phase and layer. `recorded` is the run's own
+    policy, `planned` the number of steps that progress is measured against.
 
     Raises `LedgerError` where numbers of these steps are erased or not here.
     """
@@ -104,8 +104,8 @@ def simulate(run: RunLedger, other: Routing, steps: range, *, recorded: Routing,
 
 
 def _otherwise_divided(was: Admission, then: Admission) -> NDArray[np.bool_]:
-    """Where the examples of a class are told apart by one of the tables and not alike by the other, C L: their parts of
-    its gradient are not on record."""
+    """Return where the examples of a class are told apart by one of the tables and not alike by the other, C L: their
+    parts of its gradient are not on record."""
     found = np.zeros(was.weights.shape, np.bool_)
     for place, path in enumerate(was.classes):
         one, other = was.by_example.get(path), then.by_example.get(path)

@@ -58,7 +58,7 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything that was recomputed came out the same."""
+        """Return whether everything that was recomputed came out the same."""
         return not self.differences
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
 
 
 def _spooled(run: RunLedger, segments: Sequence[Segment]) -> dict[int, Spooled]:
-    """The sums of the spool, by the first step of their segment."""
+    """Return the sums of the spool, by the first step of their segment."""
     if not segments:
         return {}
     steps = range(segments[0].first, segments[-1].stop)
@@ -217,7 +217,7 @@ class Trace:
     edges: tuple[int, ...]  # of the parts of `over_time`
     first_admitted: dict[str, int | None]  # by class, in the whole run: the first step in which a layer admits it
     separable: tuple[DepthProfile, ...]  # chi of the layers in question, each time it was measured
-    check: Check  # how the sums were held against the ledger
+    check: Check  # how the sums were compared with the ledger
     entries: tuple[int, int]  # of the ledger: the number of steps and of states behind these rows
     participants: tuple[Participants, ...] | None = None  # by `with_examples`, which is not for very many steps
 
@@ -278,7 +278,7 @@ def _row(run: RunLedger, whole: Shares, parts: Shares, place: int, at: int) -> R
 
 
 def _parameter(run: RunLedger, parameter: str, steps: range) -> ParameterNote:
-    """The layer of a parameter, and what it would take to know the parameter's own numbers."""
+    """Return the layer of a parameter, and what it would take to know the parameter's own numbers."""
     layer = _layer_of(run, parameter)
     start = max(step for step in _kept(run) if step <= steps.start)
     seconds = _step_seconds(run)
@@ -302,13 +302,13 @@ def _layer_of(run: RunLedger, parameter: str) -> str:
 
 
 def _kept(run: RunLedger) -> list[int]:
-    """The steps at which a checkpoint is kept; at 0 there is the initial state."""
+    """Return the steps at which a checkpoint is kept; at 0 there is the initial state."""
     names = (path.stem.removeprefix("step-") for path in (run.run / rundir.KEPT).glob("step-*.json"))
     return [0, *(int(name) for name in names if name.isascii() and name.isdigit())]
 
 
 def _step_seconds(run: RunLedger) -> float | None:
-    """The time of a step, as the run's result says."""
+    """Return the time of a step, as the run's result says."""
     path = run.run / rundir.RESULT
     if not path.exists():
         return None
@@ -326,7 +326,7 @@ MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
 
 
 def with_examples(run: RunLedger, answer: Trace) -> Trace:
-    """The answer with the examples that took part. Raises as `participants` does."""
+    """Return the answer with the examples that took part. Raises as `participants` does."""
     classes = range(len(run.genesis.classes)) if answer.class_ is None else [run.class_(answer.class_)]
     layers = range(len(run.genesis.layers)) if answer.layer is None else [run.layer(answer.layer)]
     found = participants(run, range(*answer.steps), classes=list(classes), layers=list(layers))
@@ -336,7 +336,7 @@ def with_examples(run: RunLedger, answer: Trace) -> Trace:
 def participants(
     run: RunLedger, steps: range, *, classes: Sequence[int], layers: Sequence[int]
 ) -> tuple[Participants, ...]:
-    """Which examples of these classes moved any of these layers in these steps.
+    """List the examples of these classes that moved any of these layers in these steps.
 
     Raises `LedgerError` where the ledger does not say so any more, and where its slots do not lead to its roots.
     """
@@ -391,8 +391,8 @@ def absent_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
 def chosen_places(
     run: RunLedger, steps: range, layers: Sequence[int]
 ) -> tuple[dict[tuple[int, int], NDArray[np.int64]], dict[tuple[int, int], Missing]]:
-    """The places among a class's examples of a step that a decision chose to train, where one did, by step and class;
-    and why, where that cannot be read.
+    """Return the places among a class's examples of a step that a decision chose to train, where one did, by step and
+    class; and why, where that cannot be read.
 
     The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
     Where the policy tells examples apart it has the passes that they were in, each with its layers; what is chosen by
@@ -424,7 +424,7 @@ def _sealed(path: str) -> Participants:
 
 
 def _hardest(decision: Decision, content: bytes, where: str) -> NDArray[np.int64]:
-    """The places of the largest losses, ascending; of equals the first, and NaN is the largest."""
+    """Return the places of the largest losses, ascending; of equals the first, and NaN is the largest."""
     try:
         losses = np.nan_to_num(np.frombuffer(content, "<f4"), nan=np.inf)
         count = max(1, math.ceil(read_float(decision.parameters["keep"]) * len(losses)))
@@ -441,8 +441,8 @@ def moved_in(
     index: int,
     layers: Sequence[int],
 ) -> set[int]:
-    """The steps in which a class moved one of the layers: by its weights there or, where these are not here, by what
-    it was admitted to."""
+    """Return the steps in which a class moved one of the layers: by its weights there or, where these are not here, by
+    what it was admitted to."""
     mine = numbers.of_class(index)
     if mine or not any(placed.entry.numbers[index] for placed in numbers.steps):
         moved = {step for step, columns in mine.items() if columns[layers, 0].any()}
@@ -472,7 +472,7 @@ def _summed(path: str, rows: list[NDArray[np.int64]], sources: dict[int, str]) -
 
 
 def _sources(table: Path, rows: set[int]) -> dict[int, str]:
-    """Where these rows came from."""
+    """Return where these rows came from."""
     found: dict[int, str] = {}
     wanted = np.array(sorted(rows), np.int64)
     with TagFile(table) as file:

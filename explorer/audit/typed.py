@@ -1,9 +1,9 @@
 """The second condition: every example was typed by an authority.
 
 The slots of every step are rows of the tag table, which the authorities that the trust file names have signed. The root
-in the step's entry follows from these rows; as many of them are of each class as the entry counts; those that nobody to
-be believed vouches for, or that the run set aside for another reason, are counted as quarantined. A class without
-examples trained nothing.
+in the step's entry follows from these rows; as many of them are of each class as the entry counts; those that no
+believed authority vouches for, or that the run set aside for another reason, are counted as quarantined. A class
+without examples trained nothing.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ class Typed:
     """Judges the condition, a segment at a time."""
 
     def __init__(self, run: RunLedger, tags: VerifiedTags | None, judgement: Judgement, *, withheld: Withheld) -> None:
-        """`tags`: None where they are not believed, which whoever found it has said."""
+        """`tags`: None where they are not believed, which the caller that found it has said."""
         self._judgement, self._run, self._withheld = judgement, run, withheld
         self._classes: NDArray[np.int64] | None = None  # of each row
         if tags is not None:
@@ -95,7 +95,7 @@ class Typed:
 
 
 def class_of_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.int64]:
-    """The number of each row's class in the genesis; of the quarantine, the number behind the last.
+    """Return the number of each row's class in the genesis; of the quarantine, the number behind the last.
 
     Raises `LedgerError` for tags of classes that the run does not have.
     """
@@ -124,7 +124,8 @@ def class_of_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.int64]:
 
 
 def leaves_of(run: RunLedger, tags: VerifiedTags) -> NDArray[np.uint8]:
-    """The leaf of each row's tag, rows x 32; of a row without tag, which is in quarantine, that of the zero tag."""
+    """Return the leaf of each row's tag, rows x 32; of a row without tag, which is in quarantine, that of the zero
+    tag."""
     rows = range(len(tags.tags), len(class_of_rows(run, tags)))
     zero = np.frombuffer(b"".join(leaf(row, bytes(TAG_BYTES)) for row in rows), np.uint8)
     return np.concatenate([tags.tags.leaves, zero.reshape(-1, 32)])

@@ -2,7 +2,7 @@
 
 An example counts each time that it was in a batch and trained: its class moved a layer in that step, and no decision
 left the example out. Whose it is, its row of the tag table says: its class, the authority that vouches for it, or its
-source. Which rows were in which step is exact, and held against the root in the step's entry.
+source. Which rows were in which step is exact, and compared with the root in the step's entry.
 
 A class's share of the summed gradient is recorded by class. Where a class has examples of several parties in a step,
 each one gets the part that its examples are of them: an estimate, and its steps are counted as such.
@@ -68,7 +68,7 @@ class Counted:
 
     parties: dict[str, PartyCount]
     outcome: Literal["finished", "stopped", "unfinished"]
-    steps: int  # done here, those that this run goes on from left out
+    steps: int  # done here, those that this run continues left out
     counted: int
     shared: int
     scale: float  # denominator of every share
@@ -291,14 +291,15 @@ class _Counting:
         return frozenset(untold)
 
     def _why(self, missing: Mapping[str, Missing]) -> Untold:
-        """Why what is in these blobs cannot be told: that some are missing without a reason is said before all else."""
+        """Return why what is in these blobs cannot be told: that some are missing without a reason is said before all
+        else."""
         gone = [name for name, why in missing.items() if why is not Missing.SEALED]
         if not all(self.withheld.entries(name) for name in gone):
             return Untold.NOT_HERE
         return Untold.ERASED if gone else Untold.SEALED
 
     def _owners(self, rows: NDArray[np.int64]) -> list[tuple[str, int]]:
-        """Whose rows these are, and how many of each."""
+        """Return whose rows these are, and how many of each."""
         found = np.unique(self.party[rows], return_counts=True)
         return [(self.names[at], count) for at, count in zip(*(each.tolist() for each in found), strict=True)]
 
@@ -334,7 +335,7 @@ class _Trained:
 def _parties(
     run: RunLedger, by: By, tags: VerifiedTags, kinds: NDArray[np.int64]
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """The parties, by name, and the number of that of each row; rows without a valid tag have no party, -1."""
+    """Return the parties, by name, and the number of that of each row; rows without a valid tag have no party, -1."""
     classes = run.genesis.classes
     rows = len(tags.tags)
     if by is By.CLASS:
@@ -354,7 +355,7 @@ def _parties(
 
 
 def _sources(run: RunLedger, rows: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The number of each row's source, and the sources."""
+    """Return the number of each row's source, and the sources."""
     numbers: dict[str, int] = {}
     found = np.zeros(rows, np.int64)
     with TagFile(run.run / rundir.GOVERNANCE / TABLE_FILE) as file:
@@ -365,7 +366,8 @@ def _sources(run: RunLedger, rows: int) -> tuple[NDArray[np.int64], tuple[str, .
 
 
 def _tokens(run: RunLedger) -> int | None:
-    """How many tokens an example has, by the recipe that the genesis names; None where that is not here, or no text."""
+    """Return how many tokens an example has, by the recipe that the genesis names; None where that is not here, or no
+    text."""
     plan = recorded_plan(run)
     match None if plan is None else plan.identity:
         case {"recipe": {"task": {"dataset": {**dataset}}}} if len(dataset) == 1:

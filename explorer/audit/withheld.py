@@ -32,7 +32,7 @@ class Withheld:
     confidential: frozenset[str] = frozenset()  # classes that the policy has sealed
 
     def entries(self, name: str) -> tuple[int, ...]:
-        """The entries that say that a blob of this name was erased; none: no entry does."""
+        """Return the entries that say that a blob of this name was erased; none: no entry does."""
         of = class_of(name)
         if of == JOINT:
             return tuple(sorted({index for entries in self.erased.values() for index in entries}))
@@ -60,8 +60,8 @@ class Withheld:
 
 
 def read_withheld(ledger: LedgerDirectory, *, trust: Trust | None, now: int) -> Withheld:
-    """What the project's ledger says was erased of a run with this ledger; nothing where it is not believed. Without a
-    trust file nobody is, and its entries are taken as they stand, as those of the run are."""
+    """Return what the project's ledger says was erased of a run with this ledger; nothing where it is not believed.
+    Without a trust file nobody is, and its entries are taken as they are, as those of the run are."""
     runs, head = runs_of(ledger.path.parent), ledger.checkpoint()
     mine = LedgerState(origin=head.origin, size=head.size, root=head.root.hex())
     if not (runs / AUDIT / CHECKPOINT).exists():

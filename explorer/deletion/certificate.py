@@ -1,6 +1,6 @@
 """The certificate of a deletion, made from the two run directories: every claim in it is derived, none is handed in.
 
-What a certificate says is what the two ledgers show, and it is verified as a stranger would before anybody gets it: one
+What a certificate says is what the two ledgers show, and it is verified as a stranger would before anyone gets it: one
 that verification would refuse is never signed into the world.
 """
 
@@ -48,11 +48,12 @@ def certify(
     request: str | None = None,
     not_reached: Collection[NotReached] = (),
 ) -> Envelope:
-    """The certificate of the deletion that made the run `new` out of the run `old`, as `origin.json` in it says.
+    """Return the certificate of the deletion that made the run `new` out of the run `old`, as `origin.json` in it says.
 
-    `keys` are those of a trainer and of whoever stands by it. `request` is a salted commitment to the request that is
-    answered; `not_reached` is what the signer knows that the deletion did not reach, beside what none reaches. Where
-    single records were deleted, their list is left in the new run's private directory: it opens the commitment to it.
+    `keys` are those of a trainer and of others who vouch for it. `request` is a salted commitment to the request that
+    is answered; `not_reached` is what the signer knows that the deletion did not reach, besides what no deletion
+    reaches. Where single records were deleted, their list is left in the new run's private directory: it opens the
+    commitment to it.
 
     Raises `RunError` for a run that no deletion made, and for an old one of which more than the ledger is gone: what is
     to be destroyed is listed from its directory. Raises `ProvenanceError` with the claim that does not hold.
@@ -111,7 +112,7 @@ def _draft(
 
 
 def _with_claims(case: Case, not_reached: Collection[NotReached]) -> Certificate:
-    """What both ledgers show."""
+    """Return what both ledgers show."""
     structure: Structure | None = None
     replay: Replay | None = None
     if case.certificate.level == "G2":
@@ -128,6 +129,6 @@ def _with_claims(case: Case, not_reached: Collection[NotReached]) -> Certificate
 
 
 def _owed(case: Case, said: Collection[NotReached]) -> list[NotReached]:
-    """What this deletion cannot have reached, where the signer has said nothing of it."""
+    """Return what this deletion cannot have reached, where the signer has said nothing of it."""
     known = {each.what for each in said}
     return [NotReached(what=what, detail=DETAIL) for what in unreached(case) if what not in known]

@@ -81,7 +81,7 @@ def looked(claim: Claim[Subject], case: Subject) -> Check:
 
 
 def unseen(claim: Claim[Subject], why: str) -> Check:
-    """A claim that nobody can look at."""
+    """Return a check of a claim that cannot be looked at."""
     return Check(name=claim.name, says=claim.says, outcome=Outcome.UNSEEN, why=why)
 
 
@@ -98,7 +98,7 @@ def differ(error: type[ExplorerError], what: str, *, found: object, expected: ob
 
 # --- claims of both levels ---
 
-# What determines a run beside its recipe, and is the same in both.
+# What determines a run besides its recipe, and is the same in both.
 SAME = (
     "code",
     "data",
@@ -116,7 +116,7 @@ SAME = (
 
 
 def documents(case: Case) -> str | None:
-    """The documents are those that both ledgers name, and believed."""
+    """Check that the documents are those that both ledgers name, and believed."""
     genesis, certificate = case.old.genesis, case.certificate
     for name in ("taxonomy", "policy", "trust"):
         differ(ProvenanceError, name, found=getattr(certificate, name), expected=getattr(genesis, name))
@@ -129,7 +129,7 @@ def documents(case: Case) -> str | None:
 
 
 def target(case: Case) -> str | None:
-    """The target is one of the old run's, and no model before it had learned from it."""
+    """Check that the target is one of the old run's, and no model before it had learned from it."""
     if case.certificate.target.records is not None and case.listed is None:
         return f"which records: the list that opens the commitment is not here; who deleted them has it in {FILE}"
     for path in case.target.classes:
@@ -142,7 +142,7 @@ def target(case: Case) -> str | None:
 
 
 def parent(case: Case) -> str | None:
-    """The new ledger begins with the old one as what it was made from by a deletion."""
+    """Check that the new ledger begins with the old one as what it was made from by a deletion."""
     parents = case.new.genesis.parents
     made = [each for each in parents if each.kind == "deletion"]
     if len(made) != 1:
@@ -176,7 +176,7 @@ def plan(case: Case) -> str | None:
 
 
 def model(case: Case) -> str | None:
-    """The certified file holds the parameters and buffers that the new ledger ends with."""
+    """Check that the certified file holds the parameters and buffers that the new ledger ends with."""
     path = case.new.run / rundir.MODEL / MODEL
     if not path.exists():
         return f"the model: there is no {path}"
@@ -208,7 +208,7 @@ COMMON = (
 
 
 def _before(case: Case, after: Plan) -> Plan:
-    """The old run's record; where it is not here, the new one's with the target put back."""
+    """Return the old run's record; where it is not here, the new one's with the target put back."""
     found = read_plan(case.old_place)
     if found is not None:
         return found
@@ -232,7 +232,7 @@ def _put_back(method: Mapping[str, Any], target: Target) -> Mapping[str, Any]:
 
 
 def structure_of(case: Case) -> tuple[Structure, Tensors]:
-    """What the two ledgers say for themselves: what the target's regions hold, and all tensors that are kept."""
+    """Return what the two ledgers say for themselves: what the target's regions hold, and all tensors that are kept."""
     old, _ = case.ended
     everything = [*old.tensors.parameters, *old.tensors.buffers, *old.tensors.optimizer]
     dropped = {name for name in everything if owner_of(name, case.policy.sealed) in case.reach.regions}
@@ -252,7 +252,7 @@ def isolated(case: Case) -> str | None:
 
 
 def dropped(case: Case) -> str | None:
-    """The dropped tensors are all those of the target's regions."""
+    """Check that the dropped tensors are all those of the target's regions."""
     found, _ = structure_of(case)
     certified = _certified_structure(case).dropped
     if certified != found.dropped:
@@ -266,7 +266,7 @@ def dropped(case: Case) -> str | None:
 
 
 def kept(case: Case) -> str | None:
-    """Every other tensor of the old run's end is one of the new run's, and no other is."""
+    """Check that every other tensor of the old run's end is one of the new run's, and no other is."""
     found, expected = structure_of(case)
     _, new = case.ended
     if fault := _difference(new.tensors, expected):
@@ -277,7 +277,7 @@ def kept(case: Case) -> str | None:
 
 
 def nothing_trained(case: Case) -> str | None:
-    """The new ledger has no step: it begins with what it ends with, where the old one ended."""
+    """Check that the new ledger has no step: it begins with what it ends with, where the old one ended."""
     old, new = case.ended
     genesis = case.new.genesis
     differ(LedgerError, "steps that the new ledger takes over", found=genesis.begins, expected=case.old.steps)
@@ -306,7 +306,7 @@ def _certified_structure(case: Case) -> Structure:
 
 
 def _difference(found: Tensors, expected: Tensors) -> str | None:
-    """The first tensor that is another one, in words; None: all are the same, name by name."""
+    """Return the first tensor that is another one, in words; None: all are the same, name by name."""
     for group in ("parameters", "buffers", "optimizer"):
         fault = next(differences(getattr(found, group), getattr(expected, group)), None)
         if fault:
@@ -315,7 +315,7 @@ def _difference(found: Tensors, expected: Tensors) -> str | None:
 
 
 def _entangled(reach: Reach) -> str | None:
-    """Why dropping regions does not undo all that the target reached; None: it does."""
+    """Return why dropping regions does not undo all that the target reached; None: it does."""
     if reach.structural:
         return None
     if reach.shared:
@@ -337,7 +337,7 @@ def _entangled(reach: Reach) -> str | None:
 
 
 def replay_of(case: Case) -> Replay:
-    """What the two ledgers say for themselves. Raises `LedgerError` where the target reached nothing."""
+    """Return what the two ledgers say for themselves. Raises `LedgerError` where the target reached nothing."""
     begins = case.new.begins
     state = state_after(case.old, begins)
     return Replay(
@@ -349,7 +349,7 @@ def replay_of(case: Case) -> Replay:
 
 
 def influence(case: Case) -> str | None:
-    """The first step that the target could have influenced is the one that is certified."""
+    """Check that the first step that the target could have influenced is the one that is certified."""
     if case.unseen:
         return case.unseen
     found, expected = _certified_replay(case).influence, _first(case)
@@ -358,7 +358,7 @@ def influence(case: Case) -> str | None:
 
 
 def start(case: Case) -> str | None:
-    """The new run goes on from the old one's state, at or before the first influence."""
+    """Check that the new run continues the old one's state, at or before the first influence."""
     if case.unseen:
         return case.unseen
     begins, first, certified = case.new.begins, _first(case), _certified_replay(case)
@@ -376,7 +376,8 @@ def start(case: Case) -> str | None:
 
 
 def batches(case: Case) -> str | None:
-    """Every step that both ledgers have had one batch: the same rows in the same slots, as many of each class."""
+    """Check that every step that both ledgers have had one batch: the same rows in the same slots, as many of each
+    class."""
     certified = _certified_replay(case)
     differ(LedgerError, "steps that the new ledger ends after", found=case.new.steps, expected=case.old.steps)
     expected = case.new.steps - case.new.begins
@@ -415,7 +416,8 @@ OF_G3 = (
 
 
 def state_after(run: RunLedger, step: int) -> TrainingState | None:
-    """The recorded state after so many steps; None: the initial one. Raises `LedgerError` where none is on record."""
+    """Return the recorded state after so many steps; None: the initial one. Raises `LedgerError` where none is on
+    record."""
     if step in (0, run.begins):
         return run.genesis.start if step else None
     indices = [index for at, index in run.outline.states if at == step]
@@ -451,7 +453,7 @@ _REPORTS = (".html", ".pdf", ".md")
 
 
 def artefacts(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
-    """All of a run that the target is in, as far as it lies in the run's directory, by kind and path.
+    """List everything of a run that the target is in, as far as it lies in the run's directory, by kind and path.
 
     Raises `LedgerError` for a ledger that cannot be read, `RunError` for a file that cannot.
     """
@@ -474,8 +476,8 @@ def artefacts(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
 
 
 def blobs(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
-    """The numbers of classes that are in the target whole, and those over several classes that theirs can be taken
-    from; wherever an entry names them, executions that were undone too. The ledger alone says which these are."""
+    """Return the numbers of classes that are in the target whole, and those over several classes that theirs can be
+    taken from; wherever an entry names them, executions that were undone too. The ledger alone says which these are."""
     own = {f"{kind}/{path}" for kind in ("numbers", "sketches", "evidence") for path in reach.whole}
     found: dict[str, str] = {}
     for blobs in (placed.entry.blobs for placed in run.with_numbers()):
@@ -501,6 +503,6 @@ def _files(directory: Path, what: What, paths: Iterable[Path]) -> Iterator[Artef
 
 
 def _after(path: Path, first: int | None) -> bool:
-    """Whether a checkpoint is of a later state than the one before the first influence; a strange name is."""
+    """Return whether a checkpoint is of a later state than the one before the first influence; a strange name is."""
     number = path.stem.removeprefix("step-")
     return first is not None and not (number.isascii() and number.isdigit() and int(number) <= first)

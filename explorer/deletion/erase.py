@@ -46,13 +46,13 @@ class Erasure:
     records: tuple[int, ...]
     secrets: tuple[str, ...]  # whose they are; * is numbers over several classes
     blobs: tuple[str, ...]  # digests of those that are here
-    spool: tuple[str, ...]  # files that are written anew, or removed where nothing is left
+    spool: tuple[str, ...]  # files that are written again, or removed where nothing is left
     salts: str | None  # the file of the records' salts
     elsewhere: tuple[str, ...]  # where copies may be, which nothing here reaches
 
 
 def of_classes(run: RunLedger, classes: Collection[str]) -> Erasure:
-    """What erasing these classes' numbers from a run comes to.
+    """Plan the erasure of these classes' numbers from a run.
 
     Raises `LedgerError` for a class that the run does not have, `RunError` for a run that is not finished.
     """
@@ -73,7 +73,7 @@ def of_classes(run: RunLedger, classes: Collection[str]) -> Erasure:
 
 
 def of_records(run: RunLedger, records: Collection[int], *, salts: Path) -> Erasure:
-    """What erasing these rows of the run's tag table comes to; `salts` is the file with their salts.
+    """Plan the erasure of these rows of the run's tag table; `salts` is the file with their salts.
 
     Raises `ProvenanceError` for salts of another table, and for a row that it does not have.
     """
@@ -179,7 +179,7 @@ def _remove(path: Path) -> None:
 
 
 def _copies(run: RunLedger) -> tuple[str, ...]:
-    """Where else numbers of a class may be."""
+    """Return where else numbers of a class may be."""
     database = runs_of(run.run) / "explorer.duckdb"
     rows = [f"{database}: its rows stay until `explorer store rebuild`"] if database.exists() else []
     states = len(kept(run.run))

@@ -56,7 +56,7 @@ class RecordsList:
 
     @property
     def listed(self) -> Listed:
-        """What the certificate says of it."""
+        """Return what the certificate says of it."""
         content = canonical(list(self.records))
         return Listed(commitment=commit(bytes.fromhex(self.salt), content).hex(), number=len(self.records))
 
@@ -69,7 +69,7 @@ def read_list(path: Path) -> RecordsList:
 
 
 def keep_list(run: Path, records: tuple[int, ...]) -> RecordsList:
-    """The list in a new run's directory, made with a fresh salt where there is none yet.
+    """Return the list in a new run's directory, made with a fresh salt where there is none yet.
 
     Raises `ProvenanceError` for a file of other records, `RunError` if the disk refuses.
     """
@@ -99,14 +99,14 @@ class Case:
     model: str  # SHA-256 of the new model's file, as it is certified
     old: RunLedger
     new: RunLedger
-    old_place: Path  # where the old ledger is; beside it there may be nothing
+    old_place: Path  # where the old ledger is; next to it there may be nothing
     trust: Trust
     listed: RecordsList | None  # of a target of single records
 
     @cached_property
     def target(self) -> Target:
-        """What was deleted. Raises `ProvenanceError` where the list of records is needed and is not here, or is another
-        one."""
+        """Return what was deleted. Raises `ProvenanceError` where the list of records is needed and is not here, or is
+        another one."""
         deleted: Deleted = self.certificate.target
         if deleted.records is None:
             return Target(classes=deleted.classes, authorities=deleted.authorities)
@@ -121,17 +121,17 @@ class Case:
 
     @cached_property
     def presence(self) -> Presence:
-        """The steps of the old run."""
+        """Return the steps of the old run."""
         return Presence(self.old)
 
     @cached_property
     def reach(self) -> Reach:
-        """What the target touched in the old run, by its ledger."""
+        """Return what the target influenced in the old run, by its ledger."""
         return reach_of(self.presence, self.target)
 
     @property
     def unseen(self) -> str | None:
-        """Why nobody can tell from here what methods looked at, where it matters; None: that can be told."""
+        """Return why nobody can tell from here what methods looked at, where it matters; None: that can be told."""
         if (self.target.classes and not self.old.begins) or read_plan(self.old_place) is not None:
             return None
         names = f"{rundir.RUN} or {rundir.LOOP}"
@@ -139,7 +139,7 @@ class Case:
 
     @cached_property
     def policy(self) -> RoutingPolicy:
-        """The policy of the old run. Raises `LedgerError` where it has none."""
+        """Return the policy of the old run. Raises `LedgerError` where it has none."""
         found = read_policy(self.old)
         if found is None:
             raise LedgerError("the old run had no policy: nothing was sealed, and nothing can be left out of it")
@@ -147,17 +147,17 @@ class Case:
 
     @cached_property
     def ended(self) -> tuple[Ended, Ended]:
-        """What the old run ended with, and the new one."""
+        """Return what the old run ended with, and the new one."""
         return read_ended(self.old), read_ended(self.new)
 
 
 def place_of(path: Path) -> Path:
-    """The run's directory; the path may be that of the ledger in it."""
+    """Return the run's directory; the path may be that of the ledger in it."""
     return path.resolve().parent if path.name == rundir.LEDGER and (path / CHECKPOINT).exists() else path
 
 
 def open_whole(place: Path, *, papers: Path, trust: Trust, now: int) -> RunLedger:
-    """A finished run's ledger, verified whole, and signed by those whom the trust file names.
+    """Read a finished run's ledger, verified whole, and signed by those whom the trust file names.
 
     `place` is the run's directory; where no documents are in it, `papers` is. Raises `LedgerError` with the first
     finding, for entries that cannot stand where they do, for kinds that are not known here, and for a run that has not
@@ -189,7 +189,7 @@ def check_named(run: RunLedger, named: RunAt) -> None:
 
 
 def name_of(run: RunLedger) -> LedgerName:
-    """A ledger as its checkpoint names it."""
+    """Return a ledger as its checkpoint names it."""
     checkpoint = run.ledger.checkpoint()
     return LedgerName(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex())
 

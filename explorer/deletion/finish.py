@@ -172,7 +172,7 @@ class Found:
     path: Path | None  # None: it is not here; the project's ledger names it
     digest: str  # of what was signed
     side: Literal["had", "without"]  # the run had the target; a deletion made the run, without it
-    claimed: Certificate | None  # what it says, whoever has signed it; None: it is not here
+    claimed: Certificate | None  # its content, whether or not its signature is believed; None: it is not here
     verified: Verified | None  # what came of its claims; None: nobody was asked, or nobody believes it
     fault: str | None  # why it was not verified
     entry: int | None  # of the project's ledger that names it; None: none does
@@ -180,7 +180,7 @@ class Found:
 
     @property
     def deleted(self) -> bool:
-        """Whether every claim held, by those whom the reader believes. Nothing else is called so."""
+        """Return whether every claim held, by those whom the reader believes. Nothing else is called so."""
         return self.verified is not None and self.verified.deleted
 
     @property
@@ -198,7 +198,7 @@ class Certificates:
 
 
 def certificates(run: RunLedger, *, trust: Trust | None, now: int) -> Certificates:
-    """The certificates that speak of a run. `now` is in seconds since 1970.
+    """Return the certificates that speak of a run. `now` is in seconds since 1970.
 
     Raises `LedgerError` for a project's ledger that is damaged.
     """
@@ -247,7 +247,8 @@ def _ledgers(claimed: Certificate) -> set[str]:
 
 
 def _files(runs: Path) -> tuple[dict[str, _File], tuple[str, ...]]:
-    """The certificates below a directory of runs, by the digest of what was signed; and what is wrong with others."""
+    """Return the certificates below a directory of runs, by the digest of what was signed; and what is wrong with
+    others."""
     found: dict[str, _File] = {}
     damaged: list[str] = []
     for path in sorted(runs.glob(f"[!_.]*/*/{CERTIFICATE}"))[:MOST]:
@@ -270,7 +271,7 @@ def _content(path: Path) -> bytes:
 def _verified(
     file: _File, run: RunLedger, trust: Trust | None, *, now: int, more: bool
 ) -> tuple[Verified | None, str | None]:
-    """What came of its claims, or why nobody looked at them."""
+    """Return what came of its claims, or why nobody looked at them."""
     if trust is None:
         return None, "nobody was asked: name a trust file"
     if not more:
@@ -287,7 +288,8 @@ def _verified(
 
 
 def _old(claimed: Certificate, run: RunLedger) -> Path:
-    """The directory of the run that had the target. Raises `RunError` where it is not among those of the project."""
+    """Return the directory of the run that had the target. Raises `RunError` where it is not among those of the
+    project."""
     name, origin = claimed.old.run, claimed.old.ledger.origin
     if run.ledger.checkpoint().origin == origin:
         return run.run

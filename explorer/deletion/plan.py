@@ -114,7 +114,7 @@ class Request:
 
 
 def keep_request(run: Path, text: str) -> str:
-    """The commitment to the text of the request, made with a fresh salt where there is none yet.
+    """Return the commitment to the text of the request, made with a fresh salt where there is none yet.
 
     Raises `ProvenanceError` for a run that answers another request.
     """
@@ -131,7 +131,7 @@ def keep_request(run: Path, text: str) -> str:
 
 
 def read_request(run: Path) -> str | None:
-    """The commitment that is kept; None: none was. Raises `ProvenanceError` for a file that is not one."""
+    """Read the commitment that is kept; None: none was. Raises `ProvenanceError` for a file that is not one."""
     path = run / FILE
     return _read(path).commitment if path.exists() else None
 

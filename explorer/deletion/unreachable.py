@@ -24,7 +24,8 @@ MOST = 480  # characters of a line
 
 
 def beyond(presence: Presence, reached: Reach) -> tuple[NotReached, ...]:
-    """What a deletion of this target cannot reach. Raises `LedgerError` for a project's ledger that is damaged."""
+    """List what a deletion of this target cannot reach. Raises `LedgerError` for a project's ledger that is
+    damaged."""
     run = presence.run.run
     found = [
         NotReached(what="number", detail=_number(presence, reached)),
@@ -69,7 +70,7 @@ def _fitted(presence: Presence) -> Iterator[NotReached]:
 
 
 def _chosen(presence: Presence) -> str:
-    """What was chosen by runs that had the target."""
+    """Return what was chosen by runs that had the target."""
     recipe = presence.recipe
     if not isinstance(recipe, RunRecord):
         return "how the loop's own settings were chosen is on no record"
@@ -92,7 +93,7 @@ def _shaped(presence: Presence, reached: Reach) -> Iterator[NotReached]:
 
 
 def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
-    """Models that go on from this one, as far as it is known here; those that never had the target are none."""
+    """Models that continue this one, as far as it is known here; those that never had the target are none."""
     run = presence.run
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     told = [each for each in _observations(runs) if each.ledger.origin == origin and each.role == "fine-tuner"]
@@ -112,7 +113,7 @@ def _observations(runs: Path) -> Iterator[Observation]:
 
 
 def _leaves_out(run: Path, genesis: Genesis, target: Target) -> bool:
-    """Whether a deletion made the run and its plan, which the genesis names, is without the target."""
+    """Return whether a deletion made the run and its plan, which the genesis names, is without the target."""
     if all(parent.kind != "deletion" for parent in genesis.parents):
         return False
     try:
@@ -127,7 +128,7 @@ def _leaves_out(run: Path, genesis: Genesis, target: Target) -> bool:
 
 
 def _geneses(runs: Path) -> Iterator[tuple[Path, Genesis]]:
-    """Every run beside this one, and the first entry of its ledger. One that cannot be read names no parents."""
+    """Yield every run next to this one, and the first entry of its ledger. One that cannot be read names no parents."""
     for checkpoint in sorted(runs.glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}")):
         try:
             first = decode(next(iter(LedgerDirectory(checkpoint.parent).entries(0, 1))))
@@ -138,7 +139,7 @@ def _geneses(runs: Path) -> Iterator[tuple[Path, Genesis]]:
 
 
 def _measured(run: Path) -> str:
-    """Where numbers of the run are, beside the run itself."""
+    """Return where numbers of the run are, besides the run itself."""
     names = (rundir.METRICS, rundir.RESULT, rundir.NOTEBOOK, rundir.CONTRIBUTIONS, rundir.ENTROPY)
     here = [name for name in names if (run / name).exists()]
     database = runs_of(run) / "explorer.duckdb"

@@ -1,7 +1,7 @@
 """Whether a certificate of a deletion holds, found out by who trusts neither its signer nor the machine it ran on.
 
 It takes the certificate, a trust file, both ledgers and the new run's directory; no weights of the old run, and no
-torch. Every claim is derived anew and looked at by itself. The word "deleted" is for a certificate of which every one
+torch. Every claim is derived again and looked at by itself. The word "deleted" is for a certificate of which every one
 of them held: one that failed, or that could not be looked at, is enough to keep it back.
 
 What the signer merely says is listed apart: nobody can find out from two ledgers what else there was. Which leaks the
@@ -36,13 +36,13 @@ SEES = {
 
 
 def unreached(case: Case) -> tuple[Unreached, ...]:
-    """What the ledgers themselves say that this deletion did not reach."""
+    """Return what the ledgers themselves say that this deletion did not reach."""
     base: tuple[Unreached, ...] = ("base-model",)
     return (*ALWAYS, *base) if any(parent.kind == "model" for parent in case.old.genesis.parents) else ALWAYS
 
 
 def admitted_to(case: Case) -> str | None:
-    """What this deletion cannot have reached is said to be not reached."""
+    """Check that what this deletion cannot have reached is said to be not reached."""
     said = {each.what for each in case.certificate.not_reached}
     missing = [UNREACHED[what] for what in unreached(case) if what not in said]
     if missing:
@@ -51,7 +51,7 @@ def admitted_to(case: Case) -> str | None:
 
 
 def numbers_named(case: Case) -> str | None:
-    """All numbers of the deleted classes that the old ledger names are among what is to be destroyed."""
+    """Check that all numbers of the deleted classes that the old ledger names are among what is to be destroyed."""
     listed = {(each.path, each.sha256) for each in case.certificate.to_destroy if each.what == "numbers"}
     if missing := [each.path for each in blobs(case.old, case.reach) if (each.path, each.sha256) not in listed]:
         raise ProvenanceError(f"{len(missing)} blobs with numbers of the target are not to be destroyed: {missing[0]}")
@@ -78,16 +78,16 @@ class Verified:
     model: str  # SHA-256 of the new model's file
     signed_by: tuple[str, ...]
     checks: tuple[Check, ...]
-    remaining: tuple[str, ...]  # of what is to be destroyed: files that are still beside the old ledger
+    remaining: tuple[str, ...]  # of what is to be destroyed: files that are still next to the old ledger
 
     @property
     def deleted(self) -> bool:
-        """Whether every claim held. Nothing else is called so."""
+        """Return whether every claim held. Nothing else is called so."""
         return all(check.outcome is Outcome.HELD for check in self.checks)
 
     @property
     def said(self) -> tuple[str, ...]:
-        """What the signer says and nobody can check from here."""
+        """Return what the signer says and nobody can check from here."""
         certificate = self.certificate
         lines = [f"not reached: {UNREACHED[each.what]}: {each.detail}" for each in certificate.not_reached]
         kinds: dict[str, list[str]] = {}
@@ -115,7 +115,7 @@ def verify(
     """Check a certificate against the old run or its ledger, and the new run. `records`: the list that the deleted
     records were committed to, if it was single records; `now` is in seconds since 1970.
 
-    Raises `ProvenanceError` for a certificate that nobody to be believed has signed, or that says what none can: of
+    Raises `ProvenanceError` for a certificate that no believed trainer has signed, or that says what none can: of
     such a one no claim is looked at.
     """
     opened = open_certificate(content, trust=trust, now=now, where=where)
@@ -151,7 +151,7 @@ def verify(
 def _ledger(
     name: str, says: str, place: Path, named: RunAt, *, papers: Path, trust: Trust, now: int
 ) -> tuple[Check, RunLedger | None]:
-    """The first two claims, on which all others rest."""
+    """Return the first two claims, on which all others rest."""
     found: list[RunLedger] = []
 
     def look(place: Path) -> None:

@@ -40,7 +40,7 @@ class Listed:
 
 
 def wrapped_grants(run: RunLedger, recorded: Collection[Recorded], *, trust: Trust, now: int) -> tuple[Listed, ...]:
-    """All of them, by file name; `recorded` are the entries of the project's ledger."""
+    """Return all of them, by file name; `recorded` are the entries of the project's ledger."""
     files = sorted((run.run / rundir.GRANTS).glob("*.json"))
     return tuple(_listed(path, run, recorded, trust, now) for path in files)
 
@@ -65,7 +65,7 @@ MOST = 1_000  # files of wrapped keys that are looked at
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """A grant as the file of wrapped keys beside the run says it."""
+    """A grant as the file of wrapped keys next to the run says it."""
 
     grant: Grant
     believed: bool  # signed by those whom the reader believes, and it opens the run today
@@ -95,7 +95,7 @@ class AccessLog:
 
 
 def access_log(run: RunLedger, *, trust: Trust | None, now: int) -> AccessLog:
-    """What is on record of who may read the run, and who did. `now` is in seconds since 1970.
+    """List who may read the run and who did, as recorded. `now` is in seconds since 1970.
 
     Raises `LedgerError` for a project's ledger that is damaged; who signed it is for `project_badge` to say.
     """
@@ -141,7 +141,7 @@ def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None
 
 
 def _known(run: RunLedger, recorded: tuple[Recorded, ...], *, trust: Trust | None, now: int) -> dict[str, Known]:
-    """The grants in the run's directory, by digest. A file that holds none names nobody."""
+    """Return the grants in the run's directory, by digest. A file that holds none names nobody."""
     listed = () if trust is None else wrapped_grants(run, recorded, trust=trust, now=now)
     faults = {each.path: each.fault for each in listed}
     found: dict[str, Known] = {}
@@ -157,7 +157,8 @@ def _known(run: RunLedger, recorded: tuple[Recorded, ...], *, trust: Trust | Non
 
 
 def _request(run: RunLedger, entry: ProjectEntry | Unknown) -> SignedRequest | None:
-    """The signed request behind an entry; None where it has none, or its blob is gone or is no request for this."""
+    """Return the signed request behind an entry; None where it has none, or its blob is gone or is no request for
+    this."""
     blob = entry.blobs.get(BLOB) if isinstance(entry, Access) else None
     directory = runs_of(run.run) / AUDIT
     if blob is None or blob.size > MAX_REQUEST or not (directory / blob_path(blob.sha256)).exists():
@@ -172,7 +173,7 @@ def _request(run: RunLedger, entry: ProjectEntry | Unknown) -> SignedRequest | N
 
 
 def _in_request(signed: SignedRequest, recorded: Iterable[Recorded], *, trust: Trust | None, now: int) -> Known:
-    """The grant that a request names, and whether it holds today."""
+    """Return the grant that a request names, and whether it holds today."""
     where = "grant"
     try:
         if trust is not None:
@@ -190,7 +191,7 @@ def _asked(run: RunLedger, grant: Grant, digest: str) -> Query | None:
 
 
 def _usual(run: RunLedger, grant: Grant) -> Iterator[Query]:
-    """What `explorer read` asks for by a grant when it is told no steps, and at most one class."""
+    """Yield what `explorer read` asks for by a grant when it has no steps given, and at most one class."""
     try:
         covered = covered_classes(run.genesis, grant)
         steps = run.range_of(None, None)

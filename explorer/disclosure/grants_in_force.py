@@ -19,7 +19,7 @@ from explorer.runlog.run_ledger import RunLedger, class_of
 
 
 def covered_classes(genesis: Genesis, grant: Grant) -> frozenset[str]:
-    """The classes of the run that the grant opens; * too, for numbers over several, where it opens all of them.
+    """Return the classes of the run that the grant opens; * too, for numbers over several, where it opens all of them.
 
     Raises `ProvenanceError` for a grant that does not name this run, and for one that names a class or a kind of entry
     that the run does not have.
@@ -82,7 +82,7 @@ def check_standing(recorded: Iterable[Recorded], grant: Named) -> None:
 
 
 def is_revoked(recorded: Iterable[Recorded], grant: Named) -> bool:
-    """Whether it was revoked. Raises `ProvenanceError` as `check_standing` does for what is not understood."""
+    """Return whether it was revoked. Raises `ProvenanceError` as `check_standing` does for what is not understood."""
     uses = [use for _, use in grant_uses(recorded) if (use.owner, use.id) == (grant.owner, grant.id)]
     return any(use.action == "revoked" for use in uses)
 
@@ -99,8 +99,8 @@ def check_wrapped(recorded: Iterable[Recorded], grant: Named, *, origin: str) ->
 
 
 def named(recorded: Iterable[Recorded], id: str) -> Named:
-    """The grant with this id, as it was wrapped last. Raises `ProvenanceError` where none is, with the nearest id, and
-    where two owners have given it."""
+    """Return the grant with this id, as it was wrapped last. Raises `ProvenanceError` where none is, with the nearest
+    id, and where two owners have given it."""
     found = {(use.owner, use.id): use.grant for _, use in grant_uses(recorded)}
     owners = [owner for owner, known in found if known == id]
     if not owners:
@@ -111,8 +111,8 @@ def named(recorded: Iterable[Recorded], id: str) -> Named:
 
 
 def grant_uses(recorded: Iterable[Recorded]) -> list[tuple[int, GrantUse]]:
-    """What was done with grants, in order. Raises `ProvenanceError` for a version that is not known here: it may revoke
-    one."""
+    """Return what was done with grants, in order. Raises `ProvenanceError` for a version that is not known here: it may
+    revoke one."""
     found: list[tuple[int, GrantUse]] = []
     for each in recorded:
         if isinstance(each.entry, Unknown) and each.entry.head.kind == GrantUse.KIND:

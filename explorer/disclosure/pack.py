@@ -111,8 +111,9 @@ class HostKey:
 def host_keys(
     private: Path, runs: Path, *, signer: Ed25519PrivateKey, passphrase: str | None, trust: Trust
 ) -> tuple[HostKey, ...]:
-    """The keys on this host. `private` is the directory of the trainer's key, `runs` that of the project; `signer` is
-    the key that signs the pack, and `passphrase` that of its file; `trust` says which keys of an agent count.
+    """Return the keys on this host. `private` is the directory of the trainer's key, `runs` that of the project;
+    `signer` is the key that signs the pack, and `passphrase` that of its file; `trust` says which keys of an agent
+    count.
 
     Raises `ProvenanceError` if the directory of the trainer's key cannot be listed.
     """
@@ -132,7 +133,7 @@ def host_keys(
 
 
 def _signing(key: HostKey, own: str) -> HostKey:
-    """The signer's key file says so itself, even where it holds no key but says where it is."""
+    """Return whether the signer's key file says so itself, even where it holds no key but says where it is."""
     untold = key.file == "trainer.pem" and key.public_key is None
     return HostKey(file=key.file, public_key=own, state="signed this pack") if untold else key
 
@@ -245,7 +246,7 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pack:
-    """A pack as it stands in its file."""
+    """A pack as it is in its file."""
 
     manifest: Manifest
     content: bytes
@@ -262,8 +263,8 @@ def make_pack(
     trust: Trust,
     now: int,
 ) -> Pack:
-    """A pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no more, as
-    a page, `figures` as JSON; None: there is nothing to report.
+    """Return a pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no
+    more, as a page, `figures` as JSON; None: there is nothing to report.
 
     `key` is the trainer's, `passphrase` that of its file; `now` in seconds since 1970.
     Raises `LedgerError` for a ledger that the trust file does not believe, since nobody signs for that, for one with
@@ -299,14 +300,14 @@ def make_pack(
 
 
 def verifier_program() -> bytes:
-    """The verifier of this version, which goes into every pack as verify.py."""
+    """Return the verifier of this version, which goes into every pack as verify.py."""
     return files("explorer.disclosure").joinpath("verifier.py").read_bytes()
 
 
 def read_grants(
     run: RunLedger, ids: Collection[str], *, trust: Trust, now: int, project: Iterable[Recorded]
 ) -> dict[str, WrappedKeys]:
-    """The wrapped keys of these grants, each of which holds now. `project`: the entries of the project's ledger.
+    """Read the wrapped keys of these grants, each of which holds now. `project`: the entries of the project's ledger.
 
     Raises `ProvenanceError` for a grant that is not here, with the nearest id; that is not believed, has expired, is
     for another run, or was revoked; and for keys that nobody is on record as having wrapped.
@@ -327,7 +328,7 @@ def read_grants(
 
 
 def accesses(run: RunLedger, pack: Pack, grants: Mapping[str, WrappedKeys]) -> tuple[Access, ...]:
-    """What a pack discloses, as the project's ledger keeps it: one entry for each grant in it."""
+    """Return what a pack discloses, as the project's ledger keeps it: one entry for each grant in it."""
     query = digest({"format": FORMAT, "pack": hashlib.sha256(canonical(to_json(pack.manifest))).hexdigest()})
     ledger = ledger_state(run)
     return tuple(
@@ -351,7 +352,8 @@ def write_pack(path: Path, pack: Pack) -> None:
 
 
 def container(contents: Mapping[str, bytes]) -> bytes:
-    """A zip of which every byte follows from names and contents. Raises `LedgerError` for more than a pack holds."""
+    """Return a zip of which every byte follows from names and contents. Raises `LedgerError` for more than a pack
+    holds."""
     size = sum(map(len, contents.values()))
     if len(contents) > MAX_FILES or size > MAX_PACK:
         raise LedgerError(f"{len(contents)} files of {size} bytes; a pack holds {MAX_FILES} files of {MAX_PACK} bytes")
@@ -377,8 +379,8 @@ def _check(run: RunLedger, trust: Trust, now: int) -> None:
 
 
 def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes]]:
-    """What belongs to the tree of its checkpoint, and the blobs that entries name. Raises `LedgerError` for a blob that
-    is gone and was not erased on record: a pack without it would not verify."""
+    """Yield what belongs to the tree of its checkpoint, and the blobs that entries name. Raises `LedgerError` for a
+    blob that is gone and was not erased on record: a pack without it would not verify."""
     ledger, place, size = run.ledger, rundir.LEDGER, run.ledger.checkpoint().size
     yield f"{place}/{CHECKPOINT}", ledger.note().content
     for path, note in ledger.witness_notes().items():
@@ -399,14 +401,14 @@ def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes
 
 
 def _named(ledger: LedgerDirectory) -> set[tuple[str, str]]:
-    """The blobs that entries name: the path of each, and what it is there."""
+    """Return the blobs that entries name: the path of each, and what it is there."""
     blobs = [each for leaf in ledger.entries() for each in read_head(leaf).blobs.items()]
     return {(blob_path(blob.sha256), name) for name, blob in blobs}
 
 
 def _erasures(run: RunLedger) -> Iterator[tuple[str, bytes]]:
-    """Where blobs are gone, the entries of the project's ledger that say what was erased of the run, each with its
-    proof. Other entries stay where they are: who may read which run is nobody's business here."""
+    """Yield where blobs are gone, the entries of the project's ledger that say what was erased of the run, each with
+    its proof. Other entries stay where they are: who may read which run is nobody's business here."""
     if all((run.ledger.path / path).exists() for path, _ in _named(run.ledger)):
         return
     runs = runs_of(run.run)
@@ -425,8 +427,8 @@ def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
-    """What else is signed about the run or bound by its first entry: what it was, where it comes from, its model's
-    attestation, certificates of deletions."""
+    """Yield what else is signed about the run or bound by its first entry: what it was, where it comes from, its
+    model's attestation, certificates of deletions."""
     attested = [f"{rundir.MODEL}/{name}" for name in (MODEL_ATTESTATION, MODEL_CARD)]
     wanted = [rundir.ORIGIN, *(attested if all((run.run / each).exists() for each in attested) else ())]
     for relative in [*wanted, *_bound(run)]:
@@ -438,8 +440,8 @@ def papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
 
 
 def _bound(run: RunLedger) -> Iterator[str]:
-    """What the first entry binds and is not signed. A plan that leaves single records out names their rows: it stays
-    here, as they do."""
+    """Yield what the first entry binds and is not signed. A plan that leaves single records out names their rows: it
+    stays here, as they do."""
     plan = recorded_plan(run)
     if plan is not None and not (ROUTING in plan.methods and left_out(plan).records):
         yield plan_file(plan)
@@ -449,7 +451,7 @@ def _bound(run: RunLedger) -> Iterator[str]:
 
 
 def _made_from(run: RunLedger) -> Iterator[Path]:
-    """The runs that deletions made from this one."""
+    """Yield the runs that deletions made from this one."""
     for made in rundir.run_directories(run.run.resolve().parent.parent / DELETIONS, loops=True):
         origin = read_origin(made)
         if origin is not None and origin.run == run.genesis.run:
@@ -461,7 +463,7 @@ def _paper(path: Path) -> bytes:
 
 
 def _proved(run: RunLedger) -> list[int]:
-    """The first entry, the states, the end."""
+    """Return the first entry, the states, the end."""
     ends = () if run.outline.end is None else (run.outline.end,)
     return sorted({0, *(index for _, index in run.outline.states), *ends})
 

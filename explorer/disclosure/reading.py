@@ -46,7 +46,7 @@ class Contents:
     unread: list[str] = field(default_factory=list)
 
     def steps(self, steps: range) -> Iterator[tuple[Cell, ...]]:
-        """Rows of steps; those of a class have what needs other classes only where * is asked for too."""
+        """Yield rows of steps; those of a class have what needs other classes only where * is asked for too."""
         done = steps.start
         for segment in self.run.segments(steps):
             found = read_numbers(self.run, segment)
@@ -63,7 +63,7 @@ class Contents:
             self.unread.append(f"steps {done} to {steps.stop - 1}: their numbers are in no state entry yet")
 
     def profiles(self, steps: range) -> Iterator[tuple[Cell, ...]]:
-        """Rows of profiles. Adapters have none."""
+        """Yield rows of profiles. Adapters have none."""
         layers = [name for name in self.run.genesis.layers if ADAPTER not in name]
         for placed in self.run.read(self.run.outline.profiles, Profile):
             for path in self.classes if self._within(placed.entry.step, steps) else ():
@@ -78,7 +78,7 @@ class Contents:
                     yield (placed.index, placed.entry.step, layer, path, examples, *shown(row).values())
 
     def decisions(self, steps: range) -> Iterator[tuple[Cell, ...]]:
-        """Rows of decisions: the evidence as it was committed to."""
+        """Yield rows of decisions: the evidence as it was committed to."""
         standing = [index for index in self.run.outline.decisions if index not in self.run.outline.superseded]
         for placed in self.run.read(standing, Decision):
             for path in self.classes if self._within(placed.entry.step, steps) else ():
@@ -107,7 +107,8 @@ class Contents:
                 yield (placed.index, step, layer, JOINT, None, None, *totals)
 
     def _readable(self, path: str, segment: Segment, found: SegmentNumbers) -> bool:
-        """Whether a class's numbers of a segment can be read; where it has some and they cannot, that is noted."""
+        """Return whether a class's numbers of a segment can be read; where it has some and they cannot, that is
+        noted."""
         if path == JOINT:
             any_, missing = any(each.entry.joint for each in found.steps), dict(found.missing)
         else:
@@ -143,7 +144,7 @@ class Contents:
         self.checked += 1
 
     def _within(self, step: int, steps: range) -> bool:
-        """What was recorded after the last step of the run belongs to it."""
+        """Include what was recorded after the last step of the run."""
         return step in steps or step == steps.stop == self.run.range_of(None, None).stop
 
 
@@ -162,7 +163,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """What somebody wants to read of a run."""
+    """A reader's query of a run's numbers."""
 
     run: str
     kind: str  # of entries
@@ -171,7 +172,7 @@ class Query:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of its canonical JSON, by which the project's ledger names it."""
+        """Return the SHA-256 of its canonical JSON, by which the project's ledger names it."""
         asked = {"classes": [*self.classes], "kind": self.kind, "run": self.run}
         return hashlib.sha256(canonical({**asked, "first": self.steps.start, "stop": self.steps.stop})).hexdigest()
 
@@ -182,15 +183,15 @@ class Answer:
 
     query: Query
     rows: tuple[tuple[Cell, ...], ...]
-    checked: int  # contents that were held against their commitments, and agree
+    checked: int  # contents that were compared with their commitments, and agree
     unread: tuple[str, ...]  # what was asked for and could not be read, and why
 
 
 def ask(
     run: RunLedger, grant: Grant, *, kind: str | None = None, class_: str | None = None, steps: range | None = None
 ) -> Query:
-    """What to read: all that the grant covers, unless told otherwise. Raises `ProvenanceError` for what it does not
-    cover, and says what it does; `LedgerError` for steps that were not done."""
+    """Return what to read: all that the grant covers, unless told otherwise. Raises `ProvenanceError` for what it does
+    not cover, and says what it does; `LedgerError` for steps that were not done."""
     covered, known = covered_classes(run.genesis, grant), (*run.genesis.classes, JOINT)
     query = Query(
         run=run.genesis.run,

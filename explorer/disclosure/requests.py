@@ -116,7 +116,7 @@ class Request:
 
     @property
     def asked(self) -> Query:
-        """What is asked for."""
+        """Return what is asked for."""
         steps = range(self.query.first, self.query.stop)
         return Query(run=self.run, kind=self.query.kind, classes=self.query.classes, steps=steps)
 
@@ -131,7 +131,7 @@ class SignedRequest:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 by which the project's ledger names it."""
+        """Return the SHA-256 by which the project's ledger names it."""
         return hashlib.sha256(self.content).hexdigest()
 
 
@@ -167,7 +167,7 @@ class Opened:
 
 
 def make_request(run: RunLedger, signed: Signed[Grant], query: Query, key: ReaderKey, *, now: int) -> bytes:
-    """A signed request. Raises `ProvenanceError` for a key that is not the grantee's, or cannot sign."""
+    """Return a signed request. Raises `ProvenanceError` for a key that is not the grantee's, or cannot sign."""
     if key.signs is None:
         raise ProvenanceError(
             "this reader's key is of an earlier version and signs nothing: make one with `explorer grant key`, and ask "
@@ -255,12 +255,12 @@ def answer(run: RunLedger, signed: SignedRequest, *, trust: Trust, now: int, pro
 
 
 def is_answer(content: bytes) -> bool:
-    """Whether a file says that it is an answer; files of keys that were wrapped ahead are another kind."""
+    """Return whether a file says that it is an answer; files of keys that were wrapped ahead are another kind."""
     return content[: MAX_BYTES + 1].lstrip().startswith(b"{") and f'"{ANSWER}"'.encode() in content
 
 
 def open_answer(content: bytes, run: RunLedger, key: ReaderKey, *, trust: Trust, now: int, where: str) -> Opened:
-    """The keys of an answer, once its receipt was checked: the project's ledger, signed by a trainer whom `trust`
+    """Read the keys of an answer, once its receipt was checked: the project's ledger, signed by a trainer whom `trust`
     names, has the entry that says so.
 
     Raises `ProvenanceError` for the answer to another reader, of another run or ledger, or one whose entry is another,
@@ -287,7 +287,7 @@ def open_answer(content: bytes, run: RunLedger, key: ReaderKey, *, trust: Trust,
 def _receipt(
     file: _AnswerFile, signed: SignedRequest, *, trust: Trust, now: int, where: str
 ) -> tuple[int, LedgerState]:
-    """The entry that the answer shows, and the ledger that has it.
+    """Return the entry that the answer shows, and the ledger that has it.
 
     A trainer's signature is enough: the entry is moments old, and witnesses come later.
     """
@@ -361,7 +361,7 @@ def _wrapped(recorded: Iterable[Recorded]) -> set[tuple[str, str]]:
 
 
 def _stretches(run: RunLedger, query: Query) -> dict[tuple[str, str], set[int]]:
-    """The first steps of the stretches that have numbers which were asked for, by class path, or *, and kind."""
+    """Return the first steps of the stretches that have numbers which were asked for, by class path, or *, and kind."""
     if query.kind == Step.KIND:
         wanted = {span.start for span in run.spans(query.steps)}
     else:  # what was recorded after the last step belongs to it
@@ -371,12 +371,12 @@ def _stretches(run: RunLedger, query: Query) -> dict[tuple[str, str], set[int]]:
 
 
 def _classes(run: RunLedger, query: Query) -> frozenset[str]:
-    """The classes whose keys a query takes: numbers over several are put together with those of each."""
+    """Return the classes whose keys a query takes: numbers over several are put together with those of each."""
     return frozenset(query.classes if JOINT not in query.classes else (*run.genesis.classes, JOINT))
 
 
 def _info(signed: SignedRequest, path: str, kind: str) -> bytes:
-    """What a bundle is bound to."""
+    """Return what a bundle is bound to."""
     request = signed.request
     bound = {"class": path, "format": ANSWER, "kind": kind, "ledger": request.ledger.origin}
     return canonical({**bound, "request": signed.digest, "run": request.run})

@@ -63,7 +63,7 @@ Bundle = Mapping[int, bytes]
 
 @record
 class WrappedBundle:
-    """A bundle as it stands in a file."""
+    """A bundle as it is in a file."""
 
     class_: Annotated[ClassPath | Literal["*"], Field(alias="class")]
     kind: EntryKind
@@ -90,7 +90,7 @@ class WrappedKeys:
 
     @property
     def content(self) -> bytes:
-        """The file: canonical JSON and a newline."""
+        """Return the file: canonical JSON and a newline."""
         value = {
             "format": FORMAT,
             "grant": json.loads(self.grant.content),
@@ -101,7 +101,7 @@ class WrappedKeys:
         return canonical(value) + b"\n"
 
     def info(self, path: str, kind: str) -> bytes:
-        """What a bundle is bound to."""
+        """Return what a bundle is bound to."""
         return canonical(
             {
                 "class": path,
@@ -124,7 +124,7 @@ def parse_wrapped(content: bytes, *, where: str) -> WrappedKeys:
 
 
 def wrapped_bundles(keys: Mapping[tuple[str, str], bytes]) -> list[dict[str, str]]:
-    """Bundles as they stand in a file, in their order."""
+    """Bundles as they are in a file, in their order."""
     return [
         {"class": path, "kind": kind, "wrapped": base64.b64encode(wrapped).decode()}
         for (path, kind), wrapped in keys.items()
@@ -145,7 +145,7 @@ def encode_bundle(bundle: Bundle) -> bytes:
 
 
 def decode_bundle(content: bytes, *, where: str) -> Bundle:
-    """The reading keys. Raises `ProvenanceError` for what was cut short or is out of order."""
+    """Return the reading keys. Raises `ProvenanceError` for what was cut short or is out of order."""
     if not content or len(content) % _STRETCH.size:
         raise ProvenanceError(f"{where}: a bundle of {len(content)} bytes; expected {_STRETCH.size} for each stretch")
     found = list(_STRETCH.iter_unpack(content))
@@ -156,7 +156,7 @@ def decode_bundle(content: bytes, *, where: str) -> Bundle:
 
 
 def words(path: str, kind: str) -> str:
-    """What a bundle is for, for people."""
+    """Return what a bundle is for, for people."""
     return f"{kind} keys of {'the numbers over several classes' if path == JOINT else path}"
 
 
@@ -181,7 +181,7 @@ class Wrapping:
 
 
 def wrap_keys(run: RunLedger, signed: Signed[Grant], *, project: Project) -> Wrapping:
-    """Wrap the keys that a grant covers, for all that the run has recorded; on record before anybody can have them.
+    """Wrap the keys that a grant covers, for all that the run has recorded; on record before anyone can have them.
 
     `signed` was opened now, with a trust file that says whom to believe. Raises `ProvenanceError` for a grant of other
     runs, classes or kinds of entries, for one that was revoked or has a later one in its place, and where there is
@@ -226,7 +226,7 @@ def revoke(grant: Named, *, runs: Path, project: Project) -> tuple[int | None, t
 
 
 def wrapped_path(run: Path, id: str) -> Path:
-    """Where the wrapped keys of a grant stand."""
+    """Return the path of a grant's wrapped keys."""
     return run / rundir.GRANTS / f"{id}.json"
 
 
@@ -236,12 +236,12 @@ def read_wrapped(path: Path) -> WrappedKeys:
 
 
 def naming(signed: Signed[Grant]) -> Named:
-    """A grant as the project's ledger names it."""
+    """Return a grant as the project's ledger names it."""
     return Named(owner=signed.value.owner, id=signed.value.id, digest=grant_digest(signed.envelope))
 
 
 def ledger_state(run: RunLedger) -> LedgerState:
-    """The run's ledger as it was when it was opened."""
+    """Return the run's ledger as it was when it was opened."""
     checkpoint = run.ledger.checkpoint()
     return LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex())
 
@@ -264,7 +264,7 @@ def _refuse_other_owner(path: Path, grant: Grant) -> None:
 
 
 def _owner(path: Path) -> str | None:
-    """Who granted what stands there, as the file says; None for one that is damaged."""
+    """Return who granted what stands there, as the file says; None for one that is damaged."""
     try:
         return claimed_grant(read_wrapped(path).grant, where=str(path)).owner
     except ProvenanceError:
@@ -293,7 +293,8 @@ class GrantKeys:
 
 
 def believe(file: WrappedKeys, run: RunLedger, *, trust: Trust, now: int, where: str) -> Signed[Grant]:
-    """The grant of a file of wrapped keys, if it holds now and the file is of this run and no wider than the grant.
+    """Return the grant of a file of wrapped keys, if it holds now and the file is of this run and no wider than the
+    grant.
 
     Raises `ProvenanceError` that says what is wrong. Only what the project's ledger says of the grant is not known
     here: `explorer.disclosure.grants_in_force`.
@@ -319,8 +320,8 @@ def believe(file: WrappedKeys, run: RunLedger, *, trust: Trust, now: int, where:
 
 
 def open_keys(file: WrappedKeys, grant: Grant, key: X25519PrivateKey, *, where: str) -> GrantKeys:
-    """The keys in a file whose grant is believed. Raises `ProvenanceError` for another reader's key, and for a bundle
-    that was changed or wrapped as something else."""
+    """Read the keys in a file whose grant is believed. Raises `ProvenanceError` for another reader's key, and for a
+    bundle that was changed or wrapped as something else."""
     if reader_public_text(key) != grant.grantee.public_key:
         raise ProvenanceError(
             f"{where}: this is not the key of {grant.grantee.name}, which is {grant.grantee.public_key}; found "

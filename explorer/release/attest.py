@@ -5,7 +5,7 @@
     attestation.json   what went into it, signed (`explorer.provenance.model_attestation`)
     taxonomy.json      the signed documents that the attestation speaks of
     policy.json
-    parents/           attestations of the models that this one goes on from, each by the digest of its payload
+    parents/           attestations of the models that this one continues, each by the digest of its payload
     observations/      what others have said about it since
 
 Nothing private is in it, and nothing in it is code.
@@ -80,7 +80,7 @@ def attest(
 
 
 def ship(run: RunLedger, envelope: Envelope, *, trust: Trust, now: int) -> Path:
-    """Write the attestation beside the model, after what it speaks of; return its path."""
+    """Write the attestation next to the model, after what it speaks of; return its path."""
     place, documents = run.run / rundir.MODEL, run.run / rundir.GOVERNANCE
     for name in (TAXONOMY_FILE, POLICY_FILE):
         content = read_bytes(documents / name, max_bytes=MAX_BYTES, error=ProvenanceError)

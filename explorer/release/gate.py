@@ -1,4 +1,4 @@
-"""The deployment gate: what has to hold of a model before somebody lets it run. A file of their own, in YAML.
+"""The deployment gate: what has to hold of a model before it may be deployed. A file of their own, in YAML.
 
     format: explorer/gate/v1
     name: customer-facing
@@ -35,8 +35,8 @@ the word of those who signed, and looks at the signed checkpoint and its quorum 
 
 What trained what follows from what the ledger says of every step; that this agrees with the numbers, the policy and the
 tags is what `conforms` asks. A branch is its class and what lies below; examples that are tagged with a class above it,
-and no closer, are another class: who wants them to count names that one. A rule holds for the models that a model goes
-on from too. Whatever the gate speaks of and the model does not know makes it fail: a branch, a layer, an authority.
+and no closer, are another class: who wants them to count names that one. A rule holds for the models that a model
+continues too. Whatever the gate speaks of and the model does not know makes it fail: a branch, a layer, an authority.
 """
 
 from pathlib import Path
@@ -112,7 +112,7 @@ class ButFor:
     """Conforms, or cannot be told for nothing but numbers of these branches."""
 
     erased: Branches = ()  # and the project's ledger says so
-    sealed: Branches = ()  # confidential, and whoever judges has no key
+    sealed: Branches = ()  # confidential, and anyone who judges has no key
 
 
 @record
@@ -147,7 +147,7 @@ def read_gate(path: Path) -> Gate:
 
 
 def gate_of(document: Document) -> Gate:
-    """The gate that a document says; see `read_gate`."""
+    """Return the gate that a document says; see `read_gate`."""
     try:
         gate = from_json(Gate, document.value, where=document.where, error=SpecError)
         _check(gate, document.where)
@@ -159,7 +159,7 @@ def gate_of(document: Document) -> Gate:
 
 
 def kind_of(rule: Rule) -> str:
-    """Which rule it is."""
+    """Return which rule it is."""
     return next(name for name in KINDS if getattr(rule, name) is not None)
 
 
@@ -208,5 +208,5 @@ def _check_rule(rule: Rule, gate: Gate, where: str) -> None:
 
 
 def names_of(gate: Gate) -> tuple[str, ...]:
-    """The observers whose observations count for something."""
+    """Return the observers whose observations count for something."""
     return tuple(each.name for each in gate.observers if each.weight > 0)

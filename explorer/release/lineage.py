@@ -51,7 +51,7 @@ class Relative:
     digest: str  # root of the ledger, SHA-256 of the model's file, digest of the statement; "": not known here
     standing: Standing
     why: str  # in words
-    generation: int  # 0: the run itself; less: what it goes on from; more: what goes on from it
+    generation: int  # 0: the run itself; less: what it continues; more: what continues it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,13 +63,13 @@ class Reader:
 
 
 def run_here(place: Path, origin: str, name: str, root: str, generation: int, reader: Reader) -> Relative:
-    """A run whose ledger is here, all of it verified if somebody is to be believed."""
+    """Return a run whose ledger is here, all of it verified where a trust file was brought."""
     standing, why = _sound(place, reader)
     return Relative(key=origin, what="run", name=name, digest=root, standing=standing, why=why, generation=generation)
 
 
 def run_named(named: LedgerState, generation: int) -> Relative:
-    """A run of which only the name is known here."""
+    """Return a run of which only the name is known here."""
     why = f"no ledger here has its {named.size:,} entries: its name is all that is known"
     key = f"{named.origin} {named.root}"
     return Relative(
@@ -78,7 +78,7 @@ def run_named(named: LedgerState, generation: int) -> Relative:
 
 
 def own_model(run: RunLedger, reader: Reader) -> tuple[Attested | None, Relative]:
-    """The model that a run carries with an attestation, and that attestation where it is believed."""
+    """Return the model that a run carries with an attestation, and that attestation where it is believed."""
     place = run.run / rundir.MODEL
     name, path = f"model of {run.genesis.run}", place / ATTESTATION
     if reader.trust is None:
@@ -91,7 +91,8 @@ def own_model(run: RunLedger, reader: Reader) -> tuple[Attested | None, Relative
 
 
 def first_model(run: Path, parent: Parent, judged: int, generation: int, reader: Reader) -> Relative:
-    """The model that a run began with, by the attestation of it that the run keeps; it was believed at `judged`."""
+    """Return the model that a run began with, by the attestation of it that the run keeps; it was believed at
+    `judged`."""
     name, model = f"model of {parent.ledger.origin}", parent.model or ""
     path = run / rundir.GOVERNANCE / PARENTS / f"{parent.attestation}.json"
     if parent.attestation is None or not path.exists():
@@ -109,7 +110,8 @@ def first_model(run: Path, parent: Parent, judged: int, generation: int, reader:
 
 
 def observations(place: Path, attested: Attested | None, reader: Reader) -> Iterator[Relative]:
-    """What lies beside a model that is believed, or not. Nobody's weight is asked for: that is for a gate to say."""
+    """Yield what lies next to a model that is believed, or not. No one's weight is asked for: that is for a gate to
+    say."""
     if attested is None or reader.trust is None:
         for path in sorted((place / OBSERVATIONS).glob("*.json"))[:MOST_OBSERVATIONS]:
             why = UNASKED if reader.trust is None else "of a model whose attestation is not believed"
@@ -124,7 +126,7 @@ def observations(place: Path, attested: Attested | None, reader: Reader) -> Iter
 
 
 def told(entry: Observation) -> Relative:
-    """An observation that the project's ledger names and that is not beside the model."""
+    """Return an observation that the project's ledger names and that is not next to the model."""
     why = "the project's ledger names it; the statement is not here"
     return _observation(entry.statement, f"a statement as {entry.role}", "claimed", why)
 
@@ -156,7 +158,8 @@ def _observation(digest: str, name: str, standing: Standing, why: str) -> Relati
 
 
 def _subject(path: Path) -> str:
-    """The model that an attestation speaks of, whoever has signed it; nothing for what is no attestation."""
+    """Return the model that an attestation speaks of, whether or not its signature is believed; nothing for what is no
+    attestation."""
     try:
         envelope = parse_envelope(read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), where=str(path))
         return parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=str(path)).subjects[0].sha256
@@ -200,7 +203,7 @@ class _Known:
 
 
 def family(run: RunLedger, *, trust: Trust | None, now: int) -> Family:
-    """The family of a run, the nearest first, at most `MOST`. `now` is in seconds since 1970.
+    """Find the family of a run, the nearest first, at most `MOST`. `now` is in seconds since 1970.
 
     Raises `LedgerError` for a project's ledger that is damaged.
     """

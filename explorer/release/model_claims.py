@@ -75,7 +75,8 @@ class Stretch:
 
 
 def deletion_of(run: RunLedger) -> Parent | None:
-    """What a run goes on from that a deletion made; None: it is a run of its own. Raises `LedgerError` for several."""
+    """Return what a run continues that a deletion made; None: it is a run of its own. Raises `LedgerError` for
+    several."""
     found = [parent for parent in run.genesis.parents if parent.kind == "deletion"]
     if len(found) > 1:
         raise LedgerError(f"{run.run}: entry 0: goes on from {len(found)} runs at once")
@@ -85,8 +86,8 @@ def deletion_of(run: RunLedger) -> Parent | None:
 
 
 def before(run: RunLedger, *, trust: Trust, now: int) -> tuple[RunLedger, ...]:
-    """The runs that deletions made it of, the newest first. Raises `LedgerError` for one that is not here, does not
-    verify, or is not the one that is named."""
+    """Return the runs that deletions made it of, the newest first. Raises `LedgerError` for one that is not here, does
+    not verify, or is not the one that is named."""
     found: list[RunLedger] = []
     while (parent := deletion_of(found[-1] if found else run)) is not None:
         if len(found) == MOST:
@@ -96,7 +97,8 @@ def before(run: RunLedger, *, trust: Trust, now: int) -> tuple[RunLedger, ...]:
 
 
 def stretches(run: RunLedger, older: tuple[RunLedger, ...]) -> tuple[Stretch, ...]:
-    """Which ledger holds which steps of the run, the newest first; none of those before it where it begins anew."""
+    """Return which ledger holds which steps of the run, the newest first; none of those before it where it begins from
+    the start."""
     found, stop = [Stretch(run=run, steps=range(run.begins, run.steps))], run.begins
     for each in older:
         _check_same(run, each)
@@ -130,7 +132,7 @@ def _open(run: RunLedger, named: LedgerState, *, trust: Trust, now: int) -> RunL
 
 
 def _places(runs: Path, name: str) -> list[Path]:
-    """The directories of runs of this name; none for what is not a name."""
+    """Return the directories of runs of this name; none for what is not a name."""
     if name in ("", ".", ".."):
         return []
     try:
@@ -158,7 +160,7 @@ def contributions(stretches: Sequence[Stretch], *, policy: RoutingPolicy) -> Con
     """Count over all stretches of a run, the newest first.
 
     Classes that it leaves out have no examples. That they have no numbers since they are left out, and that before
-    they trained nothing that was kept, is held against the ledgers. Raises `LedgerError` where it is not so, and for a
+    they trained nothing that was kept, is compared with the ledgers. Raises `LedgerError` where it is not so, and for a
     ledger that is damaged.
     """
     newest = Presence(stretches[0].run)
@@ -189,7 +191,7 @@ def _counts(stretch: Stretch, presence: Presence) -> NDArray[np.int64]:
 def _trained(
     stretch: Stretch, presence: Presence, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Steps in which each class trained each layer, and its examples in them, C L."""
+    """Return steps in which each class trained each layer, and its examples in them, C L."""
     steps, examples = np.zeros((2, counts.shape[1], presence.updated.shape[1]), np.int64)
     covered, begins = 0, stretch.run.begins
     for each in presence.stretches:
@@ -253,7 +255,7 @@ Deletability = Callable[[Presence, Reach], Deletable]
 def claims(
     run: RunLedger, *, trust: Trust, now: int, issued: str, expires: str, deletability: Deletability
 ) -> ModelAttestation:
-    """All that is said of a run's model.
+    """Return all that is said of a run's model.
 
     Raises `LedgerError` for a run that is unfinished or whose ledger does not verify, a quorum that is not met
     included, and `ProvenanceError` for documents that are not believed and for a run without a policy.
@@ -295,7 +297,8 @@ def claims(
 
 
 def signed_checkpoint(run: RunLedger, *, trust: Trust, now: int) -> Note:
-    """The run's checkpoint with the cosignatures of those whom the trust file knows, once the whole ledger verifies.
+    """Return the run's checkpoint with the cosignatures of those whom the trust file knows, once the whole ledger
+    verifies.
 
     Raises `LedgerError` with what does not hold; where cosignatures are missing, with how they come about.
     """
@@ -317,7 +320,8 @@ def signed_checkpoint(run: RunLedger, *, trust: Trust, now: int) -> Note:
 
 
 def layer_depths(names: tuple[str, ...]) -> tuple[LayerDepth, ...]:
-    """The layers of a run with their depths. Raises `LedgerError` for the adapter of a layer that is not there."""
+    """Return the layers of a run with their depths. Raises `LedgerError` for the adapter of a layer that is not
+    there."""
     try:
         found = recorded_layers(names, {})
     except ProvenanceError as error:
@@ -359,14 +363,14 @@ def _facts(genesis: Genesis) -> Facts:
 
 
 def deletable_here(presence: Presence, reached: Reach) -> Deletable:
-    """What a deletion takes in this directory, as `explorer delete plan` says it."""
+    """Return what a deletion takes in this directory, as `explorer delete plan` says it."""
     route = route_of(presence.run, reached)
     level = None if obstacles(presence, reached, level=route.level) else route.level
     return Deletable(level=level, steps=route.steps)
 
 
 def deletable_at_best(presence: Presence, reached: Reach) -> Deletable:
-    """What a deletion takes where every state was kept and nothing is in its way."""
+    """Return what a deletion takes where every state was kept and nothing is in its way."""
     if reached.structural:
         return Deletable(level="G2", steps=0)
     return Deletable(level="G3", steps=presence.run.steps - (reached.first or 0))
@@ -401,7 +405,7 @@ def _share(found: Contributions, index: int, layer: int) -> float | None:
 
 
 def _deletions(runs: list[RunLedger], *, trust: Trust, now: int) -> Iterator[Deleted]:
-    """The deletions that made this run, the newest first; each run has the certificate of its own."""
+    """Yield the deletions that made this run, the newest first; each run has the certificate of its own."""
     for run in runs:
         if (parent := deletion_of(run)) is None:
             continue
@@ -451,7 +455,7 @@ def differences(signed: ModelAttestation, computed: ModelAttestation) -> Iterato
 
 
 def _text(checkpoint: str) -> str:
-    """What is signed of a note, without its signatures."""
+    """Return what is signed of a note, without its signatures."""
     return checkpoint.rpartition("\n\n")[0]
 
 
@@ -471,7 +475,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _too_much(signed: Deletable, computed: Deletable) -> str | None:
-    """Why a claim about deletability says more than the ledger gives."""
+    """Return why a claim about deletability says more than the ledger gives."""
     if signed.level is not None and signed.level != computed.level:
         return f"signed {signed.level}, computed {computed.level or 'nothing exact'}"
     if signed.level == "G3" and signed.steps < computed.steps:

@@ -121,7 +121,7 @@ def sign_directory(directory: Path, key: ec.EllipticCurvePrivateKey) -> Path:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    """The names of the files below a directory, with '/' between the parts."""
+    """Yield the names of the files below a directory, with '/' between the parts."""
     count = 0
     for path in directory.rglob("*"):
         name = path.relative_to(directory).as_posix()

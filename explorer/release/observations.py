@@ -85,7 +85,7 @@ def observe(
 
 
 def keep(shipped: Shipped, observing: Observing) -> Path:
-    """Write it beside the model, under its digest; return its path."""
+    """Write it next to the model, under its digest; return its path."""
     path = shipped.directory / OBSERVATIONS / f"{observing.digest}.json"
     write_envelope(path, observing.envelope)
     return path
@@ -105,14 +105,14 @@ class Weighed:
     verdict: Literal["admitted", "weighted", "rejected"]
     why: str
     weight: float  # 0: rejected
-    by: str | None  # whose it is, as far as anybody believes it
+    by: str | None  # whose it is, as far as anyone believes it
     value: Observation | None  # None: not to be believed
 
 
 def weigh(
     directory: Path, attested: Attested, observers: Sequence[Observer], *, trust: Trust, now: int
 ) -> tuple[Weighed, ...]:
-    """All observations in a model's directory, by file name. What is not one is rejected like the others."""
+    """Return all observations in a model's directory, by file name. What is not one is rejected like the others."""
     place = directory / OBSERVATIONS
     names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
     found = [_weigh(place / name, attested, observers, trust=trust, now=now) for name in names[:MOST]]
@@ -121,7 +121,7 @@ def weigh(
 
 
 def metric(found: Sequence[Weighed], asked: Evaluated) -> tuple[float, str] | None:
-    """The value of a metric, by which evaluators; None where none of them says one.
+    """Return the value of a metric, by which evaluators; None where none of them says one.
 
     Of each evaluator the newest observation that has the metric counts, of equally new ones the one that speaks most
     against the model. Several evaluators' values are averaged by their weights.
@@ -169,7 +169,7 @@ def _weigh(path: Path, attested: Attested, observers: Sequence[Observer], *, tru
 
 
 def _faults(path: Path, opened: Observed, attested: Attested) -> Iterator[str]:
-    """Why it is not an observation of this model."""
+    """Yield why it is not an observation of this model."""
     if path.stem != opened.digest:
         yield f"named {path.stem}; what was signed has digest {opened.digest}"
     if opened.model != attested.model:

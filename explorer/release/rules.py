@@ -1,6 +1,6 @@
 """The rules of a gate, judged: each holds or fails, and says why. What a rule speaks of and the model lacks fails it.
 
-A rule is judged for the model and for every model that it goes on from, with the words of the first that fails.
+A rule is judged for the model and for every model that it continues, with the words of the first that fails.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class Ruling:
 class Evidence:
     """What rules are judged by, all of it believed."""
 
-    models: tuple[Attested, ...]  # the model, and those that it goes on from
+    models: tuple[Attested, ...]  # the model, and those that it continues
     taxonomy: Taxonomy
     trust: Trust
     observations: tuple[Weighed, ...]
@@ -42,7 +42,7 @@ class Evidence:
 
 
 def judge_rules(gate: Gate, evidence: Evidence) -> tuple[Ruling, ...]:
-    """All rules of the gate, in its order. What cannot be looked at fails."""
+    """Judge all rules of the gate, in its order. A rule that cannot be checked fails."""
     return tuple(judge_rule(rule, evidence) for rule in gate.rules)
 
 
@@ -58,7 +58,7 @@ def judge_rule(rule: Rule, evidence: Evidence) -> Ruling:
 
 
 def words_of(rule: Rule) -> str:
-    """A rule as a sentence."""
+    """Return a rule as a sentence."""
     match rule:
         case Rule(deny=Deny() as deny):
             layers = "" if deny.layers is None else f" of {', '.join(deny.layers)}"
@@ -122,8 +122,8 @@ def _deletable(asked: Deletable, evidence: Evidence) -> str:
 
 
 def _steps(model: Attested) -> int:
-    """The steps of a training, as far as an attestation tells: some class trained in as many, and perhaps there were
-    more. A share of them is never told smaller than it is."""
+    """Return the steps of a training, as far as an attestation tells: some class trained in as many, and perhaps there
+    were more. A share of them is never told smaller than it is."""
     return max((each.steps for claim in model.value.classes for each in claim.trained), default=0)
 
 
@@ -183,7 +183,7 @@ def _conforms(asked: Literal[True] | ButFor, evidence: Evidence) -> str:
 
 
 def _is_named(untold: Untold, named: Mapping[Cause, Sequence[str]]) -> bool:
-    """Whether a rule names every class that something could not be looked at for."""
+    """Return whether a rule names every class that something could not be looked at for."""
     branches = named.get(untold.cause, ())
     return bool(untold.classes) and all(any(covers(each, path) for each in branches) for path in untold.classes)
 
@@ -200,8 +200,8 @@ _JUDGES: dict[str, Callable[..., str]] = {
 
 
 def _claims(branch: str, evidence: Evidence) -> Iterator[tuple[Attested, str, ClassClaim]]:
-    """What is said of the classes of a branch, model by model. Raises `ProvenanceError` for a branch that the taxonomy
-    lacks, and for a model that was trained under another taxonomy: there the branch may mean anything."""
+    """Yield what is said of the classes of a branch, model by model. Raises `ProvenanceError` for a branch that the
+    taxonomy lacks, and for a model that was trained under another taxonomy: there the branch may mean anything."""
     known = [each.path for each in evidence.taxonomy.classes]
     if branch not in known:
         raise ProvenanceError(unknown("branch", branch, known))
@@ -214,7 +214,7 @@ def _claims(branch: str, evidence: Evidence) -> Iterator[tuple[Attested, str, Cl
 
 
 def taken_over(claim: ClassClaim, model: Attested, models: Sequence[Attested]) -> bool:
-    """Whether what a class trained in a model is in the first of these, or may be.
+    """Return whether what a class trained in a model is in the first of these, or may be.
 
     It is not in a model whose run began with this one, gave the class weight 0, and has none of the layers that the
     class trained: they were a sealed region's, which was left behind.
@@ -231,7 +231,7 @@ def taken_over(claim: ClassClaim, model: Attested, models: Sequence[Attested]) -
 
 
 def _layers(asked: Deny, model: Attested) -> Sequence[LayerDepth]:
-    """The layers that a rule is about. Raises `ProvenanceError` for a name that fits none of the model's."""
+    """Return the layers that a rule is about. Raises `ProvenanceError` for a name that fits none of the model's."""
     shared = sorted({layer.name.partition(ADAPTER)[0] for layer in model.value.layers})
     for pattern in asked.layers or ():
         if not any(matches(pattern, name) for name in shared):
@@ -253,5 +253,5 @@ def _check_authority(name: str, trust: Trust) -> None:
 
 
 def _of(model: Attested, evidence: Evidence) -> str:
-    """Whose fault it is, where it is not the model's own."""
+    """Return whose fault it is, where it is not the model's own."""
     return "" if model is evidence.models[0] else f"in run {model.value.run}, whose model this one goes on from: "

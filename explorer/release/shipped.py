@@ -29,13 +29,13 @@ class Shipped:
     taxonomy: Signed[Taxonomy]
     policy: Signed[RoutingPolicy]
     judgement: Judgement  # who signed the ledger's checkpoint
-    ancestors: tuple[Attested, ...]  # models that it goes on from, the nearest first
+    ancestors: tuple[Attested, ...]  # models that it continues, the nearest first
 
 
 def open_shipped(path: Path, *, trust: Trust, now: int) -> Shipped:
     """Open a model's directory, or the file in it.
 
-    Raises `ProvenanceError`, `LedgerError` or `RunError` with the first thing that does not hold: somebody whom the
+    Raises `ProvenanceError`, `LedgerError` or `RunError` with the first thing that does not hold: some party whom the
     trust file believes has signed the attestation, it is about this file and this card, taxonomy and policy are those
     that it names and are signed, the checkpoint in it is the ledger's and has its quorum, and so for its ancestors.
     """

@@ -84,12 +84,12 @@ class Checked:
 
     @property
     def usage(self) -> Usage:
-        """What all parties are told."""
+        """Return what all parties are told."""
         return self.opened.value
 
     @property
     def signed_by(self) -> tuple[str, ...]:
-        """The names of who signed."""
+        """Return the names of who signed."""
         return tuple(one.name for one in self.opened.authorities)
 
 
@@ -103,22 +103,22 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
-    """The entries of a ledger that are in a period, and how many entries anybody has cosigned."""
+    """The entries of a ledger that are in a period, and how many entries anyone has cosigned."""
 
     entries: range
     covered: int
 
 
 def moment_of(found: Note, *, anchor: Anchor, now: int) -> Moment | None:
-    """The earliest cosignature of a checkpoint that counts; None: there is none. Raises `LedgerError` for a note that
-    the log has not signed."""
+    """Return the earliest cosignature of a checkpoint that counts; None: there is none. Raises `LedgerError` for a note
+    that the log has not signed."""
     judged = judge(found, anchor=replace(anchor, quorum=NONE), now=now)
     times = [each.time for each in judged.cosignatures if each.fault is None]
     return Moment(size=judged.checkpoint.size, time=min(times)) if times else None
 
 
 def span_of(moments: Sequence[Moment], period: Period) -> Span:
-    """The entries whose first cosignature is in the period.
+    """Return the entries whose first cosignature is in the period.
 
     >>> period = Period(begins="1970-01-01T00:00:10Z", ends="1970-01-01T00:00:20Z")
     >>> span_of([Moment(size=5, time=9), Moment(size=8, time=12), Moment(size=9, time=20)], period)
@@ -142,7 +142,7 @@ def verify_usage(content: bytes, *, trust: Trust, now: int, where: str) -> Check
 
 
 def span_in(said: UsageRun, usage: Usage, *, trust: Trust, now: int) -> Span | None:
-    """The entries of a run that a statement is about, by the cosignatures in it; None: all of them.
+    """Return the entries of a run that a statement is about, by the cosignatures in it; None: all of them.
 
     Raises `LedgerError` or `NoteError` for a checkpoint that is not believed or that the run's does not extend.
     """
@@ -227,7 +227,7 @@ def _whole(found: WholeFile, opened: Opened, *, trust: Trust, now: int, where: s
 
 
 def _run(said: UsageRun, opened: Opened, *, trust: Trust, now: int, where: str) -> Span | None:
-    """What holds of a run whatever the line; the entries that are counted."""
+    """Return the entries that are counted, and what holds of a run for every line."""
     by = opened.authorities
     check_checkpoint(said.checkpoint, ledger=said.ledger, by=by, trust=trust, now=now, where=where)
     if not said.shared <= said.counted <= said.steps:
@@ -275,7 +275,7 @@ def _sums(lines: Sequence[Line], total: Total, runs: dict[str, UsageRun], *, whe
 
 
 def gap_words(gap: Gap) -> str:
-    """What cannot be told, for people.
+    """Return what cannot be told, for people.
 
     >>> from explorer.provenance.usage import Untold
     >>> gap_words(Gap(what="share", steps=12, why=Untold.SEALED))
@@ -319,7 +319,7 @@ class Survey:
 
 
 def find_runs(paths: Sequence[Path]) -> list[RunLedger]:
-    """The governed runs in these directories: each of them a run, a sweep, or a directory of sweeps.
+    """List the governed runs in these directories: each of them a run, a sweep, or a directory of sweeps.
 
     Raises `LedgerError` where there is none, and for two of one ledger.
     """
@@ -364,7 +364,7 @@ def survey(runs: Sequence[RunLedger], *, by: By, period: Period | None, trust: T
 
 
 def sign(found: Survey, *, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int) -> WholeFile:
-    """The whole statement. Raises `ProvenanceError` for a key that may not sign for it."""
+    """Return the whole statement. Raises `ProvenanceError` for a key that may not sign for it."""
     lines = tuple(SaltedLine(content=each, salt=new_salt()) for each in found.lines)
     total = SaltedTotal(content=found.total, salt=new_salt())
     value = Usage(
@@ -381,13 +381,14 @@ def sign(found: Survey, *, keys: Collection[Ed25519PrivateKey], trust: Trust, no
 
 
 def of_party(whole: WholeFile, found: Survey, index: int) -> PartyFile:
-    """The file of the party whose line this is."""
+    """Return the file of the party whose line this is."""
     (made,) = parties(whole, found, [index])
     return made
 
 
 def parties(whole: WholeFile, found: Survey, indices: Sequence[int] | None = None) -> Iterator[PartyFile]:
-    """The files of all parties, in the order of the lines, or of some. Raises `LedgerError` for a damaged ledger."""
+    """Yield the files of all parties, in the order of the lines, or of some. Raises `LedgerError` for a damaged
+    ledger."""
     lines, runs = _Tree(_leaves(whole.lines, whole.total)), _Tree([run_leaf(each) for each in whole.runs])
     places = {run_digest(each): place for place, each in enumerate(whole.runs)}
     for index in range(len(whole.lines)) if indices is None else indices:
@@ -461,7 +462,7 @@ class _Tree:
             self._levels.append([merkle.node_hash(*pair) for pair in zip(below[::2], below[1::2], strict=False)])
 
     def proof(self, index: int) -> tuple[str, ...]:
-        """The inclusion proof of a leaf."""
+        """Return the inclusion proof of a leaf."""
         return _hex(merkle.prove_inclusion(len(self._levels[0]), index, self._read))
 
     def _read(self, places: Sequence[merkle.Place]) -> list[bytes]:
@@ -482,7 +483,7 @@ def _runs_in(path: Path) -> list[Path]:
 
 
 def _verified(run: RunLedger, *, trust: Trust, now: int) -> tuple[Verification, Anchor]:
-    """What verifying a ledger came to. Raises `LedgerError` unless it holds."""
+    """Return what verifying a ledger came to. Raises `LedgerError` unless it holds."""
     anchor = anchor_of_trust(trust, origin=run.ledger.checkpoint().origin)
     found = verify(run.ledger.path, anchor=anchor, now=now)
     if not found.ok:
@@ -492,7 +493,7 @@ def _verified(run: RunLedger, *, trust: Trust, now: int) -> tuple[Verification, 
 
 
 def _dated(run: RunLedger, period: Period, *, trust: Trust, now: int) -> tuple[tuple[Cosigned, ...], Span]:
-    """The earlier checkpoints that a witness cosigned, and what is in the period by all cosignatures."""
+    """Return the earlier checkpoints that a witness cosigned, and what is in the period by all cosignatures."""
     found, anchor = _verified(run, trust=trust, now=now)
     moments = [moment_of(run.ledger.note(), anchor=anchor, now=now)]
     kept: set[tuple[int, str]] = set()

@@ -52,7 +52,7 @@ class Verdict:
 
     @property
     def passes(self) -> bool:
-        """Whether everything holds."""
+        """Return whether everything holds."""
         return self.shipped is not None and all(each.holds for each in (*self.checks, *self.rules))
 
 
@@ -111,7 +111,7 @@ def _record(shipped: Shipped) -> Check:
 
 
 def _opened(ledger: Path | None, gate: Gate) -> tuple[RunLedger | None, Check | None]:
-    """The run that the gate has looked at, if it has one looked at; or why it cannot be."""
+    """Read the run that the gate has looked at, if it has one looked at; or why it cannot be."""
     if gate.ledger == "checkpoint":
         return None, None
     if ledger is None:
@@ -124,7 +124,8 @@ def _opened(ledger: Path | None, gate: Gate) -> tuple[RunLedger | None, Check | 
 
 
 def _ledger(run: RunLedger | None, shipped: Shipped, *, trust: Trust, now: int) -> Check:
-    """The whole ledger, every claim computed again; or the signed checkpoint, which `open_shipped` has judged."""
+    """Return the whole ledger, every claim computed again; or the signed checkpoint, which `open_shipped` has
+    judged."""
     judged = shipped.judgement
     signed = ", ".join(dict.fromkeys(each.name for each in judged.signed_by))
     cosigned = ", ".join(each.verifier.name for each in judged.cosignatures if each.fault is None) or "nobody"
@@ -158,7 +159,7 @@ def _contradictions(run: RunLedger, shipped: Shipped, *, trust: Trust, now: int)
 
 
 def _named(gate: Gate, shipped: Shipped) -> Iterator[Check]:
-    """The documents that the gate asks for by name or digest."""
+    """Yield the documents that the gate asks for by name or digest."""
     pairs: tuple[tuple[str, str | None, Taxonomy | RoutingPolicy], ...] = (
         ("taxonomy", gate.taxonomy, shipped.taxonomy.value),
         ("policy", gate.policy, shipped.policy.value),
@@ -171,7 +172,7 @@ def _named(gate: Gate, shipped: Shipped) -> Iterator[Check]:
 
 
 def _observers(gate: Gate, trust: Trust) -> Iterator[Check]:
-    """The gate's observers are authorities that the trust file knows."""
+    """Yield a fault for each of the gate's observers that the trust file does not know."""
     known = [one.name for one in trust.authorities]
     for each in gate.observers:
         if each.name not in known:
@@ -189,7 +190,7 @@ def _conformance(run: RunLedger | None, *, trust: Trust, now: int) -> Callable[[
 
 
 def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None, run: RunLedger | None) -> Iterator[str]:
-    """What nothing here says, whatever was verified."""
+    """Yield what nothing here says, whatever was verified."""
     by = ", ".join(one.name for one in shipped.attested.authorities)
     if gate.ledger == "checkpoint":
         beside = "" if ledger is None else f", though --ledger {ledger} was given: the gate asks for the checkpoint"

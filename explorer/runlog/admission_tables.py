@@ -28,7 +28,7 @@ class InForce:
 
 
 def tables_in_force(run: RunLedger) -> tuple[InForce, ...]:
-    """All tables, in the order in which they came into force; none for a run without a policy.
+    """Return all tables, in the order in which they came into force; none for a run without a policy.
 
     Raises `LedgerError` for one that is missing or is not of this run's classes and layers.
     """

@@ -17,7 +17,7 @@ CHECKPOINTS = "the quorum for checkpoints"
 
 
 def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
-    """The anchor that a trust file is for the ledger with this origin.
+    """Return the anchor that a trust file is for the ledger with this origin.
 
     Raises `ProvenanceError` for a trust file that can believe no checkpoint, and says what it lacks.
     """

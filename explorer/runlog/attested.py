@@ -29,9 +29,9 @@ from explorer.runlog.model_file import ModelFile
 
 
 def goes_on_from(ledger: LedgerDirectory, named: LedgerState | LedgerName) -> bool:
-    """Whether the ledger has the name, and its first entries are all of those that the named state has.
+    """Return whether the ledger has the name, and its first entries are all of those that the named state has.
 
-    A state without entries says nothing of any ledger, and none goes on from it. Raises `LedgerError` for a damaged
+    A state without entries says nothing of any ledger, and none continues it. Raises `LedgerError` for a damaged
     ledger.
     """
     here = ledger.checkpoint()
@@ -60,8 +60,9 @@ class ModelPlace:
 
 
 def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
-    """The attestation of a model. Raises `ProvenanceError` unless the trust file believes it, it is about these files,
-    the checkpoint in it has the quorum that the trust file asks for, and the trainer of that ledger signed both."""
+    """Read the attestation of a model. Raises `ProvenanceError` unless the trust file believes it, it is about these
+    files, the checkpoint in it has the quorum that the trust file asks for, and the trainer of that ledger signed
+    both."""
     content = rundir.read_bytes(place.attestation, max_bytes=MAX_BYTES, error=ProvenanceError)
     found = open_model(content, trust=trust, now=now, where=str(place.attestation))
     card = rundir.read_bytes(place.card, max_bytes=rundir.MAX_JSON_BYTES, error=ProvenanceError)
@@ -77,7 +78,7 @@ def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
 
 
 def check_ledger(found: Attested, *, trust: Trust, now: int, where: str) -> Judgement:
-    """Why the checkpoint in an attestation is believed. Raises as `check_checkpoint` does."""
+    """Judge the checkpoint in an attestation. Raises as `check_checkpoint` does."""
     value, by = found.value, found.authorities
     return check_checkpoint(value.checkpoint, ledger=value.ledger, by=by, trust=trust, now=now, where=where)
 
@@ -85,7 +86,7 @@ def check_ledger(found: Attested, *, trust: Trust, now: int, where: str) -> Judg
 def check_checkpoint(
     checkpoint: str, *, ledger: LedgerName, by: Sequence[Authority], trust: Trust, now: int, where: str
 ) -> Judgement:
-    """Why the checkpoint in a document that these authorities have signed is believed.
+    """Judge the checkpoint in a document that these authorities have signed.
 
     Raises `ProvenanceError` if it is not, if it is of another ledger than the document names, and if nobody who
     vouches for the document has signed it: a trainer cannot claim another one's ledger for a model of their own.
@@ -110,25 +111,27 @@ def check_checkpoint(
 
 # --- its ancestors ---
 
-PARENTS = "parents"  # the directory, beside a model and below a run's `governance/`
+PARENTS = "parents"  # the directory, next to a model and below a run's `governance/`
 MOST = 1_000  # models
 _NAME = re.compile(r"[0-9a-f]{64}\.json")
 
 
 def beside(attestation: Path) -> Path:
-    """Where the attestations of a model's ancestors lie: with its own among those that a run keeps, else below it."""
+    """Return where the attestations of a model's ancestors lie: with its own among those that a run keeps, else below
+    it."""
     directory = attestation.parent
     return directory if directory.name == PARENTS else directory / PARENTS
 
 
 def kept_beside(attestation: Path) -> tuple[Path, ...]:
-    """The attestations that lie there, by name, its own not among them; whether they are believed `ancestors` says."""
+    """Return the attestations that lie there, by name, its own not among them; whether they are believed `ancestors`
+    says."""
     names = (path for path in beside(attestation).glob("*.json") if _NAME.fullmatch(path.name))
     return tuple(sorted(path for path in names if path.name != attestation.name)[:MOST])
 
 
 def ancestors(value: ModelAttestation, directory: Path, *, trust: Trust) -> tuple[Attested, ...]:
-    """All of them, the nearest first.
+    """Return all of them, the nearest first.
 
     Raises `ProvenanceError` for one that is not here, is not believed, or is not the one that its descendant names, and
     for one whose ledger lacks the quorum that the trust file asks for.

@@ -47,7 +47,7 @@ NO_CODE = (
 
 
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
-    """What stands in the way, in words; empty: nothing that can be seen from here."""
+    """Return the obstacles, in words; empty: none that can be seen from here."""
     run, found = presence.run, [*_unfinished(presence), *learned_before(presence.run, reached)]
     try:
         record = read_record(run)
@@ -94,7 +94,7 @@ def learned_before(run: RunLedger, reached: Reach) -> list[str]:
 
 
 def _all(presence: Presence, reached: Reach) -> list[str]:
-    """A run without any example is none: there is nothing to compare a model without them with."""
+    """Return an obstacle if no example would be left: such a run is no run, and no model could be compared with it."""
     trained = np.flatnonzero(presence.tags.classes != len(presence.run.genesis.classes))
     out = np.union1d(presence.rows_of(reached.target), presence.rows_of(presence.absent))
     if len(np.setdiff1d(trained, out)):
@@ -103,7 +103,7 @@ def _all(presence: Presence, reached: Reach) -> list[str]:
 
 
 def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:
-    """Examples that the run trained on, that are not in the target, and that were erased since: nothing goes on from a
+    """Examples that the run trained on, that are not in the target, and that were erased since: nothing continues a
     state that they shaped as if they were there still, and without them it is another deletion."""
     classes = presence.tags.classes
     if len(salts) != len(classes):
@@ -143,7 +143,7 @@ class Time:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Besides:
-    """What a replay takes beside its steps, from what the run says of itself. Seconds."""
+    """What a replay takes besides its steps, from what the run says of itself. Seconds."""
 
     rest: Duration  # starting, evaluation, checkpoints
     step: float | None  # the mean of the run's own steps; None: it did not have the machine alone
@@ -153,7 +153,7 @@ STRUCTURAL = Time(seconds=START.seconds, low=START.low, high=START.high, source=
 
 
 def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = None) -> Time:
-    """The time of replaying the last `steps` of a run, in which so large a share of the examples stays out.
+    """Return the time of replaying the last `steps` of a run, in which so large a share of the examples stays out.
 
     `step` is the time of one of these steps as it was measured just now, without those examples. Raises `RunError` for
     damaged records.
@@ -185,7 +185,7 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
 
 
 def besides_of(run: Path, *, steps: int, of: int) -> Besides:
-    """What the run's result says about the rest. Raises `RunError` for a damaged result."""
+    """Return what the run's result says about the rest. Raises `RunError` for a damaged result."""
     if not (run / rundir.RESULT).exists():
         return Besides(rest=START, step=None)
     result = run_files.read(ResultRecord, run / rundir.RESULT)
@@ -203,8 +203,8 @@ def besides_of(run: Path, *, steps: int, of: int) -> Besides:
 
 
 def replayed(phases: Mapping[str, int], times: Mapping[str, StepTime], steps: int) -> Duration:
-    """The time of the last `steps` steps of a run with so many steps in each phase. Which phases these are in is not
-    on record: the lower end has the cheapest, the upper end the dearest, and in the middle all have their share."""
+    """Return the time of the last `steps` steps of a run with so many steps in each phase. Which phases these are in is
+    not on record: the lower end has the cheapest, the upper end the dearest, and in the middle all have their share."""
     share = steps / max(1, sum(phases.values()))
     return Duration(
         seconds=share * sum(count * times[phase].seconds for phase, count in phases.items()),
@@ -214,7 +214,7 @@ def replayed(phases: Mapping[str, int], times: Mapping[str, StepTime], steps: in
 
 
 def profile_of(run: Path, record: RunRecord) -> ProfileRecord | None:
-    """The profile of the run's recipe on its hardware, beside it. Raises `RunError` for a damaged one."""
+    """Return the profile of the run's recipe on its hardware, next to it. Raises `RunError` for a damaged one."""
     for path in sorted((run.parent / rundir.PROFILES).glob("[!.]*.json")):
         profile = run_files.read(ProfileRecord, path)
         if profile.recipe_digest == record.recipe_digest and profile.hardware == record.hardware:
@@ -223,7 +223,7 @@ def profile_of(run: Path, record: RunRecord) -> ProfileRecord | None:
 
 
 def _filled(priced: Iterable[tuple[float, int]], steps: int) -> float:
-    """The seconds of so many steps, taken from these (seconds of one, how many there are) in their order."""
+    """Return the seconds of so many steps, taken from these (seconds of one, how many there are) in their order."""
     seconds = 0.0
     for each, count in priced:
         taken = min(count, steps)
@@ -256,12 +256,12 @@ class Forecast:
 
     @property
     def level(self) -> Level | None:
-        """The level that is available; None: something is in the way."""
+        """Return the level that is available; None: something is in the way."""
         return None if self.obstacles else self.route.level
 
 
 def forecast(run: RunLedger, target: Target, *, step: Duration | None = None) -> Forecast:
-    """What deleting the target takes; `step` is the time of one step to replay, measured now.
+    """Forecast what deleting the target takes; `step` is the time of one step to replay, measured now.
 
     Raises `LedgerError` for a target that the run does not have and for a damaged ledger, `ProvenanceError` for
     documents that are not those of the run, `RunError` for damaged records.
@@ -282,7 +282,7 @@ def forecast_of(presence: Presence, target: Target, *, step: Duration | None = N
 
 
 def route_of(run: RunLedger, reached: Reach) -> Route:
-    """The way that deleting what was reached takes."""
+    """Return the route of a deletion."""
     if reached.structural:
         dropped = tuple(sorted(reached.regions))
         return Route(level="G2", start=run.steps, steps=0, share=0.0, dropped=dropped)
@@ -290,7 +290,7 @@ def route_of(run: RunLedger, reached: Reach) -> Route:
 
 
 def replay_route(run: RunLedger, reached: Reach) -> Route:
-    """The way by replay, which there is for every target."""
+    """Return the route by replay, which exists for every target."""
     start = max((step for step in kept(run.run) if step <= (reached.first or 0)), default=0)
     slots = reached.slots[max(0, start - run.begins) :]
     share = sum(slots) / max(1, reached.batch * len(slots))
@@ -298,12 +298,13 @@ def replay_route(run: RunLedger, reached: Reach) -> Route:
 
 
 def time_of(run: Path, route: Route, *, step: Duration | None = None) -> Time:
-    """How long it takes. Raises `RunError` for damaged records."""
+    """Forecast the time of a route. Raises `RunError` for damaged records."""
     return STRUCTURAL if route.level == "G2" else replay_time(run, steps=route.steps, share=route.share, step=step)
 
 
 def kept(run: Path) -> tuple[int, ...]:
-    """The steps after which a checkpoint stays, ascending, both of its files there. The initial state needs none."""
+    """Return the steps after which a checkpoint stays, ascending, both of its files there. The initial state needs
+    none."""
     found = []
     for path in (run / rundir.KEPT).glob("step-*.json"):
         number = path.stem.removeprefix("step-")

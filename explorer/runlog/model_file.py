@@ -69,7 +69,7 @@ class ModelCard:
 
     @property
     def own(self) -> str | None:
-        """The class of a model that its owner's code builds, for people; None: the package builds it."""
+        """Return the class of a model that its owner's code builds, for people; None: the package builds it."""
         given = self.model.get(OWN)
         return str(given.get("class", "")) if isinstance(given, dict) else None
 
@@ -98,7 +98,7 @@ class ModelFile:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
     def leaves(self, named: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The leaf of every tensor, by name. `named`: only of those in it, as if they had these other names."""
+        """Return the leaf of every tensor, by name. `named`: only of those in it, as if they had these other names."""
         wanted = {name: name for name in self.entries} if named is None else named
         with self.path.open("rb") as file:
             return {
@@ -158,7 +158,7 @@ def write_card(path: Path, card: ModelCard) -> None:
 
 
 def _header(file: BinaryIO, path: Path) -> list[Entry]:
-    """The tensors in the order of their values, which fill the rest of the file without a gap."""
+    """Return the tensors in the order of their values, which fill the rest of the file without a gap."""
     size = os.fstat(file.fileno()).st_size
     head = file.read(_LENGTH.size)
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else -1
@@ -216,7 +216,8 @@ def _pieces(file: BinaryIO, entry: Entry, path: Path) -> Iterator[bytes]:
 
 
 def _written(entries: list[Entry]) -> bytes:
-    """The header of a file with the values of these tensors, one after the other; padded so that values are aligned."""
+    """Return the header of a file with the values of these tensors, one after the other; padded so that values are
+    aligned."""
     header: dict[str, Any] = {}
     at = 0
     for each in entries:

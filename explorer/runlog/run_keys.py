@@ -1,7 +1,7 @@
 """Reading keys that a reader of a run has: whose sealed numbers open, and which commitments can be opened.
 
-The owner of a run derives all of them from the secrets in its `private` directory. Whoever reads with a grant has those
-that were wrapped for them; everybody else has none.
+The owner of a run derives all of them from the secrets in its `private` directory. The reader with a grant has those
+that were wrapped for them; all others has none.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ class Keys(Protocol):
     """What opens numbers."""
 
     def of(self, class_path: str, kind: str, first: int) -> bytes | None:
-        """The reading key of a class's numbers in entries of this kind, from this step on; None: the reader does not
-        have it, or nobody does any more. See `explorer.provenance.encryption`."""
+        """Return the reading key of a class's numbers in entries of this kind, from this step on; None: the reader does
+        not have it, or nobody does any more. See `explorer.provenance.encryption`."""
         ...
 
 
@@ -41,22 +41,22 @@ class OwnKeys:
 
     @property
     def erased(self) -> frozenset[str]:
-        """The classes whose secret was destroyed; * is for numbers over several."""
+        """Return the classes whose secret was destroyed; * is for numbers over several."""
         return frozenset(name for slot, name in enumerate((*self.classes, JOINT)) if self.secrets.of(slot) is None)
 
 
 class NoKeys:
-    """What somebody has who was given none."""
+    """The keys of a reader who was given none."""
 
     def of(self, class_path: str, kind: str, first: int) -> None:
         return None
 
 
 def own_keys(run: Path, genesis: Genesis) -> OwnKeys | NoKeys:
-    """The keys that follow from the secrets in the run's directory; none where they are not here.
+    """Return the keys that follow from the secrets in the run's directory; none where they are not here.
 
     Raises `LedgerError` for secrets of another number of classes, `ProvenanceError` for a file that others can
-    read, or that whoever asks cannot.
+    read, or that the reader cannot.
     """
     path = run / rundir.SECRETS
     try:

@@ -58,11 +58,11 @@ class Outline:
 
     @property
     def superseded(self) -> Set[int]:
-        """The decisions that a re-execution has undone."""
+        """Return the decisions that a re-execution has undone."""
         return self.undone.keys()
 
     def stands_at(self, decision: int, entry: int) -> bool:
-        """Whether a decision was taken before an entry, and not undone before it."""
+        """Return whether a decision was taken before an entry, and not undone before it."""
         return decision < entry and not self.undone.get(decision, entry) < entry
 
 
@@ -132,7 +132,7 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
 
 
 def _superseded(steps: Sequence[int], states: Sequence[tuple[int, int]], *, begins: int, since: int) -> Iterator[Past]:
-    """The segments that the states from this one on close."""
+    """Yield the segments that the states from this one on close."""
     for place in range(since, len(states)):
         stop, index = states[place]
         first, before = states[place - 1] if place else (begins, None)
@@ -140,7 +140,7 @@ def _superseded(steps: Sequence[int], states: Sequence[tuple[int, int]], *, begi
 
 
 def _after(leaf: bytes, key: bytes, value: re.Pattern[bytes]) -> re.Match[bytes] | None:
-    """The value behind a key that stands near the end of an entry."""
+    """Return the value behind a key that stands near the end of an entry."""
     found = leaf.rfind(key)
     return None if found < 0 else value.match(leaf, found + len(key))
 
@@ -161,7 +161,7 @@ class Missing(StrEnum):
 
 
 def class_of(name: str) -> str | None:
-    """The class whose numbers a blob of this name holds, * for several; None for a blob that is nobody's.
+    """Return the class whose numbers a blob of this name holds, * for several; None for a blob that is nobody's.
 
     >>> class_of("numbers/open/mit"), class_of("joint"), class_of("slots")
     ('open/mit', '*', None)
@@ -171,7 +171,8 @@ def class_of(name: str) -> str | None:
 
 
 def claims_seal(ledger: Path, sha256: str) -> bool:
-    """Whether a blob is here and begins as a sealed one does. Raises `LedgerError` for one that cannot be read."""
+    """Return whether a blob is here and begins as a sealed one does. Raises `LedgerError` for one that cannot be
+    read."""
     try:
         with (ledger / blob_path(sha256)).open("rb") as file:
             return is_sealed(file.read(len(MAGIC)))
@@ -184,8 +185,8 @@ def claims_seal(ledger: Path, sha256: str) -> bool:
 def read_content(
     ledger: Path, name: str, blob: Blob, *, key: Key, kind: str, first: int, max_bytes: int
 ) -> bytes | Missing:
-    """The content of a blob of a ledger, its digest checked. `kind` and `first` are those of its reading key, which
-    `key` is asked for where the blob is sealed.
+    """Read the content of a blob of a ledger, its digest checked. `kind` and `first` are those of its reading key,
+    which `key` is asked for where the blob is sealed.
 
     Raises `LedgerError` for one that is damaged, larger than it can be, or sealed with another key.
     """
@@ -252,7 +253,7 @@ class RunLedger:
 
     @property
     def keys(self) -> Keys:
-        """What opens numbers here. Raises `LedgerError` or `ProvenanceError` for secrets that cannot be used."""
+        """Return what opens numbers here. Raises `LedgerError` or `ProvenanceError` for secrets that cannot be used."""
         if self._keys is None:
             self._keys = own_keys(self.run, self.genesis)
         return self._keys
@@ -265,24 +266,25 @@ class RunLedger:
 
     @property
     def begins(self) -> int:
-        """How many steps were done before the first one here: a deletion goes on from another run's state."""
+        """Return how many steps were done before the first one here: a deletion continues another run's state."""
         return self.genesis.begins
 
     @property
     def steps(self) -> int:
-        """How many steps are done, those included."""
+        """Return how many steps are done, those included."""
         return len(self.outline.steps)
 
     def layer(self, name: str) -> int:
-        """The number of a layer. Raises `LedgerError` with the nearest name."""
+        """Return the number of a layer. Raises `LedgerError` with the nearest name."""
         return _find("layer", name, self.genesis.layers)
 
     def class_(self, path: str) -> int:
-        """The number of a class. Raises `LedgerError` with the nearest name."""
+        """Return the number of a class. Raises `LedgerError` with the nearest name."""
         return _find("class", path, self.genesis.classes)
 
     def range_of(self, first: int | None, stop: int | None) -> range:
-        """The steps [first, stop), all of them where nothing is said. Raises `LedgerError` for steps not done."""
+        """Return the steps [first, stop), all of them where nothing is said. Raises `LedgerError` for steps not
+        done."""
         if 0 < self.begins == self.steps:
             raise LedgerError(f"{self.run}: no step is on record in it: it begins after {self.begins} of another run's")
         found = range(self.begins if first is None else first, self.steps if stop is None else stop)
@@ -291,7 +293,7 @@ class RunLedger:
         return found
 
     def read(self, indices: Iterable[int], kind: type[Kind]) -> Iterator[Placed[Kind]]:
-        """The entries with these numbers. Raises `LedgerError` for one that is damaged or of another kind."""
+        """Yield the entries with these numbers. Raises `LedgerError` for one that is damaged or of another kind."""
         for index, leaf in self._leaves(indices):
             try:
                 entry = decode(leaf)
@@ -303,34 +305,34 @@ class RunLedger:
             yield Placed(index=index, entry=entry)
 
     def read_steps(self, steps: range) -> Iterator[Placed[Step]]:
-        """The latest execution of these steps, in order."""
+        """Read the latest execution of these steps, in order."""
         return self._steps_at(steps, self.outline.steps[steps.start : steps.stop])
 
     def steps_of(self, segment: Segment) -> Iterator[Placed[Step]]:
-        """The steps of a segment, as they were when its state was recorded."""
+        """Return the steps of a segment, as they were when its state was recorded."""
         past = segment.past
         return self.read_steps(segment.steps) if past is None else self._steps_at(segment.steps, past.entries)
 
     def spans(self, steps: range | None = None) -> list[range]:
-        """The steps of each segment that has one of these steps, in order."""
+        """Return the steps of each segment that has one of these steps, in order."""
         return [span for span, _ in self._spans(steps)]
 
     def segments(self, steps: range | None = None) -> Iterator[Segment]:
-        """The segments that have one of these steps, in order. Steps after the last state have none."""
+        """Yield the segments that have one of these steps, in order. Steps after the last state have none."""
         for span, index in self._spans(steps):
             (state,) = self.read([index], State)
             yield Segment(first=span.start, stop=span.stop, state=state)
 
     def superseded(self) -> Iterator[Segment]:
-        """The segments that were executed again, in the order in which they were superseded; those that a state closed
-        before."""
+        """Yield the segments that were executed again, in the order in which they were superseded; those that a state
+        closed before."""
         for past in self.outline.past:
             if past.state is not None:
                 (state,) = self.read([past.state], State)
                 yield Segment(first=past.first, stop=past.first + len(past.entries), state=state, past=past)
 
     def with_numbers(self) -> Iterator[Placed[Any]]:
-        """The entries whose blobs hold numbers of classes, those of steps that were executed again among them."""
+        """Yield the entries whose blobs hold numbers of classes, those of steps that were executed again among them."""
         outline = self.outline
         past = (each.state for each in outline.past if each.state is not None)
         yield from self.read(sorted({*past, *(index for _, index in outline.states)}), State)
@@ -338,9 +340,9 @@ class RunLedger:
         yield from self.read(sorted(outline.decisions), Decision)
 
     def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
-        """A blob that the entry names, its digest checked, opened if it was sealed; None where it names none, where it
-        is not here, which is how content is erased, and where it stays sealed. Raises `LedgerError` for one that is
-        damaged or larger than it can be."""
+        """Return a blob that the entry names, its digest checked, opened if it was sealed; None where it names none,
+        where it is not here, which is how content is erased, and where it stays sealed. Raises `LedgerError` for one
+        that is damaged or larger than it can be."""
         found = self.find(placed, name, max_bytes=max_bytes)
         return None if isinstance(found, Missing) else found
 
@@ -358,7 +360,7 @@ class RunLedger:
             raise LedgerError(f"entry {placed.index}: {error}") from error
 
     def is_sealed(self, placed: Placed[Kind], name: str) -> bool:
-        """Whether the entry names such a blob, and it is here and sealed; for everybody, whatever their keys."""
+        """Return whether the entry names such a blob, and it is here and sealed; for everyone, whatever their keys."""
         blob = placed.entry.blobs.get(name)
         return blob is not None and claims_seal(self.ledger.path, blob.sha256)
 
@@ -394,7 +396,7 @@ class RunLedger:
             first = stop
 
     def _leaves(self, indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Entries by number; those that follow one another are read together."""
+        """Yield entries by number; those that follow one another are read together."""
         run: list[int] = []
         for index in indices:
             if run and index != run[-1] + 1:

@@ -1,7 +1,7 @@
 """The numbers of a segment of steps, from the blobs of the state that closes it, and what the steps committed to.
 
-Each class's numbers are a blob of their own. Where one was erased, or was never given to whoever reads, or is sealed
-and whoever reads has no key, the others can still be read and checked; what takes several classes at once (the Gram
+Each class's numbers are a blob of their own. Where one was erased, or was never given to the reader, or is sealed
+and the reader has no key, the others can still be read and checked; what takes several classes at once (the Gram
 matrix) takes all of them.
 """
 
@@ -44,8 +44,8 @@ class SegmentNumbers:
     layers: int
 
     def of_class(self, class_: int) -> dict[int, Floats]:
-        """A class's numbers by step, each L 2: weight, norm. Empty where they cannot be read. Raises `LedgerError` for
-        content of another size."""
+        """Return a class's numbers by step, each L 2: weight, norm. Empty where they cannot be read. Raises
+        `LedgerError` for content of another size."""
         if class_ not in self.contents:
             return {}
         rows = decode_class(self.contents[class_], layers=self.layers)
@@ -55,8 +55,8 @@ class SegmentNumbers:
         return dict(zip(trained, rows, strict=True))
 
     def by_step(self) -> Iterator[tuple[Placed[Step], StepNumbers]]:
-        """The numbers of each step that has any. Raises `LedgerError` where a blob is missing, and for numbers that no
-        step can have."""
+        """Return the numbers of each step that has any. Raises `LedgerError` where a blob is missing, and for numbers
+        that no step can have."""
         if self.missing:
             raise LedgerError(missing_words(self.missing))
         steps = [placed for placed in self.steps if placed.entry.joint is not None]
@@ -98,7 +98,7 @@ def read_numbers(run: RunLedger, segment: Segment) -> SegmentNumbers:
 
 
 def missing_words(missing: Mapping[str, Missing]) -> str:
-    """What cannot be read, by the reason: "not here: numbers/open; sealed: needs a grant: joint"."""
+    """Return what cannot be read, by the reason: "not here: numbers/open; sealed: needs a grant: joint"."""
     return "; ".join(
         f"{why}: {', '.join(name for name, each in missing.items() if each == why)}"
         for why in Missing
@@ -107,14 +107,15 @@ def missing_words(missing: Mapping[str, Missing]) -> str:
 
 
 def read_rows(run: RunLedger, segment: Segment, steps: tuple[Placed[Step], ...]) -> list[NDArray[np.int64]] | None:
-    """The row of the tag table in each slot of each step; None where the blob is not here. Raises `LedgerError`."""
+    """Read the row of the tag table in each slot of each step; None where the blob is not here. Raises
+    `LedgerError`."""
     counts = [sum(placed.entry.examples) + placed.entry.quarantined for placed in steps]
     content = run.blob(segment.state, "slots", max_bytes=4 * (sum(counts) + len(counts)))
     return None if content is None else decode_slots(content, counts=counts)
 
 
 def open_commitments(found: SegmentNumbers, keys: Keys) -> Iterator[tuple[int, str, str, str]]:
-    """Hold every content that is here against its commitment: entry, class path, what was committed, what was found.
+    """Compare every content that is here with its commitment: entry, class path, what was committed, what was found.
 
     What the reader has no key for is passed over. Raises `LedgerError` for content of a size that does not fit.
     """
@@ -169,5 +170,5 @@ def _opened(
 
 
 def having(step: Step) -> list[int]:
-    """The classes that have numbers in a step."""
+    """Return the classes that have numbers in a step."""
     return [index for index, committed in enumerate(step.numbers) if committed is not None]

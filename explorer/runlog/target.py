@@ -49,7 +49,7 @@ class Target:
 def resolve(
     run: RunLedger, *, class_: str | None = None, authority: str | None = None, records: Sequence[int] = ()
 ) -> Target:
-    """The target that these words mean in a run: a class, all classes of a branch, an authority, or records.
+    """Resolve the words for a target in a run: a class, all classes of a branch, an authority, or records.
 
     Which authorities and records there are, the run's tag table says. Raises `LedgerError` unless exactly one of them
     is named, and for a class that the run does not have.
@@ -77,7 +77,7 @@ AnyPlan = TypeVar("AnyPlan", bound=RunRecord | LoopRecord)
 
 
 def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
-    """The record of the run without the target, and without what this one leaves out already.
+    """Return the record of the run that leaves out the target, besides what this one leaves out already.
 
     Raises `RunError` for a run that routes nothing, and for one that leaves all of the target out already.
     """
@@ -107,8 +107,8 @@ def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
 
 
 def left_out(record: Plan) -> Target:
-    """What a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a run that routes
-    nothing: of such a run nothing can be left out."""
+    """Return what a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a run that
+    routes nothing: of such a run nothing can be left out."""
     for method in listed_methods(record):
         if _name(method) == ROUTING:
             found = _parameters(method)
@@ -137,7 +137,7 @@ def _parameters(method: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @record
 class Origin:
-    """A run that goes on from another one's state, without the target."""
+    """A run that continues another one's state, without the target."""
 
     format: Literal["explorer/origin/v1"] = "explorer/origin/v1"
     level: Literal["G2", "G3"]  # exact by structure; exact by replay
@@ -145,11 +145,11 @@ class Origin:
     ledger: LedgerState  # of that run
     target: Target
     begins: Whole  # steps of that run that this one takes over
-    state: TrainingState | None  # after them; None: it begins anew
+    state: TrainingState | None  # after them; None: it begins from the start
 
 
 def read_origin(run: Path) -> Origin | None:
-    """The origin of the run in this directory; None for a run of its own. Raises `RunError` for a damaged file."""
+    """Read the origin of the run in this directory; None for a run of its own. Raises `RunError` for a damaged file."""
     path = run / rundir.ORIGIN
     if not path.exists():
         return None

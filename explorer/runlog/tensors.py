@@ -41,7 +41,7 @@ class Tensors:
 
     @property
     def content(self) -> bytes:
-        """The blob."""
+        """Return the blob."""
         return canonical(to_json(self))
 
     @property
@@ -50,7 +50,7 @@ class Tensors:
         return root(self.parameters), root(self.buffers), root(self.optimizer)
 
     def kept(self, keep: Callable[[str], bool]) -> "Tensors":
-        """Those whose names are kept."""
+        """Return those whose names are kept."""
         return Tensors(
             parameters={name: leaf for name, leaf in self.parameters.items() if keep(name)},
             buffers={name: leaf for name, leaf in self.buffers.items() if keep(name)},
@@ -67,7 +67,8 @@ class Ended:
 
 
 def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: Iterable[bytes | memoryview]) -> str:
-    """The leaf of one tensor: `dtype` as torch names it, and its values in pieces, little-endian, in row order."""
+    """Return the leaf of one tensor: `dtype` as torch names it, and its values in pieces, little-endian, in row
+    order."""
     total = hashlib.sha256(b"\x00" + f"{name}|{dtype}|{tuple(shape)}\n".encode())
     for piece in values:
         total.update(piece)
@@ -75,7 +76,7 @@ def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: Iterable
 
 
 def root(leaves: Leaves) -> str:
-    """The Merkle root over leaves in the order of their names, in hexadecimal."""
+    """Return the Merkle root over leaves in the order of their names, in hexadecimal."""
     return root_of(bytes.fromhex(leaves[name]) for name in sorted(leaves)).hex()
 
 
@@ -89,7 +90,8 @@ def parse_tensors(content: bytes, *, where: str) -> Tensors:
 
 
 def read_ended(run: RunLedger) -> Ended:
-    """The end of a run. Raises `LedgerError` for a run without one, and for tensors that do not lead to its roots."""
+    """Read the end of a run. Raises `LedgerError` for a run without one, and for tensors that do not lead to its
+    roots."""
     if run.outline.end is None:
         raise LedgerError(f"{run.run}: unfinished: its ledger has no end")
     (end,) = run.read([run.outline.end], End)
@@ -103,7 +105,7 @@ def read_ended(run: RunLedger) -> Ended:
 
 
 def read_owners(run: RunLedger) -> dict[str, str]:
-    """The layers of tensors whose names do not tell, as the genesis says. Raises `LedgerError` for what is no such
+    """Read the layers of tensors whose names do not tell, as the genesis says. Raises `LedgerError` for what is no such
     table."""
     (genesis,) = run.read([0], Genesis)
     if OWNERS not in genesis.entry.blobs:
@@ -126,7 +128,7 @@ def check_roots(tensors: Tensors, state: TrainingState, *, where: str) -> None:
 
 
 def parameter_of(name: str) -> str:
-    """The parameter or buffer that a tensor belongs to: itself, or the one that an optimiser remembers it for.
+    """Return the parameter or buffer that a tensor belongs to: itself, or the one that an optimiser remembers it for.
 
     >>> parameter_of("optimizer/shared/0/body.0.weight/exp_avg"), parameter_of("body.0.weight")
     ('body.0.weight', 'body.0.weight')
@@ -136,7 +138,7 @@ def parameter_of(name: str) -> str:
 
 
 def layer_of(name: str, layers: Collection[str]) -> str | None:
-    """The layer that a tensor is of, by its name: the one with the longest name that it begins with. An adapter
+    """Return the layer that a tensor is of, by its name: the one with the longest name that it begins with. An adapter
     `conv@news` of a layer is the module `conv.@news`. None: it is of no layer.
 
     >>> layer_of("body.0.weight", ["body", "body.0"]), layer_of("token", ["token"])
@@ -153,7 +155,7 @@ def layer_of(name: str, layers: Collection[str]) -> str | None:
 
 
 def moved(before: Tensors, after: Tensors) -> set[str]:
-    """The names of the tensors that are not the same in two states, or are in one of them alone."""
+    """Return the names of the tensors that are not the same in two states, or are in one of them alone."""
     found: set[str] = set()
     for one, other in (
         (before.parameters, after.parameters),
@@ -165,7 +167,7 @@ def moved(before: Tensors, after: Tensors) -> set[str]:
 
 
 def owner_of(name: str, regions: Sequence[SealedRegion]) -> str | None:
-    """The sealed region that a tensor belongs to, by its name; None: it is everybody's.
+    """Return the sealed region that a tensor belongs to, by its name; None: it is shared.
 
     >>> region = SealedRegion(name="news", branch="licensed/news", layers=("head*",), rank=2)
     >>> owner_of("head.@news.up.weight", [region]), owner_of("ema/average/head.@news.up.weight", [region])
