@@ -61,7 +61,7 @@ from explorer.training.plan import (
     check_methods,
     count_phases,
     length,
-    total_steps,
+    setting_of,
     warnings_of,
 )
 from explorer.training.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
@@ -277,19 +277,8 @@ def _setting(
     model.to(batches.device)
     classes = _outputs(model, batches, task)
     batches.dataset = dataclasses.replace(batches.dataset, classes=classes)
-    return Setting(
-        model=model,
-        task=OwnLoss(classes=classes, own=task),
-        batches=batches,
-        optimizer=training.optimizer,
-        schedule=training.schedule,
-        seed=seed,
-        total_steps=steps,
-        full_steps=total_steps(training, examples=examples, ssr=1.0),
-        precision=training.numbers.precision,
-        microbatch_size=training.numbers.microbatch_size,
-        draw=False,
-    )
+    loss = OwnLoss(classes=classes, own=task)
+    return setting_of(training, model=model, task=loss, batches=batches, seed=seed, steps=steps, draw=False)
 
 
 @torch.no_grad()

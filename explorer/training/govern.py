@@ -41,24 +41,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer import run_files, rundir
-from explorer.canonical import digest
+from explorer import records, rundir
 from explorer.data.dataset import Split
 from explorer.engine.guard import same_bits
 from explorer.engine.method import Method
 from explorer.engine.state import Region, State
-from explorer.entries.kinds import Genesis, Sources
+from explorer.entries.run import Genesis
 from explorer.errors import RecipeError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.custom_loop import Governed
-from explorer.governance.digests import tensors_of, training_state
+from explorer.governance.digests import tensors_of
 from explorer.governance.journal import Journal
-from explorer.governance.layers import shared_names
 from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
 from explorer.governance.spool import ALL
 from explorer.note import Signer
 from explorer.recipes.choice import choose, written
@@ -68,7 +65,7 @@ from explorer.runlog.influence import read_record
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import ROUTING, Origin, write_origin
 from explorer.runlog.tensors import Tensors
-from explorer.training.ledgered import begun, keep_environment, parent_of, session_of, signer_of, stand_in
+from explorer.training.ledgered import begun, genesis_of, keep_environment, session_of, signer_of, stand_in
 from explorer.training.replay import (
     INITIAL,
     NOTHING,
@@ -209,8 +206,8 @@ def begin(
     keep_environment(run, recorded=True)
     if origin is not None:
         write_origin(run, origin)
-    run_files.write(run / rundir.LOOP, record)
-    genesis = genesis_of(state, run, record, given, origin)
+    records.write(run / rundir.LOOP, record)
+    genesis = _genesis(state, run, record, given)
     return begun(run, genesis=genesis, signer=signer, found=given.found, contents=beginning(state))
 
 
@@ -227,34 +224,10 @@ def identity_of(
     return {"recipe": recipe, "steps": steps, "seed": seed}
 
 
-def genesis_of(state: State, run: Path, record: LoopRecord, given: Given, origin: Origin | None) -> Genesis:
-    """As its recipe it names what is known of the loop."""
-    found = given.found
-    environment = (run / rundir.ENVIRONMENT).read_bytes()
-    named = rundir.read_json(run / rundir.ENVIRONMENT)
-    return Genesis(
-        run=record.run_id,
-        recipe=digest(record.identity),
-        code=named["training_code"],
-        environment=hashlib.sha256(environment).hexdigest(),
-        data=_manifest(given.examples),
-        tags={EXAMPLES: Sources(root=found.tags.root, attestation=found.tags.attestation)},
-        taxonomy=found.tags.table.taxonomy,
-        policy=None if found.routing is None else found.routing.policy.digest,
-        trust=found.trust.digest,
-        judged=found.judged,
-        strategy="microbatch",
-        seed=state.seed,
-        initial=training_state(state, step=0).parameters,
-        classes=found.classes,
-        layers=tuple(layer.name for layer in state.resource(Session).layers),
-        shared=shared_names(state.resource(Session).layers),
-        begins=0,
-        start=None,
-        parents=() if origin is None else (parent_of(origin),),
-        blobs={},
-        methods={method.name: method.traits for method in given.methods},
-    )
+def _genesis(state: State, run: Path, record: LoopRecord, given: Given) -> Genesis:
+    """Return the first entry of the loop's ledger. As its recipe it names what is known of the loop."""
+    data = _manifest(given.examples)
+    return genesis_of(state, run, record, given.found, methods=given.methods, source=EXAMPLES, data=data)
 
 
 def _manifest(examples: Split) -> str:
@@ -374,7 +347,7 @@ def replay(
     comparison = Comparison(run / rundir.LEDGER, commitments(genesis, missing, confidential=sealed))
 
     def open_journal(given: Given, state: State) -> Journal:
-        _compare_first(record, given, genesis, genesis_of(state, run, record, given, None), beginning(state))
+        _compare_first(record, given, genesis, _genesis(state, run, record, given), beginning(state))
         leaves = given.found.leaves
         return Journal(comparison, genesis=genesis, secrets=secrets, leaves=leaves, spool=None, confidential=sealed)
 

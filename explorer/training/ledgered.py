@@ -9,7 +9,7 @@ deletion made begins where it continues another one, which it names as its paren
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -19,9 +19,11 @@ from typing import Any
 from explorer import rundir
 from explorer.canonical import canonical, digest
 from explorer.data.batches import Typing
-from explorer.data.dataset import DataSource
+from explorer.data.dataset import DataSource, Fitted
 from explorer.data.sources import load
 from explorer.engine.loop import Loop
+from explorer.engine.method import Method
+from explorer.engine.state import State
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Genesis, Parent, Sources
 from explorer.errors import RecipeError, RunError
@@ -45,10 +47,10 @@ from explorer.provenance.trust import Role, Trust
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import GOVERNED
-from explorer.run_files import RunRecord
+from explorer.records import Plan, RunRecord
 from explorer.runlog.documents import Documents, read_documents
 from explorer.runlog.target import Origin, read_origin
-from explorer.training.start import start_in
+from explorer.training.start import Start, start_in
 
 # --- documents ---
 
@@ -231,7 +233,17 @@ def recording(
         return
     found = credentials(recipe, documents, data)
     signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
-    genesis = _genesis(loop, record, recipe, run, found)
+    genesis = genesis_of(
+        loop.state,
+        run,
+        record,
+        found,
+        methods=loop.methods,
+        source=record.dataset,
+        data=record.identity["data"],
+        start=start_in(record),
+        fitted=recipe.dataset.fitted,
+    )
     with begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(loop.state)) as journal:
         loop.state.resource(Session).journal = journal
         yield
@@ -259,24 +271,36 @@ def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials, co
     return journal
 
 
-def _genesis(loop: Loop, record: RunRecord, recipe: Recipe, run: Path, found: Credentials) -> Genesis:
-    environment = (run / rundir.ENVIRONMENT).read_bytes()
-    named: Any = rundir.read_json(run / rundir.ENVIRONMENT)
-    session, origin, start = loop.state.resource(Session), read_origin(run), start_in(record)
+def genesis_of(
+    state: State,
+    run: Path,
+    record: Plan,
+    found: Credentials,
+    *,
+    methods: Sequence[Method],
+    source: str,  # the name of the data
+    data: str,  # its manifest
+    start: Start | None = None,
+    fitted: Fitted | None = None,  # None: not known
+) -> Genesis:
+    """Return the first entry of a run's ledger, without its blobs. The run's directory has its environment and, after
+    a deletion, its origin."""
+    environment: Any = rundir.read_json(run / rundir.ENVIRONMENT)
+    session, origin = state.resource(Session), read_origin(run)
     return Genesis(
         run=record.run_id,
         recipe=digest(record.identity),
-        code=named["training_code"],
-        environment=hashlib.sha256(environment).hexdigest(),
-        data=record.identity["data"],
-        tags={record.dataset: Sources(root=found.tags.root, attestation=found.tags.attestation)},
+        code=environment["training_code"],
+        environment=_sha256((run / rundir.ENVIRONMENT).read_bytes()),
+        data=data,
+        tags={source: Sources(root=found.tags.root, attestation=found.tags.attestation)},
         taxonomy=found.tags.table.taxonomy,
         policy=None if found.routing is None else found.routing.policy.digest,
         trust=found.trust.digest,
         judged=found.judged,
         strategy=STRATEGY,
-        seed=record.seed,
-        initial=training_state(loop.state, step=0).parameters,
+        seed=state.seed,
+        initial=training_state(state, step=0).parameters,
         classes=found.classes,
         layers=tuple(layer.name for layer in session.layers),
         shared=shared_names(session.layers),
@@ -284,8 +308,8 @@ def _genesis(loop: Loop, record: RunRecord, recipe: Recipe, run: Path, found: Cr
         start=None if origin is None else origin.state,
         parents=(*([] if start is None else [start.parent]), *([] if origin is None else [parent_of(origin)])),
         blobs={},
-        methods={method.name: method.traits for method in loop.methods},
-        fitted=dict(recipe.dataset.fitted),
+        methods={method.name: method.traits for method in methods},
+        fitted=None if fitted is None else dict(fitted),
     )
 
 

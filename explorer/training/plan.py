@@ -7,10 +7,13 @@ from typing import Any
 from torch import nn
 
 from explorer.canonical import digest
+from explorer.data.batches import Batches
 from explorer.data.dataset import Dataset
 from explorer.data.pace import Pace
 from explorer.data.sources import load
+from explorer.engine.loop import Setting
 from explorer.engine.method import Method, Moment, Planned
+from explorer.engine.task import Task
 from explorer.errors import RecipeError
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
@@ -108,6 +111,25 @@ def plan_run(
         hardware=hardware,
         quality=recipe.dataset.metrics[0],
         phases=count_phases(recipe.methods, dataset, steps=steps, pace=pace),
+    )
+
+
+def setting_of(
+    training: Training, *, model: nn.Module, task: Task, batches: Batches, seed: int, steps: int, **more: Any
+) -> Setting:
+    """Return what a loop trains and how, by these settings of training; `more` are further fields of `Setting`."""
+    return Setting(
+        model=model,
+        task=task,
+        batches=batches,
+        optimizer=training.optimizer,
+        schedule=training.schedule,
+        seed=seed,
+        total_steps=steps,
+        full_steps=total_steps(training, examples=len(batches.dataset.train), ssr=1.0),
+        precision=training.numbers.precision,
+        microbatch_size=training.numbers.microbatch_size,
+        **more,
     )
 
 

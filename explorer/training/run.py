@@ -28,7 +28,7 @@ from explorer.data.streams import torch_stream
 from explorer.engine.checkpoint import remove_all
 from explorer.engine.clock import Clock
 from explorer.engine.fit import FitOptions, Fitted, Progress, fit
-from explorer.engine.loop import Loop, Setting
+from explorer.engine.loop import Loop
 from explorer.engine.method import Method, used_hooks
 from explorer.engine.precision import native_bf16
 from explorer.engine.state import State
@@ -43,7 +43,7 @@ from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.training.ledgered import credentials, given, is_recorded, keep_environment, recording, sealed_of
-from explorer.training.plan import pace_of, plan_run, total_steps
+from explorer.training.plan import pace_of, plan_run, setting_of, total_steps
 from explorer.training.start import begin_with, initial_tensors, start_in
 from explorer.training.watch import watched
 
@@ -89,7 +89,8 @@ def build_loop(
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
     with torch_stream(torch.device("cpu"), record.seed, "build"):  # torch draws weights here; ours come later
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
-    setting = Setting(
+    setting = setting_of(
+        recipe,
         model=model,
         task=TASKS[dataset.task](classes=dataset.classes),
         batches=Batches(
@@ -100,13 +101,8 @@ def build_loop(
             typing=typing,
             pace=pace_of(recipe, steps=nominal),
         ),
-        optimizer=recipe.optimizer,
-        schedule=recipe.schedule,
         seed=record.seed,
-        total_steps=record.steps,
-        full_steps=total_steps(recipe, examples=len(dataset.train), ssr=1.0),
-        precision=recipe.numbers.precision,
-        microbatch_size=recipe.numbers.microbatch_size,
+        steps=record.steps,
         resources=resources,
         begin=lambda model: begin_with(model, initial, regions) if initial else None,
     )
