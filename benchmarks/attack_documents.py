@@ -46,7 +46,7 @@ from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.documents import read_documents
 from explorer.sweep.spec import read_spec
 from explorer.training.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
-from explorer.training.ledgered import credentials
+from explorer.training.ledgered import credentials_of
 from explorer.training.plan import plan_run
 from explorer.training.run import build_loop
 
@@ -97,7 +97,7 @@ class Desk:
         settings: dict[str, Any] = {"sweep": "attacked", "baseline": "started", "tuning": None, "ssr": 1.0, "seed": 0}
         record = plan_run(recipe, threads=1, data=None, documents=found, **settings)
         build_loop(record, data=None, documents=found)
-        for reason, examples in credentials(recipe, found, None).quarantine.items():
+        for reason, examples in credentials_of(recipe, found, None).quarantine.items():
             raise ProvenanceError(f"set aside, and never read: {len(examples)} examples, {reason}")
 
 

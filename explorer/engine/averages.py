@@ -29,10 +29,10 @@ from explorer.provenance.taxonomy import QUARANTINE
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and persistent buffers by name, each once, detached: whoever writes into them changes the model."""
-    found: dict[int, tuple[str, Tensor]] = {}
+    tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        found.setdefault(id(tensor), (name, tensor.detach()))
-    return dict(found.values())
+        tensors.setdefault(id(tensor), (name, tensor.detach()))
+    return dict(tensors.values())
 
 
 @torch.no_grad()
@@ -72,7 +72,7 @@ BATCH = 256
 
 def with_statistics(model: nn.Module) -> list[_BatchNorm]:
     """The modules that keep running statistics."""
-    return [each for each in model.modules() if isinstance(each, _BatchNorm) and each.running_mean is not None]
+    return [module for module in model.modules() if isinstance(module, _BatchNorm) and module.running_mean is not None]
 
 
 def refresh_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:

@@ -86,19 +86,19 @@ def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
 def load_checkpoint(record: Path, *, run_id: str) -> Checkpoint:
     """Read one checkpoint by its JSON file. Raises `CheckpointError` if it is damaged or of another run."""
     try:
-        found = run_files.read(_Record, record)
-        whole = found == found.sealed()
+        stored = records.read(_Record, record)
+        whole = stored == stored.sealed()
         content = record.with_suffix(".safetensors").read_bytes()
     except (ExplorerError, OSError) as error:
         raise CheckpointError(f"checkpoint {record.stem}: {error}") from error
     if not whole:
         raise CheckpointError(f"checkpoint {record}: damaged: it does not have the digest that it names")
-    if found.run_id != run_id:
-        raise CheckpointError(f"checkpoint {record}: of run {found.run_id}, not of {run_id}")
-    if hashlib.sha256(content).hexdigest() != found.sha256:
+    if stored.run_id != run_id:
+        raise CheckpointError(f"checkpoint {record}: of run {stored.run_id}, not of {run_id}")
+    if hashlib.sha256(content).hexdigest() != stored.sha256:
         raise CheckpointError(f"checkpoint {record}: damaged: its tensors do not have the recorded digest")
     try:
-        return Checkpoint(step=found.step, tensors=load(content), plain=found.plain)
+        return Checkpoint(step=stored.step, tensors=load(content), plain=stored.plain)
     except SafetensorError as error:
         raise CheckpointError(f"checkpoint {record}: damaged: {error}") from error
 

@@ -57,10 +57,10 @@ def declared_metrics(task: OwnTask) -> tuple[Metric, ...]:
     Raises `TrainingError` for what is no `Metric`, for a field that cannot be, for a name declared twice, and for one
     that means something else in `records.METRICS`.
     """
-    found = getattr(task, "declared_metrics", ())
-    if not isinstance(found, list | tuple) or not all(isinstance(each, Metric) for each in found):
-        raise TrainingError(f"declared_metrics: found {found!r:.80}, expected a list of explorer.Metric")
-    checked = tuple(_checked(metric) for metric in found)
+    declared = getattr(task, "declared_metrics", ())
+    if not isinstance(declared, list | tuple) or not all(isinstance(metric, Metric) for metric in declared):
+        raise TrainingError(f"declared_metrics: found {declared!r:.80}, expected a list of explorer.Metric")
+    checked = tuple(_checked(metric) for metric in declared)
     names = [metric.name for metric in checked]
     if twice := [name for name in names if names.count(name) > 1]:
         raise TrainingError(f"declared_metrics: found {twice[0]!r} twice, expected each name once")
@@ -82,14 +82,14 @@ def _checked(metric: Metric) -> Metric:
 def function_digests(task: OwnTask) -> dict[str, str]:
     """A digest of the source of each of the three functions, by name, without its comments and blank lines. A function
     whose source is not known has none; what a function calls is not looked at."""
-    found = {}
+    digests = {}
     for name in ("batch", "loss", "metrics"):
         try:
             lines = [line.strip() for line in inspect.getsource(getattr(task, name)).splitlines()]
         except (OSError, TypeError):
             continue
-        found[name] = digest([line for line in lines if line and not line.startswith("#")])
-    return found
+        digests[name] = digest([line for line in lines if line and not line.startswith("#")])
+    return digests
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -167,12 +167,12 @@ class OwnBatches(Batches):
         return once
 
     def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
-        found = self._task.batch(numbers)
-        tensors = isinstance(found, tuple) and len(found) == 2 and all(isinstance(each, Tensor) for each in found)
-        if not tensors or any(each.ndim == 0 or len(each) != len(numbers) for each in found):
-            shown = [tuple(each.shape) for each in found] if tensors else f"{type(found).__name__}"
+        rows = self._task.batch(numbers)
+        tensors = isinstance(rows, tuple) and len(rows) == 2 and all(isinstance(tensor, Tensor) for tensor in rows)
+        if not tensors or any(tensor.ndim == 0 or len(tensor) != len(numbers) for tensor in rows):
+            shown = [tuple(tensor.shape) for tensor in rows] if tensors else f"{type(rows).__name__}"
             raise DataError(f"batch: found {shown}, expected inputs and targets, tensors of {len(numbers)} rows each")
-        return found
+        return rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,31 +184,31 @@ class OwnLoss(Task):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The task's loss, checked to be one value an example: methods rank, weigh and drop examples."""
-        found = self.own.loss(outputs, targets)
-        if not isinstance(found, Tensor) or found.shape != (len(outputs),):
-            shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        losses = self.own.loss(outputs, targets)
+        if not isinstance(losses, Tensor) or losses.shape != (len(outputs),):
+            shown = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise TrainingError(
                 f'loss: found {shown}, expected one value for each of {len(outputs)} examples: reduction="none"'
             )
-        if torch.is_grad_enabled() and not found.requires_grad:
+        if torch.is_grad_enabled() and not losses.requires_grad:
             raise TrainingError(
                 "loss: found values that depend on no parameter that trains: expected the outputs' loss, not detached"
             )
-        return found
+        return losses
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
         """The task's metrics."""
         model.eval()
-        found = self.own.metrics(model)
-        if not isinstance(found, dict) or not found:
-            raise TrainingError(f"metrics: found {type(found).__name__} {found!r:.80}, expected a value by name")
-        names = ", ".join(map(repr, found))
-        if self.quality is not None and self.quality not in found:
+        metrics = self.own.metrics(model)
+        if not isinstance(metrics, dict) or not metrics:
+            raise TrainingError(f"metrics: found {type(metrics).__name__} {metrics!r:.80}, expected a value by name")
+        names = ", ".join(map(repr, metrics))
+        if self.quality is not None and self.quality not in metrics:
             raise TrainingError(
                 f"metrics: found {names:.200} without {self.quality!r}, which is the quality of the run"
             )
-        numbers = {str(name): _number(value, name) for name, value in found.items()}
+        numbers = {str(name): _number(value, name) for name, value in metrics.items()}
         if self.quality is not None:
             check_numbers(numbers, declared_metrics(self.own))
         return numbers

@@ -57,8 +57,8 @@ class Gradients:
 
     def take(self, loss: Tensor, admitted: dict[str, nn.Parameter], total: dict[str, Tensor]) -> None:
         """Add the loss's gradients to a share's sums; the first one assigns."""
-        found = torch.autograd.grad(loss, list(admitted.values()), allow_unused=True)
-        for (name, parameter), gradient in zip(admitted.items(), found, strict=True):
+        gradients = torch.autograd.grad(loss, list(admitted.values()), allow_unused=True)
+        for (name, parameter), gradient in zip(admitted.items(), gradients, strict=True):
             if gradient is not None:
                 gradient = _in_layout_of(parameter, gradient)
                 before = total.get(name)
@@ -122,12 +122,12 @@ def _cause(state: State, modes: AbstractContextManager[object]) -> str:
 def first_not_finite(model: nn.Module, inputs: Tensor, modes: AbstractContextManager[object]) -> str | None:
     """The name of the innermost module that first gives a number that is not finite, in the order of execution; None
     if all are finite. A module without a name is the model itself. The model's buffers are left as they were."""
-    found: list[str] = []
+    layers: list[str] = []
     names = {module: name for name, module in model.named_modules()}
 
     def look(module: nn.Module, _: object, output: object) -> None:
-        if isinstance(output, Tensor) and not _finite(output) and not found:
-            found.append(names[module])
+        if isinstance(output, Tensor) and not _finite(output) and not layers:
+            layers.append(names[module])
 
     handles = [module.register_forward_hook(look) for module in names]
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
@@ -139,7 +139,7 @@ def first_not_finite(model: nn.Module, inputs: Tensor, modes: AbstractContextMan
             handle.remove()
         for buffer, before in kept:
             buffer.copy_(before)
-    return found[0] if found else None
+    return layers[0] if layers else None
 
 
 def check_finite(tensors: Mapping[str, Tensor], *, step: int) -> None:

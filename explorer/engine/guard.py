@@ -64,14 +64,14 @@ class Guard:
         self.model = model
         self.parameters = dict(model.named_parameters())
         self.buffer_names = frozenset(name for name, _ in model.named_buffers())
-        self._trains = frozenset(name for name, each in self.parameters.items() if each.requires_grad)
+        self._trains = frozenset(name for name, parameter in self.parameters.items() if parameter.requires_grad)
         self._modules = list(dict.fromkeys(model.modules()))
-        names = {id(each): name for name, each in (*model.named_parameters(), *model.named_buffers())}
+        names = {id(parameter): name for name, parameter in (*model.named_parameters(), *model.named_buffers())}
         self._slots = [
-            _Slot(module, key, names[id(each)], each)
+            _Slot(module, key, names[id(parameter)], parameter)
             for module in self._modules
-            for key, each in module._parameters.items()
-            if each is not None
+            for key, parameter in module._parameters.items()
+            if parameter is not None
         ]
         prefixes = {module: f"{name}." if name else "" for name, module in model.named_modules()}
         self._buffer_name: dict[tuple[nn.Module, str], str] = {}  # of those that the model began with
@@ -79,7 +79,7 @@ class Guard:
             for key, buffer in module._buffers.items():
                 self._buffer_name[module, key] = names.get(id(buffer), prefixes[module] + key)
         self._subtree = {
-            module: frozenset(names[id(each)] for each in (*module.parameters(), *module.buffers()))
+            module: frozenset(names[id(parameter)] for parameter in (*module.parameters(), *module.buffers()))
             for module in self._modules
         }
         self._scanned = [module for module in self._modules if _keeps_attributes(module)]
@@ -120,7 +120,7 @@ class Guard:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Around a pass that only looks: at the end of the block everything is put back, parameters too."""
-        values = {name: each.detach().clone() for name, each in self.parameters.items()}
+        values = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
         undo = self._buffers(Open(frozenset(), frozenset()), _Closed(frozenset(), frozenset(self._modules)))
         attributes = [_attributes(module) for module in self._scanned]
         try:
@@ -132,9 +132,9 @@ class Guard:
             with torch.no_grad():
                 for slot in self._slots:
                     slot.module._parameters[slot.key] = slot.parameter
-                for name, each in self.parameters.items():
-                    if not same_bits(each.detach(), values[name]):
-                        _put(each, values[name])
+                for name, parameter in self.parameters.items():
+                    if not same_bits(parameter.detach(), values[name]):
+                        _put(parameter, values[name])
 
     @contextmanager
     def watching(self, names: Collection[str], when: Callable[[], str], *, closely: bool = False) -> Iterator[None]:
@@ -207,7 +207,7 @@ def _attributes(module: nn.Module) -> Callable[[], None]:
     """What puts the module's plain attributes back: tensors and numbers, but for its mode. Lists and objects are not
     looked into."""
     before = module.__dict__.copy()
-    values = {id(each): each.detach().clone() for each in before.values() if isinstance(each, Tensor)}
+    values = {id(saved): saved.detach().clone() for saved in before.values() if isinstance(saved, Tensor)}
 
     def put_back() -> None:
         now = module.__dict__

@@ -174,16 +174,16 @@ class _Uses(TorchDispatchMode):
                 self.users[used] = self._user(used)
                 if used in self._owners.parameters:
                     self._used_by.setdefault(self._owners.of_holder[self.users[used]], []).append(used)
-                    result = next((each for each in tree_leaves(output) if isinstance(each, Tensor)), tensor)
+                    result = next((leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)), tensor)
                     self.costs.setdefault(used, 0 if name.startswith(LOOKED_UP) else self._cost(used, result))
         return output
 
     def _which(self, tensor: Tensor) -> str | None:
         """The tensor of the model that this one is, or a view of."""
-        found = _extent(tensor)
-        if found is None:
+        extent = _extent(tensor)
+        if extent is None:
             return None
-        storage, start, _ = found
+        storage, start, _ = extent
         return next((name for low, high, name in self._by_storage.get(storage, ()) if low <= start < high), None)
 
     def _user(self, tensor: str) -> str:
@@ -217,18 +217,22 @@ def _assembled(owners: _Owners, uses: _Uses, moved: frozenset[str]) -> Iterator[
             name=name,
             module=module,
             parameters=own,
-            buffers=tuple(each for each in buffers.get(name, ()) if module is not owners.modules[""] or each in moved),
-            cost=sum(uses.costs[each] if each in uses.costs else owners.parameters[each].numel() for each in own),
+            buffers=tuple(
+                tensor for tensor in buffers.get(name, ()) if module is not owners.modules[""] or tensor in moved
+            ),
+            cost=sum(
+                uses.costs[tensor] if tensor in uses.costs else owners.parameters[tensor].numel() for tensor in own
+            ),
             also=tuple(also),
             seen_at=_seen_at(owners, uses, name),
         )
 
 
 def _by_layer(owners: _Owners, uses: _Uses, tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_layer: dict[str, list[str]] = {}
     for tensor in tensors:
-        found.setdefault(uses.users.get(tensor, owners.holders[tensor][0]), []).append(tensor)
-    return found
+        by_layer.setdefault(uses.users.get(tensor, owners.holders[tensor][0]), []).append(tensor)
+    return by_layer
 
 
 def _order(owners: _Owners, uses: _Uses, layers: Mapping[str, Sequence[str]]) -> list[str]:
@@ -272,7 +276,7 @@ def _seen_at(owners: _Owners, uses: _Uses, name: str) -> nn.Module:
 
 def _without(tensors: dict[str, Any], modules: Sequence[str]) -> dict[str, Any]:
     """The tensors that lie in none of these modules."""
-    return {name: each for name, each in tensors.items() if not any(name.startswith(f"{at}.") for at in modules)}
+    return {name: tensor for name, tensor in tensors.items() if not any(name.startswith(f"{at}.") for at in modules)}
 
 
 def _extent(tensor: Tensor) -> tuple[int, int, int] | None:
@@ -300,7 +304,7 @@ def _eager() -> Any:
 @contextmanager
 def _undrawn(model: nn.Module) -> Iterator[None]:
     """What the block draws is drawn from a stream of its own; at its end all generators are as they were."""
-    device = next((each.device for each in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+    device = next((parameter.device for parameter in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch_stream(device, 0, "layers"):

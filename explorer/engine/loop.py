@@ -343,12 +343,12 @@ class Loop:
         try:
             return (self.state.forward or self.setting.model)(inputs)
         except (RuntimeError, ValueError, IndexError) as error:
-            found, whole = tuple(inputs.shape[1:]), tuple(self.setting.batches.dataset.example_shape)
-            if found == whole:
+            size, whole = tuple(inputs.shape[1:]), tuple(self.setting.batches.dataset.example_shape)
+            if size == whole:
                 raise
             methods = ", ".join(method.name for method in self._hooks["change_batch"])
             raise TrainingError(
-                f"step {self.state.step + 1}: the model cannot take inputs of shape {found}, which {methods} made of"
+                f"step {self.state.step + 1}: the model cannot take inputs of shape {size}, which {methods} made of"
                 f" examples of shape {whole}: {str(error).splitlines()[0]}"
             ) from error
 
@@ -408,13 +408,13 @@ class Loop:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that steps, by unique name: parameters, buffers, optimiser states, the methods' memory."""
-        found = {f"model/{name}": tensor for name, tensor in self._model_tensors()}
+        tensors = {f"model/{name}": tensor for name, tensor in self._model_tensors()}
         for prefix, optimizer, parameter in self._stepped():
             values = optimizer.state.get(parameter, {})
-            found |= {prefix + key: value for key, value in values.items() if isinstance(value, Tensor)}
+            tensors |= {prefix + key: value for key, value in values.items() if isinstance(value, Tensor)}
         for method, memory in self.state.memory.items():
-            found |= {f"memory/{method}/{key}": tensor for key, tensor in memory.items()}
-        return {name: tensor.detach() for name, tensor in found.items()}
+            tensors |= {f"memory/{method}/{key}": tensor for key, tensor in memory.items()}
+        return {name: tensor.detach() for name, tensor in tensors.items()}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], *, step: int) -> None:
@@ -455,11 +455,11 @@ def _weighted(total: Tensor, weight: float) -> Tensor:
 
 def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:
     """The tensor of that name, checked against the one it replaces."""
-    found = tensors.get(name)
-    if found is None or found.shape != like.shape or found.dtype != like.dtype:
-        what = "nothing" if found is None else f"{found.dtype} {tuple(found.shape)}"
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != like.shape or tensor.dtype != like.dtype:
+        what = "nothing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
         raise CheckpointError(f"checkpoint: {name}: found {what}, expected {like.dtype} {tuple(like.shape)}")
-    return found
+    return tensor
 
 
 def _cut(size: int, microbatch_size: int | None) -> list[slice]:

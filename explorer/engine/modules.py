@@ -110,7 +110,7 @@ class LowPrecision(nn.Module):
         dtype = autocast_type(input.device)
         if dtype is None:
             return super().forward(input)
-        weight, bias = (None if each is None else each.to(dtype) for each in (self.weight, self.bias))
+        weight, bias = (None if tensor is None else tensor.to(dtype) for tensor in (self.weight, self.bias))
         with torch.autocast(input.device.type, enabled=False):
             return self.normalised(input.to(dtype), weight, bias)
 

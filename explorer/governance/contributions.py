@@ -77,13 +77,13 @@ class Contributions(Method):
     def memory(self, state: State) -> dict[str, Tensor]:
         session = state.resource(Session)
         layers = governed_layers(state.model, state.layers, session.routing.policy.sealed if session.routing else ())
-        session.layers = tuple(each.layer for each in layers)
+        session.layers = tuple(layer.layer for layer in layers)
         measure = Measure(
             layers,
             state.regions,
             classes=session.classes,
             seed=state.seed,
-            exact=chosen(self.exact, [each.layer.name for each in layers]),
+            exact=chosen(self.exact, [layer.layer.name for layer in layers]),
             sketched=self.sketch,
         )
         state.resources[Measure] = measure
@@ -126,16 +126,18 @@ class Measure:
         """`exact` names the layers whose update is split by class. Raises `RecipeError` if an optimiser's cannot be."""
         self._indices = {path: index for index, path in enumerate(classes)}
         self._parameters = {name: p for region in regions.values() for name, p in region.parameters.items()}
-        self._layout = lay_out({each.layer.name: {n: self._parameters[n] for n in each.parameters} for each in layers})
+        self._layout = lay_out(
+            {layer.layer.name: {n: self._parameters[n] for n in layer.parameters} for layer in layers}
+        )
         self._bare = {  # by buffer: the layer that has buffers alone, and so no gradient to tell its weight by
-            name: at for at, each in enumerate(layers) if not each.parameters for name in each.buffers
+            name: at for at, layer in enumerate(layers) if not layer.parameters for name in layer.buffers
         }
         self._rows = Rows(self._layout, self._parameters)
         self._projections = projections(seed, self._layout, like=self._rows.classes) if sketched else None
         stepped = {
             id(p): o for r in regions.values() for o in r.optimizers for g in o.param_groups for p in g["params"]
         }
-        chosen = [name for each in layers if each.layer.name in exact for name in each.parameters]
+        chosen = [name for layer in layers if layer.layer.name in exact for name in layer.parameters]
         split = [name for name in chosen if id(self._parameters[name]) in stepped]  # the rest never moves
         self._optimizers = {name: stepped[id(self._parameters[name])] for name in split}
         for optimizer in self._optimizers.values():
@@ -150,11 +152,11 @@ class Measure:
     @property
     def memory(self) -> dict[str, Tensor]:
         """The state between steps, by name; to go back to it, copy into these tensors. Empty without exact mode."""
-        found: dict[str, Tensor] = {"trained": self._trained} if self._parts else {}
+        memory: dict[str, Tensor] = {"trained": self._trained} if self._parts else {}
         for name, parts in self._parts.items():
-            found[f"displacements/{name}"], found[f"momenta/{name}"] = parts.displacements, parts.momenta
-            found[f"updates/{name}"] = parts.updates
-        return found
+            memory[f"displacements/{name}"], memory[f"momenta/{name}"] = parts.displacements, parts.momenta
+            memory[f"updates/{name}"] = parts.updates
+        return memory
 
     def begin(self, shares: Sequence[Share]) -> None:
         present = {self._indices[share.name] for share in shares if share.parameters}
@@ -205,8 +207,8 @@ class Measure:
 
     def _split(self) -> Floats:
         """<the class's part of the update, update> by class and layer, K L; NaN where the parts are not kept."""
-        found = np.full((len(self._indices), len(self._layout.layers)), np.nan)
-        found[:, [self._layout.owners[name] for name in self._parts]] = 0
+        dots = np.full((len(self._indices), len(self._layout.layers)), np.nan)
+        dots[:, [self._layout.owners[name] for name in self._parts]] = 0
         moved: dict[str, Tensor] = {}
         for name, parts in self._parts.items():
             parameter, (gradients, update) = self._parameters[name], self._rows.of(name)
@@ -224,5 +226,5 @@ class Measure:
             )
             moved[name] = (moves[1:].flatten(1) @ update.flatten()).double()
         for name, terms in zip(moved, torch.stack(list(moved.values())).cpu().numpy() if moved else (), strict=True):
-            found[:, self._layout.owners[name]] += terms
-        return found.astype(np.float32)
+            dots[:, self._layout.owners[name]] += terms
+        return dots.astype(np.float32)

@@ -179,26 +179,26 @@ def _salts(documents: Documents, tags: VerifiedTags) -> Salts:
 def _doubtful(tags: VerifiedTags) -> dict[int, str]:
     """The slots whose tags say nothing that is believed."""
     table, codes = tags.tags, tags.codes
-    found: dict[int, str] = {}
+    doubtful: dict[int, str] = {}
     for (authority, path), doubt in tags.doubts.items():
         by = table.authorities == tags.table.authorities.index(authority)
-        found |= dict.fromkeys(np.flatnonzero(by & (table.classes == codes[path])).tolist(), str(doubt.reason))
-    return found | dict.fromkeys(np.flatnonzero(table.classes == codes[QUARANTINE]).tolist(), TAGGED)
+        doubtful |= dict.fromkeys(np.flatnonzero(by & (table.classes == codes[path])).tolist(), str(doubt.reason))
+    return doubtful | dict.fromkeys(np.flatnonzero(table.classes == codes[QUARANTINE]).tolist(), TAGGED)
 
 
 def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray) -> dict[int, str]:
     """The slots whose examples are not, or cannot be shown to be, what was tagged."""
     quarantine = tags.codes[QUARANTINE]
-    found: dict[int, str] = {}
+    unlike: dict[int, str] = {}
     for slot, code in enumerate(tags.tags.classes.tolist()):
         if gone[slot] or code == quarantine:
             continue
         salt = salts.of(slot)
         if salt is None:
-            found[slot] = ERASED
+            unlike[slot] = ERASED
         elif commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
-            found[slot] = OTHER_CONTENT
-    return found
+            unlike[slot] = OTHER_CONTENT
+    return unlike
 
 
 def _set_aside(documents: Documents, gone: np.ndarray) -> dict[int, str]:
@@ -207,8 +207,8 @@ def _set_aside(documents: Documents, gone: np.ndarray) -> dict[int, str]:
     if documents.quarantine is None:
         return {}
     where = f"{documents.where / QUARANTINE_FILE}"
-    found = parse_json(documents.quarantine, where=where, error=ProvenanceError, max_bytes=MAX_QUARANTINE)
-    rows = rows_set_aside(found, where=where, error=ProvenanceError)
+    set_aside = parse_json(documents.quarantine, where=where, error=ProvenanceError, max_bytes=MAX_QUARANTINE)
+    rows = rows_set_aside(set_aside, where=where, error=ProvenanceError)
     return {row: reason for row, reason in rows.items() if row < len(gone) and gone[row]}
 
 

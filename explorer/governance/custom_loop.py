@@ -105,8 +105,8 @@ class Governed:
         self._gradients = Gradients(model)
         stepped = {
             id(parameter)
-            for each in self._optimizers.by_region.values()
-            for group in each.param_groups
+            for optimizer in self._optimizers.by_region.values()
+            for group in optimizer.param_groups
             for parameter in group["params"]
         }
         self._trainable = frozenset(
@@ -245,14 +245,14 @@ class Governed:
         ]
         if session.gone is not None:
             numbers = numbers[~session.gone[numbers]]
-        found = numbers[np.isin(self._codes[numbers], shared)]
-        if not len(found):
-            found = numbers[np.isin(self._codes[numbers], readable)]
-        if not len(found):
+        chosen = numbers[np.isin(self._codes[numbers], shared)]
+        if not len(chosen):
+            chosen = numbers[np.isin(self._codes[numbers], readable)]
+        if not len(chosen):
             raise TrainingError(
                 "the first step has no example that may train anything: expected one, to meet the model's layers with"
             )
-        return found
+        return chosen
 
     def _divided(self, model: nn.Module, optimizer: Optimizer) -> Regions:
         """Regions, and an optimiser for each."""
@@ -290,10 +290,10 @@ class Governed:
         self._call("before_forward")
         with self._gradients.guarding(share):
             with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
-                found = losses(model, *self._rows(state.examples[share.slots]))
-            _check_losses(found, share)
+                row_losses = losses(model, *self._rows(state.examples[share.slots]))
+            _check_losses(row_losses, share)
             self._call("after_forward")
-            loss = found.float().sum() / state.batch_size
+            loss = row_losses.float().sum() / state.batch_size
             if not torch.isfinite(loss):
                 self._over = True  # passes of other classes may have written to buffers
                 raise TrainingError(

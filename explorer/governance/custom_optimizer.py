@@ -71,7 +71,7 @@ class Regions:
             now = _settings(self._optimizer.param_groups[place])
             changed = {key: now[key] for key in now if key not in before or _differ(now[key], before[key])}
             for other in self._copies if changed else ():
-                for theirs in (each for each in other.param_groups if each[_PLACE] == place):
+                for theirs in (group for group in other.param_groups if group[_PLACE] == place):
                     theirs.update(changed)
 
     def settle(self) -> None:
@@ -139,21 +139,21 @@ def _trial(
         small[key] = nn.Parameter(values, requires_grad=parameter.requires_grad)
         vars(small[key]).update(vars(parameter))  # what some optimisers choose a rule by
     tried = [small[id(parameter)] for parameter in chosen]
-    known = {id(each) for each in tried}
+    known = {id(parameter) for parameter in tried}
     places = {
         index: [small[id(p)] for p in group["params"] if id(small[id(p)]) in known]
         for index, group in enumerate(optimizer.param_groups)
     }
-    made = _copy(optimizer, small, {index: each for index, each in places.items() if each})
-    steady = [torch.randn(each.shape, generator=draws) for each in tried]
-    devices = sorted({each.device.index for each in tried if each.device.type == "cuda"})
+    made = _copy(optimizer, small, {index: parameter for index, parameter in places.items() if parameter})
+    steady = [torch.randn(parameter.shape, generator=draws) for parameter in tried]
+    devices = sorted({parameter.device.index for parameter in tried if parameter.device.type == "cuda"})
     for step in range(STEPS):
-        noise = [torch.randn(each.shape, generator=draws) for each in tried]
+        noise = [torch.randn(parameter.shape, generator=draws) for parameter in tried]
         gradients: list[Tensor | None] = [a + 0.1 * b for a, b in zip(steady, noise, strict=True)]
         if change is not None:
             change(step, gradients)
-        for each, gradient in zip(tried, gradients, strict=True):
-            each.grad = None if gradient is None else gradient.to(each.device, each.dtype)
+        for parameter, gradient in zip(tried, gradients, strict=True):
+            parameter.grad = None if gradient is None else gradient.to(parameter.device, parameter.dtype)
         with torch.random.fork_rng(devices=devices):  # what adds noise adds the same in each trial
             torch.manual_seed(step)
             try:
@@ -163,7 +163,7 @@ def _trial(
                     f"optimizer: {type(optimizer).__name__} cannot be tried out on copies of its parameters:"
                     f" {type(error).__name__}: {error}; expected one that steps with the gradients it is given"
                 ) from error
-        yield [_seen(each, made.state.get(each, {})) for each in tried]
+        yield [_seen(parameter, made.state.get(parameter, {})) for parameter in tried]
 
 
 def _copy(
@@ -203,17 +203,17 @@ def _beside(name: str, names: Mapping[str, nn.Parameter], groups: Mapping[int, i
     """The group of the layer that an adapter is beside; the first one, if the optimiser has none of its parameters."""
     layer = name.partition(".@")[0]
     own = (groups.get(id(p)) for other, p in names.items() if other.rpartition(".")[0] == layer)
-    return next((each for each in own if each is not None), 0)
+    return next((parameter for parameter in own if parameter is not None), 0)
 
 
 def _chosen(optimizer: Optimizer) -> list[nn.Parameter]:
     """Some parameters of every group, of every number of dimensions; none, if there are not two in all."""
-    found: dict[tuple[int, int], list[nn.Parameter]] = {}
+    groups_of: dict[tuple[int, int], list[nn.Parameter]] = {}
     for index, group in enumerate(optimizer.param_groups):
         for parameter in group["params"]:
-            found.setdefault((index, parameter.ndim), []).append(parameter)
-    each = max(2, MOST // max(1, len(found)))
-    chosen = [p for parameters in found.values() for p in sorted(parameters, key=Tensor.numel)[:each]]
+            groups_of.setdefault((index, parameter.ndim), []).append(parameter)
+    most = max(2, MOST // max(1, len(groups_of)))
+    chosen = [p for parameters in groups_of.values() for p in sorted(parameters, key=Tensor.numel)[:most]]
     return chosen if len(chosen) > 1 else []
 
 

@@ -134,7 +134,7 @@ class GovernedFreezing(Method):
             if self.condition not in conditions:
                 raise RecipeError(f"governed_freezing: {unknown('condition', self.condition, conditions)}")
         shape = len(session.classes), len(layers_seen(state))
-        found = {
+        memory = {
             "history": torch.full((self.patience + 1, *shape), torch.nan, dtype=torch.float64),
             "anchor": torch.full(shape, torch.nan, dtype=torch.float64),  # entropy at the freeze; NaN: not frozen
         }
@@ -147,8 +147,8 @@ class GovernedFreezing(Method):
                     f" {min(sealed)} confidential; expected a policy without confidential classes, or no target"
                 )
             # K L (D + 2): the rule that was fitted at the freeze, zeros behind it; NaN: not frozen
-            found["rule"] = torch.full((*shape, self._width(state, session) + 2), torch.nan, dtype=torch.float64)
-        return found
+            memory["rule"] = torch.full((*shape, self._width(state, session) + 2), torch.nan, dtype=torch.float64)
+        return memory
 
     def change_plan(self, state: State) -> None:
         self._forget_absent(state)
@@ -253,11 +253,11 @@ class GovernedFreezing(Method):
 
     def _entropies(self, session: Session, layers: Sequence[Leaf], seen: dict[str, dict[str, Tensor]]) -> Tensor:
         """The entropy of every layer on every class's own probes, K L; NaN for classes that are absent."""
-        found = torch.full((len(session.classes), len(layers)), torch.nan, dtype=torch.float64)
+        measured = torch.full((len(session.classes), len(layers)), torch.nan, dtype=torch.float64)
         for path, outputs in seen.items():
             entropies = [spectrum(outputs[leaf.name]).entropy for leaf in layers]
-            found[session.classes.index(path)] = torch.tensor(entropies, dtype=torch.float64)
-        return found
+            measured[session.classes.index(path)] = torch.tensor(entropies, dtype=torch.float64)
+        return measured
 
     def _width(self, state: State, session: Session) -> int:
         """The most outputs that the probe looks at in a layer."""
@@ -279,8 +279,8 @@ class GovernedFreezing(Method):
             rows, labels = _rows_of(leaf, seen)
             if len(seen) > 1:
                 draws = stream(state.seed, "linear probe", leaf.name, state.step)
-                found = probe(rows, labels, permutations=0, draws=draws).counts
-                counts[at][np.ix_(places, places)] = torch.from_numpy(found).double()
+                guesses = probe(rows, labels, permutations=0, draws=draws).counts
+                counts[at][np.ix_(places, places)] = torch.from_numpy(guesses).double()
             for index in places:
                 rule = rules[index, at]
                 if rule.isfinite().all():
@@ -323,7 +323,7 @@ class GovernedFreezing(Method):
 def _rows_of(leaf: Leaf, seen: dict[str, dict[str, Tensor]]) -> tuple[Tensor, np.ndarray]:
     """A layer's outputs for all probes, and their classes as places among those that are there."""
     rows = of_one_width([outputs[leaf.name] for outputs in seen.values()])
-    return torch.cat(rows), np.repeat(range(len(rows)), [len(each) for each in rows])
+    return torch.cat(rows), np.repeat(range(len(rows)), [len(row) for row in rows])
 
 
 def _right(state: State, leaf: Leaf, rule: Tensor, rows: Tensor, labels: np.ndarray, place: int) -> Tensor:

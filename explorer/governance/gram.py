@@ -227,15 +227,15 @@ def projections(seed: int, layout: Layout, *, like: Tensor) -> dict[str, Project
 def sketch(rows_kP: Tensor, layout: Layout, projections: Mapping[str, Projection]) -> Tensor:
     """The sketches of k gradients, k L 64."""
     k = len(rows_kP)
-    found = rows_kP.new_zeros(k, len(layout.layers), SKETCH)
+    sketches = rows_kP.new_zeros(k, len(layout.layers), SKETCH)
     for name, place in layout.parameters.items():
-        by, gradients, out = projections[name], rows_kP[:, place], found[:, layout.owners[name]]
+        by, gradients, out = projections[name], rows_kP[:, place], sketches[:, layout.owners[name]]
         if by.left is None:
             out.addmm_(gradients, by.right)
         else:
             half = torch.bmm(by.left.expand(k, -1, -1), gradients.view(k, by.left.shape[1], len(by.right)))
             out.view(k, SIDE, SIDE).baddbmm_(half, by.right.expand(k, -1, -1))
-    return found
+    return sketches
 
 
 def signed_columns(seed: int, name: str, side: str, rows: int, columns: int) -> NDArray[np.float64]:
@@ -243,6 +243,6 @@ def signed_columns(seed: int, name: str, side: str, rows: int, columns: int) -> 
     stream = b"\x00".join((b"explorer/sketch/v1", str(seed).encode(), name.encode(), side.encode()))
     words = np.frombuffer(hashlib.shake_256(stream).digest(8 * rows), dtype=">u8")
     order = np.argsort(words, kind="stable")
-    found = np.zeros((rows, columns))
-    found[order, np.arange(rows) % columns] = np.where(words[order] % 2, -1.0, 1.0)
-    return found
+    signs = np.zeros((rows, columns))
+    signs[order, np.arange(rows) % columns] = np.where(words[order] % 2, -1.0, 1.0)
+    return signs

@@ -164,7 +164,7 @@ class Journal:
             joint=None if numbers is None else self._commit(ALL, Step, step, encode_joint(numbers)),
             quarantined=quarantined,
             weights=admission.digest if admission else None,
-            updated="".join("1" if each else "0" for each in updated),
+            updated="".join("1" if flag else "0" for flag in updated),
             blobs=self._blobs({"weights": admission.content} if admission and first else {}, Step, step),
         )
         self._put(entry, step)
@@ -174,15 +174,15 @@ class Journal:
 
     def profile(self, profiles: LayerProfiles) -> None:
         """What was measured on the probes."""
-        step, found, contents = profiles.step, {}, {}
+        step, commitments, contents = profiles.step, {}, {}
         for place, index in enumerate(profiles.classes):
             name, content = self.genesis.classes[index], profile_numbers.encode_class(profiles, place)
-            found[name] = self._commit(name, Profile, step, content)
+            commitments[name] = self._commit(name, Profile, step, content)
             contents[f"{NUMBERS}/{name}"] = content
         contents[JOINT] = profile_numbers.encode_joint(profiles)
         joint = self._commit(ALL, Profile, step, contents[JOINT])
         blobs = self._blobs(contents, Profile, step)
-        self._put(Profile(step=step, probes=profiles.probes, classes=found, joint=joint, blobs=blobs), step)
+        self._put(Profile(step=step, probes=profiles.probes, classes=commitments, joint=joint, blobs=blobs), step)
         if self._spool:
             self._spool.write_entropy(profiles)
 
@@ -262,8 +262,12 @@ class Journal:
 
     def _blobs(self, contents: Mapping[str, bytes], of: type[Entry], first: int) -> dict[str, Blob]:
         """Store blobs, sealed where that is due. `of` and `first` are what the keys of numbers are derived with."""
-        stored = {name: self._sealer.sealed(name, each, kind=of.KIND, first=first) for name, each in contents.items()}
-        return {name: Blob(sha256=self._book.write_blob(each), size=len(each)) for name, each in stored.items()}
+        stored = {
+            name: self._sealer.sealed(name, content, kind=of.KIND, first=first) for name, content in contents.items()
+        }
+        return {
+            name: Blob(sha256=self._book.write_blob(content), size=len(content)) for name, content in stored.items()
+        }
 
     def _commit(self, path: str, of: type[Entry], step: int, content: bytes) -> str:
         """The commitment to content of a class, or of several for *."""

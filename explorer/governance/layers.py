@@ -36,7 +36,7 @@ def governed_layers(
     """
     _check(model, leaves, regions)
     shared = depths_of([leaf.name for leaf in leaves], {leaf.name: leaf.also for leaf in leaves})
-    found = [
+    layers = [
         GovernedLayer(layer=layer, parameters=leaf.parameters, buffers=leaf.buffers)
         for layer, leaf in zip(shared, leaves, strict=True)
     ]
@@ -45,9 +45,9 @@ def governed_layers(
         name = adapter_name(layer.name)
         if name in modules:  # a region's patterns may fit layers that take none
             parameters = tuple(f"{name}.{own}" for own, _ in modules[name].named_parameters())
-            found.append(GovernedLayer(layer=layer, parameters=parameters, buffers=()))
-    _check_adapters(modules, {name for each in found for name in each.parameters}, regions)
-    return tuple(found)
+            layers.append(GovernedLayer(layer=layer, parameters=parameters, buffers=()))
+    _check_adapters(modules, {name for layer in layers for name in layer.parameters}, regions)
+    return tuple(layers)
 
 
 def shared_names(layers: Iterable[Layer]) -> tuple[Shared, ...]:

@@ -76,7 +76,7 @@ def choose_probes(state: State, *, count: int) -> Probes:
 
 def layers_seen(state: State) -> tuple[Leaf, ...]:
     """The layers that a policy can name, in order of execution; adapters are not among them."""
-    names = {each.layer.name for each in governed_layers(state.model, state.layers)}
+    names = {layer.layer.name for layer in governed_layers(state.model, state.layers)}
     return tuple(leaf for leaf in state.layers if leaf.name in names)
 
 
@@ -89,13 +89,13 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
     batches, regions = state.resource(Batches), _regions_of(state, path)
     inputs = batches.dataset.train.inputs[torch.from_numpy(probes.examples[path])]
     layers = layers_seen(state)
-    found: dict[str, list[Tensor]] = {leaf.name: [] for leaf in layers}
+    outputs_of: dict[str, list[Tensor]] = {leaf.name: [] for leaf in layers}
     with undisturbed(state), switched_on(state.model, regions):
         for chunk in inputs.split(CHUNK):
             seen = _pass(state.model, layers, batches.prepare(chunk))
-            for name, rows in found.items():
+            for name, rows in outputs_of.items():
                 rows.append(seen.get(name, torch.zeros(len(chunk), 1, dtype=torch.float64)))
-    outputs = {name: torch.cat(rows) for name, rows in found.items()}
+    outputs = {name: torch.cat(rows) for name, rows in outputs_of.items()}
     for name, rows in outputs.items():
         if not rows.isfinite().all():
             raise TrainingError(f"step {state.step}: layer {name}: outputs for the probes of {path} are not finite")
@@ -105,8 +105,8 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
 def of_one_width(rows: Sequence[Tensor]) -> list[Tensor]:
     """A layer's outputs for several classes, each N D with one D: where the layer takes no part for a class, it has one
     zero for each example, which becomes as many as the others have."""
-    width = max(each.shape[1] for each in rows)
-    return [each if each.shape[1] == width else each.new_zeros(len(each), width) for each in rows]
+    width = max(row.shape[1] for row in rows)
+    return [row if row.shape[1] == width else row.new_zeros(len(row), width) for row in rows]
 
 
 def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:
@@ -133,7 +133,7 @@ def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[st
     seen: dict[str, Tensor] = {}
 
     def record(module: nn.Module, _: object, output: object) -> None:
-        first = next((each for each in tree_leaves(output) if isinstance(each, Tensor)), None)
+        first = next((leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)), None)
         if first is not None and names[module][0] not in seen:
             seen.update(dict.fromkeys(names[module], _pooled(first)))
 
@@ -168,5 +168,5 @@ def scores(state: State, *names: str) -> dict[str, Tensor]:
     task = state.resource(Task)
     with undisturbed(state), switched_on(state.model, state.share.regions):
         outputs = state.model(state.batch.inputs).float()
-        found = {"loss": lambda: task.loss(outputs, state.batch.targets), "entropy": lambda: task.entropy(outputs)}  # pyright: ignore
-        return {name: found[name]().detach() for name in names}
+        score_of = {"loss": lambda: task.loss(outputs, state.batch.targets), "entropy": lambda: task.entropy(outputs)}  # pyright: ignore
+        return {name: score_of[name]().detach() for name in names}

@@ -63,10 +63,10 @@ class Recording:
         if self.tensors is None:
             return
         owners = {
-            name: each.layer.name
-            for each in self.layers
-            if each.layer.name not in self.moved
-            for name in (*each.parameters, *each.buffers)
+            name: governed.layer.name
+            for governed in self.layers
+            if governed.layer.name not in self.moved
+            for name in (*governed.parameters, *governed.buffers)
         }
         for name in sorted(moved(self.tensors, tensors)):
             if (layer := owners.get(parameter_of(name))) is not None:
@@ -102,7 +102,7 @@ class Recorder(Method):
     def memory(self, state: State) -> dict[str, Tensor]:
         session = state.resource(Session)
         layers = governed_layers(state.model, state.layers, session.routing.policy.sealed if session.routing else ())
-        session.layers = tuple(each.layer for each in layers)
+        session.layers = tuple(layer.layer for layer in layers)
         state.resources[Recording] = Recording(layers=layers)
         return {"admitted": torch.zeros(len(session.classes), dtype=torch.bool)}  # to any layer, in any step so far
 
@@ -168,14 +168,14 @@ def beginning(state: State) -> dict[str, bytes]:
     """The blobs that the genesis of a run has in this state: its tensors, and the layers of those whose names begin
     with another layer's."""
     tensors, layers = tensors_of(state), state.resource(Recording).layers
-    names = frozenset(each.layer.name for each in layers)
-    found = {
-        name: each.layer.name
-        for each in layers
-        for name in (*each.parameters, *each.buffers)
-        if layer_of(name, names) != each.layer.name
+    names = frozenset(layer.layer.name for layer in layers)
+    owners = {
+        name: layer.layer.name
+        for layer in layers
+        for name in (*layer.parameters, *layer.buffers)
+        if layer_of(name, names) != layer.layer.name
     }
-    return {TENSORS: tensors.content} | ({OWNERS: canonical(found)} if found else {})
+    return {TENSORS: tensors.content} | ({OWNERS: canonical(owners)} if owners else {})
 
 
 def _close(journal: Journal, state: State, recording: Recording, *, step: int) -> None:
@@ -190,9 +190,11 @@ def _record(journal: Journal, state: State, notes: Notes, recording: Recording) 
     """The entries of one step: what was measured and decided before its update, the step, and what was after it."""
     step, decided = state.step, recording.decided
     flags = updated(state, recording.layers)
-    recording.moved |= {each.layer.name for each, flag in zip(recording.layers, flags, strict=True) if flag}
+    recording.moved |= {layer.layer.name for layer, flag in zip(recording.layers, flags, strict=True) if flag}
     counts = notes.examples or {share.name: len(share.slots) for share in state.shares}
-    _record_notes(journal, step, [each for each in notes.profiles if each.step == step], notes.decisions[:decided])
+    _record_notes(
+        journal, step, [profile for profile in notes.profiles if profile.step == step], notes.decisions[:decided]
+    )
     journal.step(
         step,
         rows=state.examples,
@@ -203,15 +205,17 @@ def _record(journal: Journal, state: State, notes: Notes, recording: Recording) 
         numbers=notes.numbers,
         sketches=notes.sketches,
     )
-    _record_notes(journal, step + 1, [each for each in notes.profiles if each.step != step], notes.decisions[decided:])
+    _record_notes(
+        journal, step + 1, [profile for profile in notes.profiles if profile.step != step], notes.decisions[decided:]
+    )
 
 
 def _record_notes(
     journal: Journal, step: int, profiles: Iterable[LayerProfiles], decisions: Iterable[DecisionNote]
 ) -> None:
     """What was measured and decided after so many steps."""
-    for each in profiles:
-        journal.profile(each)
+    for profile in profiles:
+        journal.profile(profile)
     for note in decisions:
         journal.decision(
             step,
@@ -237,11 +241,11 @@ def updated(state: State, layers: tuple[GovernedLayer, ...]) -> list[bool]:
         if parameter.grad is not None
     }
     written = {name for share in state.shares if share.parameters for name in share.buffers}
-    return [not (moved.isdisjoint(each.parameters) and written.isdisjoint(each.buffers)) for each in layers]
+    return [not (moved.isdisjoint(layer.parameters) and written.isdisjoint(layer.buffers)) for layer in layers]
 
 
 def _journal(state: State) -> Journal:
-    found = state.resource(Session).journal
-    if found is None:
+    journal = state.resource(Session).journal
+    if journal is None:
         raise RecipeError("recorder: this run was given no ledger: expected 'governance:' with a trainer's key")
-    return found
+    return journal

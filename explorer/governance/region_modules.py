@@ -157,13 +157,13 @@ def _adapt(
     """Put an adapter beside every linear layer and convolution that the region asks for."""
     assert region.rank is not None
     chosen = {name: module for name, module in modules.items() if name and isinstance(module, ADAPTED)}
-    found = [name for name in chosen if region_of(regions, f"{name}{ADAPTER}{region.name}") is region]
-    if not found:
+    adapted = [name for name in chosen if region_of(regions, f"{name}{ADAPTER}{region.name}") is region]
+    if not adapted:
         raise RecipeError(
             f"sealed region {region.name!r}: {', '.join(region.layers or ())}: fits none of the model's linear layers"
             f" and convolutions: {', '.join(chosen) or 'it has none'}"
         )
-    for name in found:
+    for name in adapted:
         layer = chosen[name]
         with torch_stream(torch.device("cpu"), seed, "sealed", region.name, name):
             adapter = Adapter(layer, rank=region.rank, region=region.name, switch=switch)

@@ -89,8 +89,8 @@ class ByExample:
         taken = np.full(len(slots), NONE, np.uint8)
         for part in state.passed:
             taken[np.isin(slots, part.slots)] = kinds.index(part.parameters | part.buffers)
-        tensors = [{*each.parameters, *each.buffers} for each in self.layers]
-        flags = np.array([[not kind.isdisjoint(each) for each in tensors] for kind in kinds], np.bool_)
+        tensors = [{*layer.parameters, *layer.buffers} for layer in self.layers]
+        flags = np.array([[not kind.isdisjoint(tensor) for tensor in tensors] for kind in kinds], np.bool_)
         known = state.resource(Session).notes.scores.pop(path)
         chosen = Chosen(scores=known, passes=flags.reshape(len(kinds), len(self.layers)), taken=taken)
         return DecisionNote(
@@ -106,20 +106,20 @@ class ByExample:
         """The scores of the rows, kept for the note."""
         assert state.share is not None
         names = scores_of(self.bands)
-        found = {name: each.cpu().numpy().astype(np.float32) for name, each in scores(state, *names).items()}
-        state.resource(Session).notes.scores[state.share.name] = np.stack([found[name] for name in names])
-        return found
+        scored = {name: score.cpu().numpy().astype(np.float32) for name, score in scores(state, *names).items()}
+        state.resource(Session).notes.scores[state.share.name] = np.stack([scored[name] for name in names])
+        return scored
 
 
 def grouped(bands: Sequence[BandGrant]) -> tuple[BandGrant, ...]:
     """The grants of single bands, those that may change the same in the same measure as one."""
-    found: dict[tuple[frozenset[str], frozenset[str], tuple[tuple[str, float], ...]], frozenset[int]] = {}
-    for each in bands:
-        key = each.parameters, each.buffers, tuple(sorted(each.factors.items()))
-        found[key] = found.get(key, frozenset()) | each.bands
+    groups: dict[tuple[frozenset[str], frozenset[str], tuple[tuple[str, float], ...]], frozenset[int]] = {}
+    for band in bands:
+        key = band.parameters, band.buffers, tuple(sorted(band.factors.items()))
+        groups[key] = groups.get(key, frozenset()) | band.bands
     return tuple(
         BandGrant(bands=places, parameters=parameters, buffers=buffers, factors=dict(factors))
-        for (parameters, buffers, factors), places in found.items()
+        for (parameters, buffers, factors), places in groups.items()
     )
 
 
@@ -160,8 +160,8 @@ class Router:
         codes: Mapping[str, int],
         layers: Sequence[GovernedLayer],
     ) -> None:
-        self._routing, self._codes, self._layers = routing, {each: codes[each] for each in classes}, tuple(layers)
-        self._admissions = Admissions(routing, classes=classes, layers=[each.layer for each in layers])
+        self._routing, self._codes, self._layers = routing, {class_: codes[class_] for class_ in classes}, tuple(layers)
+        self._admissions = Admissions(routing, classes=classes, layers=[layer.layer for layer in layers])
         self._known: dict[Admission, Grants] = {}
 
     def at(self, progress: float, conditions: frozenset[str]) -> Grants:
@@ -172,9 +172,9 @@ class Router:
         return self._known[admission]
 
     def _compiled(self, admission: Admission) -> Grants:
-        of = {each: self._grant(each, admission) for each in self._codes}
+        of = {path: self._grant(path, admission) for path in self._codes}
         admitted = {
-            name: frozenset(self._codes[each] for each, grant in of.items() if name in grant.parameters)
+            name: frozenset(self._codes[path] for path, grant in of.items() if name in grant.parameters)
             for layer in self._layers
             for name in layer.parameters
         }
@@ -182,17 +182,17 @@ class Router:
 
     def _grant(self, class_: str, admission: Admission) -> Grant:
         row = admission.row(class_)
-        admitted = [each for each in self._layers if row[each.layer.name] > 0]
+        admitted = [layer for layer in self._layers if row[layer.layer.name] > 0]
         return Grant(
-            parameters=frozenset(name for each in admitted for name in each.parameters),
+            parameters=frozenset(name for layer in admitted for name in layer.parameters),
             weights={
-                name: row[each.layer.name]
-                for each in admitted
-                for name in (*each.parameters, *each.buffers)
-                if row[each.layer.name] != 1
+                name: row[layer.layer.name]
+                for layer in admitted
+                for name in (*layer.parameters, *layer.buffers)
+                if row[layer.layer.name] != 1
             },
-            buffers=frozenset(name for each in admitted for name in each.buffers),
-            regions=frozenset(each.name for each in self._routing.policy.sealed if covers(each.branch, class_)),
+            buffers=frozenset(name for layer in admitted for name in layer.buffers),
+            regions=frozenset(region.name for region in self._routing.policy.sealed if covers(region.branch, class_)),
             divide=self._divide(row, admission.by_example[class_]) if class_ in admission.by_example else None,
         )
 
@@ -200,18 +200,18 @@ class Router:
         """What each band of a class's examples may change, of what the class may."""
         grants = []
         for place, weights in enumerate(banded.weights.tolist()):
-            admitted = [(each, own) for each, own in zip(self._layers, weights, strict=True) if own > 0]
+            admitted = [(layer, own) for layer, own in zip(self._layers, weights, strict=True) if own > 0]
             factors = {
-                name: own / row[each.layer.name]
-                for each, own in admitted
-                for name in each.parameters
-                if own != row[each.layer.name]
+                name: own / row[layer.layer.name]
+                for layer, own in admitted
+                for name in layer.parameters
+                if own != row[layer.layer.name]
             }
             grants.append(
                 BandGrant(
                     bands=frozenset({place}),
-                    parameters=frozenset(name for each, _ in admitted for name in each.parameters),
-                    buffers=frozenset(name for each, _ in admitted for name in each.buffers),
+                    parameters=frozenset(name for layer, _ in admitted for name in layer.parameters),
+                    buffers=frozenset(name for layer, _ in admitted for name in layer.buffers),
                     factors=factors,
                 )
             )
@@ -292,7 +292,7 @@ class Routing(Method):
         """Nothing to remember; but now the model's layers are known, and the policy can be compiled for them."""
         session, policy = state.resource(Session), _policy(state)
         layers = governed_layers(state.model, state.layers, policy.policy.sealed)
-        session.layers = tuple(each.layer for each in layers)
+        session.layers = tuple(layer.layer for layer in layers)
         _refuse_void(policy, session.layers)
         state.resources[Router] = Router(policy, classes=session.classes, codes=session.codes, layers=layers)
         state.resource(Switch).on = frozenset()
@@ -336,7 +336,7 @@ def _refuse_void(policy: policies.Routing, layers: Sequence[Layer]) -> None:
 
 
 def _policy(state: State) -> policies.Routing:
-    found = state.resource(Session).routing
-    if found is None:
+    policy = state.resource(Session).routing
+    if policy is None:
         raise RecipeError("routing: this run has no verified policy")
-    return found
+    return policy

@@ -221,7 +221,7 @@ def probe(
             for place, (true, taken) in enumerate(zip(permuted_PN[:, held_N], taken_PN, strict=True)):
                 np.add.at(counts_PKK[place], (true, taken), 1)
     accuracies = [balanced(counts) for counts in counts_PKK]
-    reached = sum(each >= accuracies[0] - _TIE for each in accuracies[1:])
+    reached = sum(accuracy >= accuracies[0] - _TIE for accuracy in accuracies[1:])
     return ProbeResult(counts=counts_PKK[0], p_value=(1 + reached) / (1 + permutations))
 
 

@@ -75,15 +75,15 @@ class Segment:
 
     def blobs(self) -> dict[str, bytes]:
         """The content of every blob by its name; what is empty is left out."""
-        numbers = [each.numbers for each in self.steps if each.numbers is not None]
-        found: dict[str, list[bytes]] = {}
-        for each in numbers:
-            for place, index in enumerate(each.classes):
-                found.setdefault(f"{NUMBERS}/{self.classes[index]}", []).append(encode_class(each, place))
-        blobs = {name: b"".join(contents) for name, contents in found.items()}
+        numbers = [step.numbers for step in self.steps if step.numbers is not None]
+        by_blob: dict[str, list[bytes]] = {}
+        for number in numbers:
+            for place, index in enumerate(number.classes):
+                by_blob.setdefault(f"{NUMBERS}/{self.classes[index]}", []).append(encode_class(number, place))
+        blobs = {name: b"".join(contents) for name, contents in by_blob.items()}
         blobs[JOINT] = b"".join(map(encode_joint, numbers))
         blobs |= {f"{SKETCHES}/{self.classes[i]}": encode_sketches(sketch) for i, sketch in self._sketches.items()}
-        blobs[SLOTS] = encode_slots(each.rows for each in self.steps)
+        blobs[SLOTS] = encode_slots(step.rows for step in self.steps)
         return {name: content for name, content in blobs.items() if content}
 
 
@@ -111,10 +111,10 @@ class Spool:
 
     def write_contributions(self, steps: Sequence[RecordedStep]) -> None:
         """The numbers of a segment, named by its first step; nothing where nothing was measured."""
-        parts = [self._contributions(each) for each in steps if each.numbers and each.numbers.classes]
+        parts = [self._contributions(step) for step in steps if step.numbers and step.numbers.classes]
         if parts:
             columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            columns = {name: each for name, each in columns.items() if not (self._hidden and name in _OF_SEVERAL)}
+            columns = {name: column for name, column in columns.items() if not (self._hidden and name in _OF_SEVERAL)}
             self._write(
                 self._run / rundir.CONTRIBUTIONS / f"segment-{steps[0].step:08d}.parquet", columns, CONTRIBUTIONS
             )
@@ -122,7 +122,7 @@ class Spool:
     def write_entropy(self, profiles: LayerProfiles) -> None:
         """A profile. Adapters, which come last among the layers, have none."""
         k, layers = len(profiles.classes), len(profiles.joint)
-        found = [
+        told = [
             shown
             for at, joint in enumerate(profiles.joint)
             for shown in (
@@ -136,7 +136,7 @@ class Spool:
             "layer": np.repeat(np.arange(layers), k + 1),
             "class": np.tile([*profiles.classes, everybody], layers),
             "examples": np.tile([*profiles.examples, sum(profiles.examples)], layers),
-            **{name: np.array([each[name] for each in found], np.float64) for name in SHOWN},  # None: NaN
+            **{name: np.array([class_rows[name] for class_rows in told], np.float64) for name in SHOWN},  # None: NaN
         }
         self._write(self._run / rundir.ENTROPY / f"step-{profiles.step:08d}.parquet", columns, ENTROPY)
 

@@ -46,9 +46,9 @@ class History:
     def __init__(self, directory: Path) -> None:
         self.ledger = LedgerDirectory(directory)
         self._again: list[tuple[int, int]] = []  # (index, least step that it or a later one executes again)
-        found = [(each.number, each.step) for each in self._read(only=b'"re-execution"') if _again(each.head)]
+        restarts = [(entry.number, entry.step) for entry in self._read(only=b'"re-execution"') if _again(entry.head)]
         least = None
-        for index, step in reversed(found):
+        for index, step in reversed(restarts):
             least = step if least is None else min(least, step)
             self._again.append((index, least))
         self._again.reverse()
@@ -59,18 +59,18 @@ class History:
     def entries(self) -> Iterator[Recorded]:
         """The entries of the latest execution, in order, without the decisions to re-execute."""
         places = [index for index, _ in self._again]
-        for each in self._read():
-            later = bisect_right(places, each.number)
-            superseded = later < len(places) and each.head.kind != "genesis" and each.step >= self._again[later][1]
-            if not superseded and not _again(each.head):
-                yield each
+        for entry in self._read():
+            later = bisect_right(places, entry.number)
+            superseded = later < len(places) and entry.head.kind != "genesis" and entry.step >= self._again[later][1]
+            if not superseded and not _again(entry.head):
+                yield entry
 
     def state(self, step: int) -> tuple[Recorded, Iterator[Recorded]]:
         """The `state` entry of that step, or the genesis that begins there, and all entries behind it."""
         entries = self.entries()
-        for each in entries:
-            if each.head.kind in ("state", "genesis") and each.step == step:
-                return each, entries
+        for entry in entries:
+            if entry.head.kind in ("state", "genesis") and entry.step == step:
+                return entry, entries
         raise LedgerError(
             f"{self.ledger.path}: records no state after {step} steps: it is another run's, or was rolled back"
         )
@@ -141,11 +141,11 @@ class Writer:
         """
         if self._log.checkpoint.size == 0 and step == self._genesis.begins:
             return self._genesis.start
-        found, self._ahead = History(self.directory).state(step)
-        state = decode(found.leaf)
+        recorded, self._ahead = History(self.directory).state(step)
+        state = decode(recorded.leaf)
         if not isinstance(state, State):
             return self._genesis.start
-        self._same = [(step, found.leaf)]
+        self._same = [(step, recorded.leaf)]
         return state.state
 
     def write_blob(self, content: bytes) -> str:

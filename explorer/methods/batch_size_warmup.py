@@ -25,15 +25,15 @@ def planned_stages(*, batch_size: int, examples: int, initial: float, stages: in
     Each size and each end of a stage is rounded once, half up, so that nothing adds up. A stage that would end before
     its first step is left out.
     """
-    found: dict[int, int] = {}
+    sizes_at: dict[int, int] = {}
     step = position = 0
     for stage in range(stages):
         size = max(1, int(batch_size * (initial + (1 - initial) * stage / stages) + 0.5))
         count = max(0, int((examples * duration * (stage + 1) / stages - position) / size + 0.5))
-        found[step] = size  # a stage of no steps is overwritten by the next
+        sizes_at[step] = size  # a stage of no steps is overwritten by the next
         step, position = step + count, position + count * size
-    found[step] = batch_size
-    return Pace(_merged(found))
+    sizes_at[step] = batch_size
+    return Pace(_merged(sizes_at))
 
 
 def _merged(sizes: dict[int, int]) -> tuple[tuple[int, int], ...]:

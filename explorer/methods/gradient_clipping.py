@@ -136,11 +136,11 @@ class GradientClipping(Method):
 def groups(state: State) -> Iterator[Group]:
     """All parameters that have a gradient, in groups of one region and equal admission."""
     for region in state.regions.values():
-        found: dict[frozenset[int] | None, Group] = {}
+        groups_: dict[frozenset[int] | None, Group] = {}
         for name, parameter in region.parameters.items():
             if parameter.grad is not None:
-                found.setdefault(state.admission.get(name), {})[name] = (parameter, parameter.grad)
-        yield from found.values()
+                groups_.setdefault(state.admission.get(name), {})[name] = (parameter, parameter.grad)
+        yield from groups_.values()
 
 
 def _unit_norm(tensor: Tensor) -> Tensor:

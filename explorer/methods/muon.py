@@ -182,9 +182,9 @@ def _declared(model: nn.Module, name: str) -> object:
     parts = name.split(".")
     for depth in range(len(parts) - 1, -1, -1):
         module = model.get_submodule(".".join(parts[:depth]))
-        found = getattr(module, DECLARED, None) or {}
-        if (below := ".".join(parts[depth:])) in found:
-            return found[below]
+        declared = getattr(module, DECLARED, None) or {}
+        if (below := ".".join(parts[depth:])) in declared:
+            return declared[below]
     return None
 
 
@@ -249,7 +249,7 @@ class MuonOptimizer(Optimizer):
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         for parameter, direction in zip(parameters, ahead, strict=True):
-            pairs = zip(*(matrices_in(each, group["layout"]) for each in (parameter, direction)), strict=True)
+            pairs = zip(*(matrices_in(tensor, group["layout"]) for tensor in (parameter, direction)), strict=True)
             for moved, along in pairs:
                 matrix_RC = along.flatten(1).float()
                 update = orthogonalise(matrix_RC).reshape(along.shape)

@@ -80,7 +80,7 @@ class ScheduleFreeSGD(Optimizer):
 
     def _alike(self, group: dict[str, Any]) -> dict[tuple[float, ...], list[Tensor]]:
         """The parameters with gradients, by their counts: those that had gradients in the same steps."""
-        found: dict[tuple[float, ...], list[Tensor]] = {}
+        groups: dict[tuple[float, ...], list[Tensor]] = {}
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
@@ -88,8 +88,8 @@ class ScheduleFreeSGD(Optimizer):
                 self.state[parameter] = self.begin(parameter.detach())
             state = self.state[parameter]
             state["counts"] = state["counts"].cpu()  # stays there: reading it never waits for a device
-            found.setdefault(tuple(state["counts"].tolist()), []).append(parameter)
-        return found
+            groups.setdefault(tuple(state["counts"].tolist()), []).append(parameter)
+        return groups
 
     def _move(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int, share: float) -> None:
         """One step of these: z by its own rule; y by what that and the average make of it, with c = `share`."""
@@ -162,9 +162,9 @@ class ScheduleFree(Method):
 
     def check(self, planned: Planned) -> None:
         if not isinstance(planned.schedule, Constant) or planned.schedule.warmup:
-            found = f"{planned.schedule.name} with warmup {planned.schedule.warmup:g}"
+            shown = f"{planned.schedule.name} with warmup {planned.schedule.warmup:g}"
             raise RecipeError(
-                f"found schedule {found}: expected `schedule: constant`, without warm-up: the average"
+                f"found schedule {shown}: expected `schedule: constant`, without warm-up: the average"
                 " takes the place of a decay, and `warmup` is a parameter of the method"
             )
         _beta(planned.optimizer)
@@ -205,11 +205,11 @@ class ScheduleFree(Method):
 
 def _beta(spec: OptimizerSpec) -> float:
     """How far y is on the way from z to x. Raises `RecipeError` for an optimiser that does not say."""
-    beta, found = 0.0, spec.name
+    beta, shown = 0.0, spec.name
     if isinstance(spec, AdamWSpec):
-        beta, found = spec.betas[0], f"adamw with betas {spec.betas[0]:g}, {spec.betas[1]:g}"
+        beta, shown = spec.betas[0], f"adamw with betas {spec.betas[0]:g}, {spec.betas[1]:g}"
     if isinstance(spec, SGDSpec):
-        beta, found = spec.momentum, f"sgd with momentum {spec.momentum:g}{', nesterov' if spec.nesterov else ''}"
+        beta, shown = spec.momentum, f"sgd with momentum {spec.momentum:g}{', nesterov' if spec.nesterov else ''}"
     if beta == 0 or (isinstance(spec, SGDSpec) and spec.nesterov):
-        raise RecipeError(f"found {found}: expected {OPTIMIZERS}")
+        raise RecipeError(f"found {shown}: expected {OPTIMIZERS}")
     return beta

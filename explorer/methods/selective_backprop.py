@@ -78,8 +78,10 @@ class SelectiveBackprop(Subset):
         batches = state.resource(Batches)
         split = batches.dataset.train
         inputs, labels = (
-            torch.zeros(2, *each.shape[1:], dtype=each.dtype)  # a task of one's own gives no content but by its numbers
-            for each in (split.inputs, split.labels)
+            torch.zeros(
+                2, *tensor.shape[1:], dtype=tensor.dtype
+            )  # a task of one's own gives no content but by its numbers
+            for tensor in (split.inputs, split.labels)
         )
         blank = batches.transfer(inputs, labels, slots=np.arange(2), code=UNTYPED)
         try:

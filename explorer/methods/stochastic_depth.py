@@ -26,13 +26,13 @@ from explorer.models.residual import Gate
 
 def gates_of(model: nn.Module) -> list[Gate]:
     """The gates of a model's residual branches, first to last. Raises `RecipeError` if there are none."""
-    found = [module for module in model.modules() if isinstance(module, Gate)]
-    if not found:
+    gates = [module for module in model.modules() if isinstance(module, Gate)]
+    if not gates:
         raise RecipeError(
             f"{StochasticDepth.name}: found nothing to change in {type(model).__name__}: expected residual blocks that"
             " add through a gate (explorer.models.residual.Gate)"
         )
-    return found
+    return gates
 
 
 def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -> list[float]:

@@ -77,12 +77,12 @@ class WeightStandardization(Method):
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
-        found = sum(isinstance(module, BATCH_NORMS) for module in model.modules())
+        count = sum(isinstance(module, BATCH_NORMS) for module in model.modules())
         words = (
-            f"The model has batch normalisation ({found} layers), which takes mean and scale out of every filter's"
+            f"The model has batch normalisation ({count} layers), which takes mean and scale out of every filter's"
             " output already: little is left to gain. The method was made for group normalisation."
         )
-        return [words] if found else []
+        return [words] if count else []
 
     def change_model(self, state: State) -> None:
         apply_weight_standardization(state.model)

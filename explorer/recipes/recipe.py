@@ -76,13 +76,13 @@ def build_recipe(
 
 def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method], *, where: str) -> None:
     """Check that model and methods, in the order of writing, are for this kind of data."""
-    found = f"dataset {dataset.name!r} is {MODALITIES[dataset.modality]}"
+    shown = f"dataset {dataset.name!r} is {MODALITIES[dataset.modality]}"
     if model.takes != dataset.modality:
         raise RecipeError(
-            f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {found}:"
+            f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {shown}:"
             f" expected {_serving(dataset)}"
         )
-    check_serving(methods, dataset.modality, found=found, where=where)
+    check_serving(methods, dataset.modality, found=shown, where=where)
     if model.task != dataset.task:
         raise RecipeError(
             f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.task}:"

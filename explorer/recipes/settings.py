@@ -86,7 +86,7 @@ def check_serving(methods: Sequence[Method], modality: Modality, *, found: str, 
     serving = sorted(name for name, kind in METHODS.items() if modality in kind.modalities and name not in GOVERNED)
     for index, method in enumerate(methods):
         if modality not in method.modalities:
-            works = " and ".join(MODALITIES[each] for each in sorted(method.modalities))
+            works = " and ".join(MODALITIES[served] for served in sorted(method.modalities))
             raise RecipeError(
                 f"{where}[{index}]: {method.name!r} works on {works}; {found}; methods for {MODALITIES[modality]}:"
                 f" {', '.join(serving)}"

@@ -120,8 +120,8 @@ def _group(document: Document, name: str, asked: Any) -> _Group:
 
 def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[Any]:
     if not isinstance(asked, list) or len(asked) < least:
-        found = "nothing" if asked is None else f"{asked!r:.80}"
-        raise document.error(key, f"found {found}, expected a list of at least {least} methods")
+        shown = "nothing" if asked is None else f"{asked!r:.80}"
+        raise document.error(key, f"found {shown}, expected a list of at least {least} methods")
     try:
         return [
             choose(METHODS, value, kind="method", where=f"{document.where}: {spell((*key, index))}")

@@ -52,10 +52,10 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
     fresh = [*before, *itertools.islice(free, max(0, seeds - len(before)))]
     if max(fresh) > MAX_SEED or used & set(before):
         raise SweepError(f"{runs / name}: its seeds are not fresh, or there is no seed left; rename or remove it")
-    base = next(each for each in spec.recipes if each.name == spec.baseline)
+    base = next(recipe_ for recipe_ in spec.recipes if recipe_.name == spec.baseline)
     content: dict[str, Any] = {"name": name}
     content |= {key: recorded["spec"][key] for key in KEPT if key in recorded["spec"]}
-    content["recipes"] = {each.name: _written(recorded["spec"], each) for each in (base, chosen)}
+    content["recipes"] = {recipe.name: _written(recorded["spec"], recipe) for recipe in (base, chosen)}
     content["seeds"] = fresh
     if spec.governance is not None:
         content["governance"] = _seen_from(runs, recorded["source"], recorded["spec"]["governance"])
@@ -88,9 +88,9 @@ def check_same(planned: Plan, recorded: Mapping[str, Any]) -> None:
     """
     then = {run["recipe"]: run for run in recorded["runs"]}
     for record in (run.record for run in planned.runs):
-        found = then.get(record.recipe)
-        if found is None or found["recipe_digest"] != record.recipe_digest:
-            directory = planned.directory.parent / recorded["name"] / (found["run_id"] if found else "")
+        earlier = then.get(record.recipe)
+        if earlier is None or earlier["recipe_digest"] != record.recipe_digest:
+            directory = planned.directory.parent / recorded["name"] / (earlier["run_id"] if earlier else "")
             raise SweepError(
                 f"recipe {record.recipe!r}: not what it was in {recorded['name']}, so running it would confirm"
                 f" something else; {_other(directory, record)}"

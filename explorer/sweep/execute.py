@@ -336,10 +336,10 @@ class _Execution:
         """Take up the controls whose budgets the profiles have told."""
         if not self.plan.waiting or self.stopping.is_set() or not self.settings.profile:
             return
-        found: list[Plan] = []
+        plans: list[Plan] = []
         runs, data = self.plan.directory.parent, self.plan.data
-        self._guarded(lambda: found.append(make_plan(self.plan.spec, runs=runs, data=data, rehearsed=True)))
-        for again in found:
+        self._guarded(lambda: plans.append(make_plan(self.plan.spec, runs=runs, data=data, rehearsed=True)))
+        for again in plans:
             known = {run.record.run_id for run in self.plan.runs}
             added = tuple(run for run in again.runs if run.record.run_id not in known)
             self.plan = replace(self.plan, runs=self.plan.runs + added, waiting=again.waiting, not_run=again.not_run)

@@ -40,16 +40,16 @@ def measure(
     between two files, they are of two passes, and `unprofiled` asks for all of them again.
     """
     faults: list[str] = []
-    found = profile(
+    profiles = profile(
         runs,
         data=data,
         documents_of=lambda run: documents.get(run.recipe_digest),
         reasons=reasons,
         on_fault=lambda run, error: faults.append(f"no step times of {run.recipe}: {error}"),
     )
-    for record in found:
-        run_files.write(directory / rundir.PROFILES / f"{record.key}.json", record)
-    return Measured(busy=found[0].watch.reasons if found and found[0].watch else (), faults=tuple(faults))
+    for record in profiles:
+        records.write(directory / rundir.PROFILES / f"{record.key}.json", record)
+    return Measured(busy=profiles[0].watch.reasons if profiles and profiles[0].watch else (), faults=tuple(faults))
 
 
 def drift(

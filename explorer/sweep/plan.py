@@ -113,7 +113,7 @@ class Plan:
             "hardware": asdict(self.runs[0].record.hardware),
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
-            "not_run": [asdict(each) for each in self.not_run],
+            "not_run": [asdict(control) for control in self.not_run],
         }
 
 
@@ -142,24 +142,24 @@ def make_plan(
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
     try:
-        found = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
+        all_records = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
     except SpecError:
         _rehearse(spec, spec.recipes, data, documents, on_rehearse)  # which says more of what a recipe lacks
         raise
     profiles = read_profiles(directory)
-    wanted = _wanted(spec, directory, found, profiles)
+    wanted = _wanted(spec, directory, all_records, profiles)
     controls, not_run = _rescaled(spec, wanted, data, documents)
-    found += controls
-    found = _renamed(directory, found)
-    states = {record.run_id: state_of(directory / record.run_id) for record in found}
+    all_records += controls
+    all_records = _renamed(directory, all_records)
+    states = {record.run_id: state_of(directory / record.run_id) for record in all_records}
     if not rehearsed:
-        left = {record.recipe for record in found if states[record.run_id][0] not in SETTLED}
+        left = {record.recipe for record in all_records if states[record.run_id][0] not in SETTLED}
         left |= {record.baseline for record in wanted.waiting}
         trying = [recipe for recipe in spec.recipes if recipe.name in left]
         warned = _rehearse(spec, trying, data, documents, on_rehearse)
-    step_times = _step_times(directory, [record for record in found if states[record.run_id][0] == "done"])
+    step_times = _step_times(directory, [record for record in all_records if states[record.run_id][0] == "done"])
     planned = []
-    for record in found:
+    for record in all_records:
         seconds, source = _seconds(record, profiles, step_times)
         state, message = states[record.run_id]
         planned.append(
@@ -224,17 +224,17 @@ def _rehearse(
             words = rehearse(recipe, data=data, documents=documents[recipe.name])
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
-        warned += [f"recipe {recipe.name}: {each}" for each in words]
+        warned += [f"recipe {recipe.name}: {word}" for word in words]
     return warned
 
 
 def _other_code(environment: Path) -> bool:
     """Whether the run was trained by other code than this; a run that does not say was not."""
     try:
-        found = rundir.read_json(environment)
+        began = rundir.read_json(environment)
     except RunError:
         return False
-    recorded = found.get("training_code") if isinstance(found, dict) else None
+    recorded = began.get("training_code") if isinstance(began, dict) else None
     return recorded is not None and recorded != machine.code_digest(machine.TRAINING)
 
 

@@ -86,16 +86,16 @@ def timing(*, on_wait: Wait = lambda message: None, stop: Callable[[], bool] = l
 
 def others(place: Path | None = None) -> list[str]:
     """The names of the sweeps that other processes train now, in order."""
-    found = []
+    present = []
     for path in sorted((place or _place()).glob("training-*")):
         if path.name.startswith(f"training-{os.getpid()}-"):
             continue
         with contextlib.suppress(RunError), contextlib.closing(_open(path, create=False)) as presence:
             if not presence.lock(fcntl.LOCK_SH):
-                found.append(presence.read())
+                present.append(presence.read())
             elif time.time() - path.stat().st_mtime > FOR_TIMING:  # its holder was killed
                 path.unlink(missing_ok=True)
-    return found
+    return present
 
 
 class _Held:
@@ -131,10 +131,10 @@ def _place() -> Path:
     place = Path(tempfile.gettempdir()) / f".explorer-sweeps-{os.getuid()}"
     try:
         place.mkdir(mode=0o700, exist_ok=True)
-        found = place.lstat()
+        status = place.lstat()
     except OSError as error:
         raise RunError(f"other sweeps are not seen: cannot use {place}: {error.strerror or error}") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise RunError(f"other sweeps are not seen: {place} must be a directory of yours that no other user may enter")
     return place
 

@@ -30,8 +30,8 @@ def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
 def busy_reasons(profiles: Mapping[str, ProfileRecord], digests: Collection[str]) -> tuple[str, ...]:
     """Why the machine was busy while the recipes with these digests were profiled, each reason once; empty: it was not,
     or it is not known."""
-    found = [profile.watch.reasons for digest, profile in profiles.items() if digest in digests and profile.watch]
-    return tuple(dict.fromkeys(reason for reasons in found for reason in reasons))
+    reasons_of = [profile.watch.reasons for digest, profile in profiles.items() if digest in digests and profile.watch]
+    return tuple(dict.fromkeys(reason for reasons in reasons_of for reason in reasons))
 
 
 def unprofiled(directory: Path, runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:

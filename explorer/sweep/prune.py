@@ -85,9 +85,9 @@ def prune(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Pruning:
     read_plan(directory)
     with rundir.locked(directory, what=f"sweep {sweep!r}", patience=0.0):
         _empty(directory / TRASH)
-        found = plan_pruning(runs, sweep, named=named)
-        removed, kept = [], list(found.kept)
-        for path in found.removable:
+        pruning = plan_pruning(runs, sweep, named=named)
+        removed, kept = [], list(pruning.kept)
+        for path in pruning.removable:
             try:
                 with rundir.locked(path, what=f"run {path.name}", patience=0.0):
                     _discard(path, directory / TRASH)
@@ -145,12 +145,12 @@ class _Rests:
 
     def on(self, run: Path, *, plan: Mapping[str, Any]) -> str:
         """What keeps a run; empty if nothing does."""
-        found = describe(run)
+        described = describe(run)
         if rundir.is_locked(run):
             return "it is being trained"
-        if found is None:
+        if described is None:
             return "its run.json cannot be read"
-        if found.control == "rescaled-baseline" and plan.get("waiting", 0):
+        if described.control == "rescaled-baseline" and plan.get("waiting", 0):
             return "its budget follows from a profile that is not measured yet"
         if run.name in self._runs:
             return self._runs[run.name]
@@ -158,8 +158,8 @@ class _Rests:
             return self._unread
         if (run / rundir.MODEL / ATTESTATION).exists():
             return "an attestation vouches for its model"
-        if found.recipe_digest in self._confirmed:
-            return f"the sweep {self._confirmed[found.recipe_digest]} confirmed its recipe"
+        if described.recipe_digest in self._confirmed:
+            return f"the sweep {self._confirmed[described.recipe_digest]} confirmed its recipe"
         return ""
 
 
@@ -193,7 +193,7 @@ def _run_of(origin: str) -> str:
 def _confirmed(runs: Path, sweep: str) -> dict[str, str]:
     """The recipes of a sweep that another one has run again: its two recipes are both of this sweep, at any time."""
     own = {run.recipe_digest for path in rundir.run_directories(runs / sweep) if (run := describe(path)) is not None}
-    found: dict[str, str] = {}
+    confirmed: dict[str, str] = {}
     for path in sorted(runs.glob(f"*/{rundir.SWEEP}")):
         if path.parent.name == sweep:
             continue
@@ -202,8 +202,8 @@ def _confirmed(runs: Path, sweep: str) -> dict[str, str]:
         except SweepError:
             continue  # a damaged plan confirms nothing
         if len(digests) == 2 and digests <= own:
-            found |= dict.fromkeys(digests, path.parent.name)
-    return found
+            confirmed |= dict.fromkeys(digests, path.parent.name)
+    return confirmed
 
 
 def _discard(run: Path, trash: Path) -> None:

@@ -71,7 +71,7 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
         active=rundir.is_locked(directory),
         runs=runs,
         waiting=plan.get("waiting", 0),
-        not_run=tuple((each["name"], each["reason"]) for each in plan.get("not_run", ())),
+        not_run=tuple((control["name"], control["reason"]) for control in plan.get("not_run", ())),
         superseded=tuple(path.name for path in superseded(directory, plan)),
         recipes=frozenset(digests),
         spec_changed=None if content is None else content != plan["spec"],

@@ -260,7 +260,7 @@ def _check_kind(training: Training, inputs: Tensor) -> None:
 
 
 def _words(method: Method) -> str:
-    return " and ".join(MODALITIES[each] for each in sorted(method.modalities))
+    return " and ".join(MODALITIES[modality] for modality in sorted(method.modalities))
 
 
 def _setting(

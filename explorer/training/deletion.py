@@ -142,9 +142,11 @@ def delete(
 
 def refuse_elsewhere(old: Path, record: Plan) -> None:
     """Raise `RunError` with all that is otherwise here than where the run was trained and may decide its bits."""
-    differing = [each for each in elsewhere(old, record) if each.what not in IMMATERIAL]
+    differing = [difference for difference in elsewhere(old, record) if difference.what not in IMMATERIAL]
     if differing:
-        listed = "; ".join(f"{each.what}: {each.recorded} then, {each.here} here" for each in differing)
+        listed = "; ".join(
+            f"{difference.what}: {difference.recorded} then, {difference.here} here" for difference in differing
+        )
         raise RunError(f"run {record.run_id} was trained elsewhere, and a replay here gives other bits: {listed}")
 
 
@@ -152,13 +154,13 @@ def _begun(directory: Path, origin: Origin) -> bool:
     """Whether this deletion was begun in the directory. Raises `RunError` where something else was."""
     if read_plan(directory) is None:
         return False
-    found = read_origin(directory)
-    if found is None:
+    begun = read_origin(directory)
+    if begun is None:
         raise RunError(f"{directory}: holds a run of its own: give another directory with --out")
-    if replace(found, state=None) != origin:
+    if replace(begun, state=None) != origin:
         raise RunError(
-            f"{directory}: begun as another deletion, {found.level} from step {found.begins} of"
-            f" {found.run}, whose ledger had {found.ledger.size} entries: move it away to delete anew"
+            f"{directory}: begun as another deletion, {begun.level} from step {begun.begins} of"
+            f" {begun.run}, whose ledger had {begun.ledger.size} entries: move it away to delete anew"
         )
     return True
 
@@ -168,8 +170,8 @@ def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> Train
     not what the ledger has on record: nobody else vouches for it."""
     if not step:
         return None
-    found = load_checkpoint(_kept_at(ledger.run, step), run_id=run_id)
-    loop.restore(found.tensors, step=found.step)
+    checkpoint = load_checkpoint(_kept_at(ledger.run, step), run_id=run_id)
+    loop.restore(checkpoint.tensors, step=checkpoint.step)
     state, recorded = training_state(loop.state, step=step), ledger.genesis.start if step == ledger.begins else None
     for placed in ledger.read([index for at, index in ledger.outline.states if at == step], State):
         recorded = placed.entry.state
@@ -181,10 +183,10 @@ def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> Train
 def _take_over(old: Path, directory: Path, *, old_id: str, new_id: str, step: int) -> None:
     """What was kept of the old run up to this step, as the new run's own, whose times begin anew."""
     (directory / rundir.PRIVATE).mkdir(mode=0o700, exist_ok=True)
-    for number in (each for each in kept(old) if each <= step):
-        found = load_checkpoint(_kept_at(old, number), run_id=old_id)
-        head = metrics_bytes(found)
-        mine = replace(found, plain={"offset": head})
+    for number in (kept_step for kept_step in kept(old) if kept_step <= step):
+        checkpoint = load_checkpoint(_kept_at(old, number), run_id=old_id)
+        head = metrics_bytes(checkpoint)
+        mine = replace(checkpoint, plain={"offset": head})
         save_checkpoint(directory / rundir.KEPT, mine, run_id=new_id, keep=None)
         if number == step:
             rundir.write_bytes(directory / rundir.METRICS, (old / rundir.METRICS).read_bytes()[:head])
@@ -259,7 +261,7 @@ def _write_ledger(
         recipe=digest(record.identity),
         begins=origin.begins,
         start=origin.state,
-        parents=(*(each for each in old.genesis.parents if each.kind == "model"), parent_of(origin)),
+        parents=(*(parent for parent in old.genesis.parents if parent.kind == "model"), parent_of(origin)),
     )
     trust = parse_trust(documents.trust, where=str(documents.where / TRUST_FILE))
     signer = signer_of(record.run_id, documents, trust)
@@ -328,7 +330,7 @@ def train_counterfactual(
     dropped: Collection[str] = (),
     data: Path | None = None,
     private: Path | None = None,
-    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda environment: None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     loop: OwnLoop | None = None,
 ) -> Compared:
@@ -346,8 +348,8 @@ def train_counterfactual(
         environment = elsewhere(new, record)
         on_environment(environment)
         with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
-            found, reference = trained_without(new, record, loop, private=private, scratch=Path(scratch))
-        return _compared(ledger, found, expected, reference, dropped=dropped)
+            trained, reference = trained_without(new, record, loop, private=private, scratch=Path(scratch))
+        return _compared(ledger, trained, expected, reference, dropped=dropped)
     documents = documents_in(new, record)
     if documents is None:
         raise LedgerError(f"run {record.run_id}: governed by no documents: nothing can have been left out of it")
@@ -361,15 +363,15 @@ def train_counterfactual(
     if gone is not None:
         batches.dataset = replace(batches.dataset, train=blank(batches.dataset.train, gone))
     with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
-        found = _trained(built, record, documents, Path(scratch), data=data, on_progress=on_progress)
-    return _compared(ledger, found, expected, reference, dropped=dropped)
+        trained = _trained(built, record, documents, Path(scratch), data=data, on_progress=on_progress)
+    return _compared(ledger, trained, expected, reference, dropped=dropped)
 
 
 def _compared(
     new: RunLedger, found: Tensors, expected: Tensors, reference: Reference, *, dropped: Collection[str]
 ) -> Compared:
-    states = [without_bookkeeping(each, new.genesis) for each in (found, expected)]
-    mine, theirs = ({**each.parameters, **each.buffers, **each.optimizer} for each in states)
+    states = [without_bookkeeping(tensors, new.genesis) for tensors in (found, expected)]
+    mine, theirs = ({**state.parameters, **state.buffers, **state.optimizer} for state in states)
     mine = {name: leaf for name, leaf in mine.items() if name in theirs or name not in dropped}
     return Compared(
         run=new.genesis.run,

@@ -156,7 +156,7 @@ def _trust(
 ) -> Trust:
     """A trust file that asks for one signature of each role. Its keys are valid from the oldest document on."""
     begins = min([taxonomy.issued, *(policy.issued for policy in policies), format_time(now)], key=parse_time)
-    branches = tuple(sorted(each.path for each in taxonomy.classes if "/" not in each.path))
+    branches = tuple(sorted(class_.path for class_ in taxonomy.classes if "/" not in class_.path))
     trust = new_trust("demonstration")
     for name, role in ROLES.items():
         public = AuthorityKey(

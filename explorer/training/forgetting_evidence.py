@@ -77,7 +77,7 @@ class Bench:
         self._initial = _copies(self._loop)
         self._regions: tuple[SealedRegion, ...] = session.routing.policy.sealed if session.routing else ()
         self._own = {
-            path: [each.name for each in self._regions if covers(each.branch, path)] for path in target.classes
+            path: [region.name for region in self._regions if covers(region.branch, path)] for path in target.classes
         }
         codes = batches.typing.codes
         self._rows = {path: np.flatnonzero(codes == session.codes[path]) for path in target.classes}
@@ -102,8 +102,8 @@ class Bench:
 
     def ablated(self) -> Behaviour:
         """G1. Raises `RunError` where the checkpoint that it takes is not there."""
-        found = localised(self._run, self._target, self._tensors, initial=self._initial, loop=self._loop)
-        return self._measured(found, seed=self.record.seed)
+        tensors = localised(self._run, self._target, self._tensors, initial=self._initial, loop=self._loop)
+        return self._measured(tensors, seed=self.record.seed)
 
     def without(self, run: Path) -> Behaviour:
         """A finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for a run
@@ -147,11 +147,11 @@ class Bench:
         """The loss of each of these training examples, fp32, the model in evaluation mode."""
         setting = self._loop.setting
         model = setting.model.eval()
-        found = []
+        losses = []
         for start in range(0, len(rows), ROWS):
             inputs, labels = self._read(rows[start : start + ROWS])
-            found.append(setting.task.loss(model(inputs), labels).double().cpu().numpy())
-        return np.concatenate(found)
+            losses.append(setting.task.loss(model(inputs), labels).double().cpu().numpy())
+        return np.concatenate(losses)
 
     def _relearn(self) -> int | None:
         """Train the shared parameters on the target alone until it is known as well as the run knew it; how many steps
@@ -185,13 +185,13 @@ class Bench:
     def _put(self, tensors: Tensors) -> None:
         """Make the network the one of these tensors. Those of regions may be missing: a deletion drops them."""
         for name, tensor in _named(self._loop.setting.model).items():
-            found = tensors.get(name)
-            if found is None and owner_of(name, self._regions) is not None:
+            given = tensors.get(name)
+            if given is None and owner_of(name, self._regions) is not None:
                 continue
-            if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
-                what = "nothing" if found is None else f"{found.dtype} {tuple(found.shape)}"
+            if given is None or given.shape != tensor.shape or given.dtype != tensor.dtype:
+                what = "nothing" if given is None else f"{given.dtype} {tuple(given.shape)}"
                 raise RunError(f"{self._run}: {name}: found {what}, expected {tensor.dtype} {tuple(tensor.shape)}")
-            tensor.copy_(found)
+            tensor.copy_(given)
 
 
 def finished(run: Path) -> dict[str, Tensor]:
@@ -221,7 +221,7 @@ def some(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 def _named(model: nn.Module) -> dict[str, Any]:
-    return {name: each.detach() for name, each in (*model.named_parameters(), *model.named_buffers())}
+    return {name: parameter.detach() for name, parameter in (*model.named_parameters(), *model.named_buffers())}
 
 
 def _copies(loop: Loop) -> Tensors:
@@ -253,7 +253,7 @@ def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, lo
     }
     routing = loop.state.resource(Session).routing
     layers = governed_layers(loop.state.model, loop.state.layers, routing.policy.sealed if routing else ())
-    back = {name for each in layers if each.layer.name in trained for name in (*each.parameters, *each.buffers)}
+    back = {name for layer in layers if layer.layer.name in trained for name in (*layer.parameters, *layer.buffers)}
     before = _before(run, ledger.genesis.run, min(firsts), initial)
     return {name: before[name] if name in back else tensor for name, tensor in ended.items()}
 
@@ -262,8 +262,8 @@ def _before(run: Path, run_id: str, step: int, initial: Tensors) -> Tensors:
     """The tensors after so many steps, where the run kept a checkpoint."""
     if step == 0:
         return initial
-    found = newest(run, run_id, step)
-    if found is None or found.step != step:
+    checkpoint = newest(run, run_id, step)
+    if checkpoint is None or checkpoint.step != step:
         raise RunError(f"{run}: the checkpoint of step {step}, before the first one of the target, is not here")
     prefix = "model/"  # of a model's tensors in a checkpoint
-    return {name.removeprefix(prefix): each for name, each in found.tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): tensor for name, tensor in checkpoint.tensors.items() if name.startswith(prefix)}

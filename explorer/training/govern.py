@@ -142,7 +142,7 @@ def govern(
 class Given:
     """What a loop of one's own was given, checked."""
 
-    found: Credentials
+    credentials: Credentials
     examples: Split
     methods: tuple[Method, ...]  # all of them
     identity: dict[str, Any]  # as `LoopRecord` has it
@@ -170,16 +170,16 @@ def governed(
             raise RecipeError(f"{what}: found {count}, expected 1 or more")
     examples.check()
     check_types(model)
-    found = check(papers, examples, absent=routing.absent)
+    credentials = check(papers, examples, absent=routing.absent)
     everything = (routing, Contributions(), Recorder(every=every), *methods)
     identity = identity_of(model, optimizer, everything, steps=steps, seed=seed)
-    given = Given(found=found, examples=examples, methods=everything, identity=identity)
+    given = Given(credentials=credentials, examples=examples, methods=everything, identity=identity)
     return Governed(
         model,
         optimizer,
-        session=session_of(found),
+        session=session_of(credentials),
         examples=shown(given),
-        codes=found.codes,
+        codes=credentials.codes,
         methods=everything,
         steps=steps,
         seed=seed,
@@ -200,7 +200,7 @@ def begin(
 ) -> Journal:
     """Begin the directory and the ledger of a run, or go on with them. It is signed by the trainer, if not by
     `signer`; a run that a deletion made has an origin."""
-    signer = signer or signer_of(record.run_id, papers, given.found.trust)
+    signer = signer or signer_of(record.run_id, papers, given.credentials.trust)
     run.mkdir(parents=True, exist_ok=True)
     keep(papers, run)
     keep_environment(run, recorded=True)
@@ -208,7 +208,7 @@ def begin(
         write_origin(run, origin)
     records.write(run / rundir.LOOP, record)
     genesis = _genesis(state, run, record, given)
-    return begun(run, genesis=genesis, signer=signer, found=given.found, contents=beginning(state))
+    return begun(run, genesis=genesis, signer=signer, credentials=given.credentials, contents=beginning(state))
 
 
 def identity_of(
@@ -227,7 +227,7 @@ def identity_of(
 def _genesis(state: State, run: Path, record: LoopRecord, given: Given) -> Genesis:
     """Return the first entry of the loop's ledger. As its recipe it names what is known of the loop."""
     data = _manifest(given.examples)
-    return genesis_of(state, run, record, given.found, methods=given.methods, source=EXAMPLES, data=data)
+    return genesis_of(state, run, record, given.credentials, methods=given.methods, source=EXAMPLES, data=data)
 
 
 def _manifest(examples: Split) -> str:
@@ -271,12 +271,14 @@ class Reference:
 
     def _step(self, region: Region, optimizer: Optimizer, step: Callable[[], None]) -> None:
         admitted = {name for share in self._state.shares if len(share.slots) for name in share.parameters}
-        closed = {name: each for name, each in region.parameters.items() if name not in admitted}
+        closed = {
+            name: closed_parameter for name, closed_parameter in region.parameters.items() if name not in admitted
+        }
         for parameter in closed.values():
             parameter.grad = None
         if len(closed) == len(region.parameters):
             return
-        before = {name: _seen(optimizer, each) for name, each in closed.items()}
+        before = {name: _seen(optimizer, closed_parameter) for name, closed_parameter in closed.items()}
         step()
         self.watched += bool(closed)
         for name, parameter in closed.items():
@@ -298,8 +300,8 @@ def blank(examples: Split, gone: NDArray[np.bool_]) -> Split:
 def _seen(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
     """A parameter and what the optimiser remembers for it."""
     state = {
-        key: each.clone() if isinstance(each, Tensor) else each
-        for key, each in optimizer.state.get(parameter, {}).items()
+        key: value.clone() if isinstance(value, Tensor) else value
+        for key, value in optimizer.state.get(parameter, {}).items()
     }
     return {"": parameter.detach().clone(), **state}
 
@@ -324,7 +326,7 @@ def replay(
     loop: OwnLoop,
     *,
     private: Path | None = None,
-    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda environment: None,
 ) -> Replayed:
     """Execute a run of `explorer.govern` again, from its first step to its end, and compare it with its ledger.
 
@@ -348,15 +350,15 @@ def replay(
 
     def open_journal(given: Given, state: State) -> Journal:
         _compare_first(record, given, genesis, _genesis(state, run, record, given), beginning(state))
-        leaves = given.found.leaves
+        leaves = given.credentials.leaves
         return Journal(comparison, genesis=genesis, secrets=secrets, leaves=leaves, spool=None, confidential=sealed)
 
     difference: Difference | None = None
     again = _Again(record, _papers(ledger, private), open_journal)
     try:
         loop(again)
-    except Differs as found:
-        difference = found.difference
+    except Differs as caught:
+        difference = caught.difference
     counts = comparison.counts
     ended = counts.get("end", 0) == 1 or ledger.outline.end is None
     if difference is None and (counts.get("step", 0) < ledger.steps or not ended):
@@ -415,7 +417,7 @@ def trained_without(
         papers,
         open_journal,
         lambda given, state: ended.append(tensors_of(state)),
-        shown=lambda given: blank(given.examples, given.found.gone),
+        shown=lambda given: blank(given.examples, given.credentials.gone),
     )
     loop(again)
     again.check_ended()
@@ -492,23 +494,23 @@ def _papers(ledger: RunLedger, private: Path | None) -> Documents:
 
 def _routing(record: LoopRecord) -> Routing:
     """The routing of the record, what it leaves out included."""
-    for each in listed_methods(record):
-        if ROUTING in each:
-            return choose({ROUTING: Routing}, dict(each), kind="method", where=f"run {record.run_id}")
+    for method in listed_methods(record):
+        if ROUTING in method:
+            return choose({ROUTING: Routing}, dict(method), kind="method", where=f"run {record.run_id}")
     raise RunError(f"run {record.run_id}: damaged: its record has no {ROUTING!r}")
 
 
 def _check_identity(record: LoopRecord, given: Given) -> None:
     """Raise `RunError` for a loop with another optimiser, model, methods or length than the recorded one."""
-    for name, expected, found in _differing(record, given):
-        raise RunError(f"run {record.run_id}: another loop: {name}: on record is {expected}, found {found}")
+    for name, expected, here in _differing(record, given):
+        raise RunError(f"run {record.run_id}: another loop: {name}: on record is {expected}, found {here}")
 
 
 def _differing(record: LoopRecord, given: Given) -> list[tuple[str, str, str]]:
-    expected, found = flat(record.identity), flat(given.identity)
-    names = sorted(expected.keys() | found.keys())
-    values = ((name, expected.get(name, NOTHING), found.get(name, NOTHING)) for name in names)
-    return [each for each in values if each[1] != each[2]]
+    expected, here = flat(record.identity), flat(given.identity)
+    names = sorted(expected.keys() | here.keys())
+    values = ((name, expected.get(name, NOTHING), here.get(name, NOTHING)) for name in names)
+    return [row for row in values if row[1] != row[2]]
 
 
 def _compare_first(
@@ -536,11 +538,11 @@ def load_loop(named: str) -> OwnLoop:
         raise RunError(f"--loop: found {named!r:.100}, expected MODULE:FUNCTION, such as mine:train for mine.py here")
     sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        function = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
         raise RunError(f"--loop: cannot import {module!r:.100}: {error}") from error
     finally:
         sys.path.remove("")
-    if not callable(found):
+    if not callable(function):
         raise RunError(f"--loop: {module} has no function {name!r:.100}")
-    return found
+    return function

@@ -31,7 +31,7 @@ from explorer.governance.credentials import Credentials, check, quarantine_json
 from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
-from explorer.governance.recorder import beginning
+from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
 from explorer.governance.session import Session
 from explorer.ledger.storage import write_blob
@@ -88,7 +88,7 @@ def absent_of(recipe: Recipe) -> Absent:
     return next((method.absent for method in recipe.methods if isinstance(method, Routing)), Absent())
 
 
-def credentials(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
+def credentials_of(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
     """The documents, checked against the recipe's training examples; see `governance.credentials.check`.
 
     A sweep plans many runs on few policies: what was checked in this process is not checked again, as long as it is the
@@ -113,28 +113,28 @@ def _checked(
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """What changes when a file does; None where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None  # whoever reads it says why
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def sealed_of(recipe: Recipe, documents: Documents, data: Path | None) -> tuple[SealedRegion, ...]:
     """The sealed regions that the policy asks for; none where nothing is routed."""
-    routing = credentials(recipe, documents, data).routing
+    routing = credentials_of(recipe, documents, data).routing
     return () if routing is None else routing.policy.sealed
 
 
-def session_of(found: Credentials) -> Session:
+def session_of(credentials: Credentials) -> Session:
     """A new session for one loop."""
     return Session(
-        classes=found.classes,
-        codes=found.tags.codes,
-        tags=found.tags,
-        routing=found.routing,
-        quarantine=found.quarantine,
-        absent=found.absent.intersection(found.classes),
-        gone=found.gone if found.gone.any() else None,
+        classes=credentials.classes,
+        codes=credentials.tags.codes,
+        tags=credentials.tags,
+        routing=credentials.routing,
+        quarantine=credentials.quarantine,
+        absent=credentials.absent.intersection(credentials.classes),
+        gone=credentials.gone if credentials.gone.any() else None,
     )
 
 
@@ -153,25 +153,24 @@ def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tup
     """What the documents give to a loop: the session of its methods, and the classes of its examples."""
     if documents is None:
         return {}, None
-    found = credentials(recipe, documents, data)
-    if found.routing is not None:
-        _refuse_mixing(recipe, found.routing.policy)
-    for reason, numbers in found.quarantine.items():
+    credentials = credentials_of(recipe, documents, data)
+    if credentials.routing is not None:
+        _refuse_mixing(recipe, credentials.routing.policy)
+    for reason, numbers in credentials.quarantine.items():
         log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
-    session = session_of(found)
-    return {Session: session}, Typing(codes=found.codes, names=found.names)
+    session = session_of(credentials)
+    return {Session: session}, Typing(codes=credentials.codes, names=credentials.names)
 
 
 # --- the ledger ---
 
-RECORDER = "recorder"
 STRATEGY = "microbatch"  # how the engine takes the gradients of classes
 QUARANTINE = "quarantine"  # the blob of the genesis that says which examples are in it, by reason
 
 
 def is_recorded(recipe: Recipe) -> bool:
     """Whether the recipe writes a ledger."""
-    return any(method.name == RECORDER for method in recipe.methods)
+    return any(isinstance(method, Recorder) for method in recipe.methods)
 
 
 def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
@@ -231,36 +230,38 @@ def recording(
     if documents is None or not is_recorded(recipe):
         yield
         return
-    found = credentials(recipe, documents, data)
-    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, found.trust)
+    credentials = credentials_of(recipe, documents, data)
+    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, credentials.trust)
     genesis = genesis_of(
         loop.state,
         run,
         record,
-        found,
+        credentials,
         methods=loop.methods,
         source=record.dataset,
         data=record.identity["data"],
         start=start_in(record),
         fitted=recipe.dataset.fitted,
     )
-    with begun(run, genesis=genesis, signer=signer, found=found, contents=beginning(loop.state)) as journal:
+    with begun(run, genesis=genesis, signer=signer, credentials=credentials, contents=beginning(loop.state)) as journal:
         loop.state.resource(Session).journal = journal
         yield
 
 
-def begun(run: Path, *, genesis: Genesis, signer: Signer, found: Credentials, contents: Mapping[str, bytes]) -> Journal:
+def begun(
+    run: Path, *, genesis: Genesis, signer: Signer, credentials: Credentials, contents: Mapping[str, bytes]
+) -> Journal:
     """Begin the ledger in a run's directory, or go on with it; its first entry names these contents as its blobs, and
     which examples are in quarantine, and why. Raises `LedgerError` for the ledger of another run."""
-    if found.quarantine:
-        contents = {**contents, QUARANTINE: canonical(quarantine_json(found.quarantine))}
+    if credentials.quarantine:
+        contents = {**contents, QUARANTINE: canonical(quarantine_json(credentials.quarantine))}
     blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
     journal = Journal.open(
         run,
         genesis=replace(genesis, blobs=blobs),
         signer=signer,
-        leaves=found.leaves,
-        confidential=confidential(found.routing, genesis.classes),
+        leaves=credentials.leaves,
+        confidential=confidential(credentials.routing, genesis.classes),
     )
     try:
         for content in contents.values():
@@ -275,7 +276,7 @@ def genesis_of(
     state: State,
     run: Path,
     record: Plan,
-    found: Credentials,
+    credentials: Credentials,
     *,
     methods: Sequence[Method],
     source: str,  # the name of the data
@@ -293,15 +294,15 @@ def genesis_of(
         code=environment["training_code"],
         environment=_sha256((run / rundir.ENVIRONMENT).read_bytes()),
         data=data,
-        tags={source: Sources(root=found.tags.root, attestation=found.tags.attestation)},
-        taxonomy=found.tags.table.taxonomy,
-        policy=None if found.routing is None else found.routing.policy.digest,
-        trust=found.trust.digest,
-        judged=found.judged,
+        tags={source: Sources(root=credentials.tags.root, attestation=credentials.tags.attestation)},
+        taxonomy=credentials.tags.table.taxonomy,
+        policy=None if credentials.routing is None else credentials.routing.policy.digest,
+        trust=credentials.trust.digest,
+        judged=credentials.judged,
         strategy=STRATEGY,
         seed=state.seed,
         initial=training_state(state, step=0).parameters,
-        classes=found.classes,
+        classes=credentials.classes,
         layers=tuple(layer.name for layer in session.layers),
         shared=shared_names(session.layers),
         begins=0 if origin is None else origin.begins,

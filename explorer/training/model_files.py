@@ -138,6 +138,6 @@ def _check_fit(model: nn.Module, file: ModelFile) -> None:
         if name not in tensors:
             raise RunError(f"{file.path}: {name}: not a tensor of the model that model.json describes")
         entry, tensor = file.entries[name], tensors[name]
-        found, expected = (TYPES[entry.type][1], entry.shape), (str(tensor.dtype), tuple(tensor.shape))
-        if found != expected:
-            raise RunError(f"{file.path}: {name}: found {found[0]} {found[1]}, expected {expected[0]} {expected[1]}")
+        stored, expected = (TYPES[entry.type][1], entry.shape), (str(tensor.dtype), tuple(tensor.shape))
+        if stored != expected:
+            raise RunError(f"{file.path}: {name}: found {stored[0]} {stored[1]}, expected {expected[0]} {expected[1]}")

@@ -37,13 +37,13 @@ def layers(model: nn.Module, *inputs: Any) -> str:
     modes = {module: module.training for module in model.modules()}
     try:
         model.train()
-        found = leaves_met(model, lambda: model(*inputs), rows=ROWS)
+        used = leaves_met(model, lambda: model(*inputs), rows=ROWS)
     finally:
         for module, was in modes.items():
             module.training = was
-    if not found:
+    if not used:
         raise RecipeError(f"{type(model).__name__}: the call used none of its tensors: expected inputs for a pass")
-    return write_layers([each.layer for each in governed_layers(model, found)])
+    return write_layers([layer.layer for layer in governed_layers(model, used)])
 
 
 def catalogue_layers(name: str, settings: Sequence[str]) -> tuple[Layer, ...]:
@@ -55,8 +55,8 @@ def catalogue_layers(name: str, settings: Sequence[str]) -> tuple[Layer, ...]:
     with torch_stream(torch.device("cpu"), 0, "layers"):
         model = spec.build(example_shape=SHAPES[spec.takes], classes=CLASSES[spec.task])
     kind = torch.int64 if spec.takes == "text" else torch.float32
-    found = leaves(model, torch.zeros(ROWS, *SHAPES[spec.takes], dtype=kind))
-    return tuple(each.layer for each in governed_layers(model, found))
+    used = leaves(model, torch.zeros(ROWS, *SHAPES[spec.takes], dtype=kind))
+    return tuple(layer.layer for layer in governed_layers(model, used))
 
 
 def _setting(written: str) -> tuple[str, Any]:

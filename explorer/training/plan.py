@@ -20,7 +20,7 @@ from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import Training
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents
-from explorer.training.ledgered import credentials, refuse_governed
+from explorer.training.ledgered import credentials_of, refuse_governed
 from explorer.training.start import Start, identity_of
 
 MAX_STEPS = 10**7
@@ -38,8 +38,8 @@ def total_steps(recipe: Training, *, examples: int, ssr: float) -> int:
 def pace_of(recipe: Training, *, steps: int) -> Pace:
     """The batch sizes of a run that takes as many examples as `steps` steps of the nominal batch."""
     size = recipe.numbers.batch_size
-    found = [method.pace(batch_size=size, examples=steps * size) for method in recipe.methods]
-    return next((pace for pace in found if pace is not None), Pace(((0, size),)))
+    paces = [method.pace(batch_size=size, examples=steps * size) for method in recipe.methods]
+    return next((pace for pace in paces if pace is not None), Pace(((0, size),)))
 
 
 def length(training: Training, name: str, *, examples: int, ssr: float) -> tuple[Pace, int]:
@@ -88,7 +88,7 @@ def plan_run(
     if documents is None:
         refuse_governed(recipe)
     else:
-        common["governance"] = credentials(recipe, documents, data).identity
+        common["governance"] = credentials_of(recipe, documents, data).identity
     common |= identity_of(start)
     identity = {**common, "ssr": ssr, "seed": seed}
     model, source = recipe.model.name, recipe.dataset.name

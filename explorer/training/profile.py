@@ -218,7 +218,7 @@ class _Subject:
         while is_disturbed(taken[-1].ratio, best=phase.best) and len(taken) <= WINDOW_REPEATS:
             taken.append(time_window(self._loop, place, count=phase.count))
             self.repeated += 1
-        window = max(taken, key=lambda each: each.ratio)  # chosen by what disturbed it, never by its time
+        window = max(taken, key=lambda window: window.ratio)  # chosen by what disturbed it, never by its time
         return window, split_steps(self._loop, place, count=-(-phase.count // WINDOWS))
 
     def _evaluate(self) -> None:

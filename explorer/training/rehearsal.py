@@ -32,7 +32,7 @@ from explorer.governance.session import Session
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.runlog.documents import Documents
-from explorer.training.ledgered import credentials, refuse_governed, session_of
+from explorer.training.ledgered import credentials_of, refuse_governed, session_of
 from explorer.training.plan import pace_of, phase_of, total_steps, warnings_of
 
 FEW = 3  # phases of a method that are all tried
@@ -53,7 +53,7 @@ def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None =
         refuse_governed(recipe)
         model = _try_steps(recipe, dataset)
     else:
-        model = _try_surgery(recipe, dataset, {Session: session_of(credentials(recipe, documents, data))})
+        model = _try_surgery(recipe, dataset, {Session: session_of(credentials_of(recipe, documents, data))})
     steps = max(1, total_steps(recipe, examples=len(dataset.train), ssr=1.0))
     return warnings_of(recipe, dataset, model, steps=steps)
 

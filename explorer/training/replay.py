@@ -34,7 +34,7 @@ from explorer.governance.credentials import leaves_of
 from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
-from explorer.governance.recorder import beginning
+from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.session import Session
 from explorer.governance.spool import ALL, NUMBERS, SKETCHES
 from explorer.governance.writer import History, Recorded
@@ -86,8 +86,8 @@ class Comparison:
     _recorded: Iterator[Recorded] = field(default_factory=lambda: iter(()))
 
     def begin(self, step: int) -> TrainingState | None:
-        found, self._recorded = History(self.directory).state(step)
-        state = decode(found.leaf)
+        recorded, self._recorded = History(self.directory).state(step)
+        state = decode(recorded.leaf)
         if isinstance(state, Genesis):
             return state.start
         return state.state if isinstance(state, State) else None
@@ -100,10 +100,10 @@ class Comparison:
         if expected is None:
             raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
         if leaf != expected.leaf:
-            for name, wanted, found in differences(expected.head, head, uncompared=self.uncompared):
+            for name, wanted, here in differences(expected.head, head, uncompared=self.uncompared):
                 raise Differs(
                     Difference(
-                        entry=expected.number, kind=head.kind, step=step, field=name, expected=wanted, found=found
+                        entry=expected.number, kind=head.kind, step=step, field=name, expected=wanted, found=here
                     )
                 )
         self.counts[head.kind] = self.counts.get(head.kind, 0) + 1
@@ -143,15 +143,15 @@ def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """The values of nested objects, by dotted name."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, inner in value.items():
         if isinstance(inner, Mapping):
-            found |= flat(inner, f"{prefix}{key}.")
+            values |= flat(inner, f"{prefix}{key}.")
         elif isinstance(inner, list | tuple):
-            found |= flat({str(place): each for place, each in enumerate(inner)}, f"{prefix}{key}.")
+            values |= flat({str(place): item for place, item in enumerate(inner)}, f"{prefix}{key}.")
         elif inner is not None:
-            found[f"{prefix}{key}"] = str(inner)
-    return found
+            values[f"{prefix}{key}"] = str(inner)
+    return values
 
 
 def _comparable(head: Head) -> dict[str, str]:
@@ -201,7 +201,7 @@ def replay(
     steps: tuple[int, int] | None = None,
     data: Path | None = None,
     private: Path | None = None,
-    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda found: None,
+    on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda environment: None,
 ) -> Replayed:
     """Execute steps [first, last) of a recorded run again; all that are on record, unless told otherwise.
 
@@ -239,8 +239,8 @@ def replay(
                 comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None, confidential=sealed
             ) as journal:
                 _execute(loop, journal, checkpoint, last)
-        except Differs as found:
-            difference = found.difference
+        except Differs as caught:
+            difference = caught.difference
     counts = comparison.counts
     return Replayed(
         run=record.run_id,
@@ -281,12 +281,12 @@ def newest(run: Path, run_id: str, step: int) -> Checkpoint | None:
     paths = [path for name in (rundir.KEPT, rundir.CHECKPOINT) for path in (run / name).glob("step-*.json")]
     for path in sorted(paths, key=lambda path: path.stem, reverse=True):
         try:
-            found = load_checkpoint(path, run_id=run_id)
+            checkpoint = load_checkpoint(path, run_id=run_id)
         except CheckpointError as error:
             log.warning("%s; going back to the one before it", error)
             continue
-        if found.step <= step:
-            return found
+        if checkpoint.step <= step:
+            return checkpoint
     return None
 
 
@@ -306,17 +306,17 @@ def _execute(loop: Loop, journal: Journal, checkpoint: Checkpoint | None, last: 
 def _genesis(ledger: Path, record: RunRecord) -> Genesis:
     """The first entry. Raises `LedgerError` unless it is that of this run."""
     if not ledger.exists():
-        recorded = "recorder" in record.methods
-        why = "it was recorded, and is not here" if recorded else "its recipe has no 'recorder'"
+        recorded = Recorder.name in record.methods
+        why = "it was recorded, and is not here" if recorded else f"its recipe has no {Recorder.name!r}"
         raise RunError(f"run {record.run_id}: has no ledger: {why}")
-    found = decode(next(LedgerDirectory(ledger).entries(0, 1)))
-    if not isinstance(found, Genesis) or found.recipe != digest(record.identity):
+    entry = decode(next(LedgerDirectory(ledger).entries(0, 1)))
+    if not isinstance(entry, Genesis) or entry.recipe != digest(record.identity):
         raise LedgerError(f"{ledger}: not the ledger of run {record.run_id}: its first entry names another recipe")
-    return found
+    return entry
 
 
 def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple[int, int]:
-    stop = begins + sum(each.head.kind == "step" for each in History(ledger).entries())
+    stop = begins + sum(entry.head.kind == "step" for entry in History(ledger).entries())
     if begins == stop:
         raise LedgerError(f"{ledger}: no step is on record in it: it begins after {begins}, and nothing was trained")
     first, last = steps or (begins, stop)
@@ -344,9 +344,9 @@ def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | No
     for name, content in beginning(loop.state).items():
         if name in genesis.blobs:  # ledgers of before have none
             pairs[f"blobs.{name}"] = genesis.blobs[name].sha256, hashlib.sha256(content).hexdigest()
-    for name, (expected, found) in pairs.items():
-        if expected != found:
-            return Difference(entry=0, kind=genesis.KIND, step=0, field=name, expected=str(expected), found=str(found))
+    for name, (expected, here) in pairs.items():
+        if expected != here:
+            return Difference(entry=0, kind=genesis.KIND, step=0, field=name, expected=str(expected), found=str(here))
     return None
 
 

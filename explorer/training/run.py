@@ -42,7 +42,7 @@ from explorer.recipes.recipe import Recipe
 from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
-from explorer.training.ledgered import credentials, given, is_recorded, keep_environment, recording, sealed_of
+from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
 from explorer.training.plan import pace_of, plan_run, setting_of, total_steps
 from explorer.training.start import begin_with, initial_tensors, start_in
 from explorer.training.watch import watched
@@ -189,11 +189,11 @@ def _check_surroundings(
         here["hardware"] = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
         here["versions"] = machine.versions()
     if documents is not None:
-        here["governance"] = credentials(recipe, documents, data).identity
-    for key, found in here.items():
-        if record.identity.get(key) != found:
+        here["governance"] = credentials_of(recipe, documents, data).identity
+    for key, actual in here.items():
+        if record.identity.get(key) != actual:
             raise RunError(
-                f"run {record.run_id} was planned for {key} {record.identity.get(key)}, found {found}:"
+                f"run {record.run_id} was planned for {key} {record.identity.get(key)}, found {actual}:"
                 " plan it again here, where it gets a name of its own"
             )
 
@@ -214,10 +214,10 @@ def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents:
     )
     planned = dataclasses.replace(planned, control=record.control, control_of=record.control_of)  # no result's business
     for field in dataclasses.fields(RunRecord):
-        found, expected = getattr(record, field.name), getattr(planned, field.name)
-        if found != expected:
+        actual, expected = getattr(record, field.name), getattr(planned, field.name)
+        if actual != expected:
             raise RunError(
-                f"run {record.run_id}: damaged: {field.name} is {found!r:.200}, its identity gives {expected!r:.200}"
+                f"run {record.run_id}: damaged: {field.name} is {actual!r:.200}, its identity gives {expected!r:.200}"
             )
 
 
@@ -314,5 +314,5 @@ def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, each in memory of its own; one that has several names stands under the first."""
-    found = dict(model.named_parameters()) | dict(model.named_buffers())
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in found.items()}
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}

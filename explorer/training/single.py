@@ -97,6 +97,6 @@ def _start(
             f"{START}: a model is believed by a trust file, and there is none: expected 'governance: DIR'"
         )
     place = ModelPlace.of(beside / asked.model)
-    found = start_of(place, asked.admit, documents=documents, regions=sealed_of(recipe, documents, data))
+    start = start_of(place, asked.admit, documents=documents, regions=sealed_of(recipe, documents, data))
     check_fit(read_card(place.card), recipe, load(recipe.dataset, data), where=str(place.card))
-    return place, found
+    return place, start

@@ -86,15 +86,15 @@ def start_of(
     Raises `ProvenanceError` for a model that the trust file of `documents` does not believe, and `RecipeError` for a
     class that is not let in, or is let in and is not there.
     """
-    found, card = _believed(place, documents), read_card(place.card)
-    ancestors(found.value, beside(place.attestation), trust=_trust(documents))
+    attested, card = _believed(place, documents), read_card(place.card)
+    ancestors(attested.value, beside(place.attestation), trust=_trust(documents))
     left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
-    ledger = found.value.ledger
+    ledger = attested.value.ledger
     return Start(
-        model=found.model,
-        attestation=found.digest,
+        model=attested.model,
+        attestation=attested.digest,
         ledger=LedgerState(origin=ledger.origin, size=ledger.size, root=ledger.root),
-        admitted=_admitted(found, admit, [region for region in card.sealed if region.name in left_out]),
+        admitted=_admitted(attested, admit, [region for region in card.sealed if region.name in left_out]),
         left_out=left_out,
     )
 
@@ -156,8 +156,8 @@ def initial_tensors(run: RunRecord, recipe: Recipe, documents: Documents | None,
     if documents is None:
         raise RunError(f"run {run.run_id}: begins with a model, and nothing governs it")
     place = kept_in(documents, start)
-    found, card = _believed(place, documents), read_card(place.card)
-    if (found.model, found.digest) != (start.model, start.attestation):
+    attested, card = _believed(place, documents), read_card(place.card)
+    if (attested.model, attested.digest) != (start.model, start.attestation):
         raise RunError(f"{place.model}: not the model that run {run.run_id} was planned with")
     check_fit(card, recipe, dataset, where=str(place.card))
     for region in start.left_out:
@@ -212,7 +212,7 @@ def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[Sealed
             raise RecipeError(f"start: admit: {unknown('class of the model', branch, paths)}")
     weights = {}
     for path in paths:
-        branch = max((each for each in admit if covers(each, path)), key=len, default=None)
+        branch = max((branch_ for branch_ in admit if covers(branch_, path)), key=len, default=None)
         if branch is None:
             raise RecipeError(
                 f"start: admit: the model was trained on {path}, and nothing is said of it; expected a weight"
@@ -229,4 +229,4 @@ def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[Sealed
 
 def _lies_in(claim: ClassClaim, regions: Sequence[SealedRegion]) -> bool:
     """Whether all that a class trained is in these regions."""
-    return all(region_of(regions, each.layer) is not None for each in claim.trained)
+    return all(region_of(regions, interval.layer) is not None for interval in claim.trained)

@@ -38,17 +38,17 @@ def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iter
     """One record a training example, in order. Raises `DataError` for a dataset that does not know where its examples
     come from."""
     dataset = load(source, data)
-    found = dataset.provenance
-    if found is None:
+    records = dataset.provenance
+    if records is None:
         raise DataError(
             f"dataset {source.name!r} does not know where its examples come from, so nothing can be said about them;"
             " imagefolder, parquet and text take a table or column of yours; digits, cifar10 and clutter have a"
             " simulated division: {digits: {simulated_classes: 4}}"
         )
-    paths = [found.classes[code] for code in found.codes.tolist()]
+    paths = [records.classes[code] for code in records.codes.tolist()]
     return (
         Record(dataset.train.content(slot), path, origin, authority)
-        for slot, (path, origin) in enumerate(zip(paths, found.sources, strict=True))
+        for slot, (path, origin) in enumerate(zip(paths, records.sources, strict=True))
     )
 
 
@@ -73,11 +73,11 @@ def tag(
     sources = [source] * len(examples) if isinstance(source, str) else list(source)
     for what, given in (("classes", classes), ("source", sources)):
         if isinstance(given, str) or len(given) != len(examples):
-            found = f"{given!r:.100}" if isinstance(given, str) else f"{len(given)}"
-            raise ProvenanceError(f"{what}: found {found}, expected one for each of {len(examples)} examples")
-        for slot, each in enumerate(given):
-            if not isinstance(each, str):
-                raise ProvenanceError(f"{what}: example {slot}: found {each!r:.100}, expected text")
+            shown = f"{given!r:.100}" if isinstance(given, str) else f"{len(given)}"
+            raise ProvenanceError(f"{what}: found {shown}, expected one for each of {len(examples)} examples")
+        for slot, record in enumerate(given):
+            if not isinstance(record, str):
+                raise ProvenanceError(f"{what}: example {slot}: found {record!r:.100}, expected text")
     for slot, path in enumerate(classes):
         if not re.fullmatch(CLASS_PATTERN, path):
             raise ProvenanceError(f"classes: example {slot}: found {path!r:.100}, expected a path such as open/mit")

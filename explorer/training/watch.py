@@ -127,13 +127,13 @@ class Watcher:
 
     def watch(self, *, windows: int = 0, disturbed: int = 0, repeated: int = 0, reasons: Sequence[str] = ()) -> Watch:
         """What was seen, with `windows` of which `disturbed` stayed so, and other `reasons` to call it busy."""
-        found = shares(self.spans, cores=self.cores)
-        loads = [each.load for span in self.spans for each in span if each.load is not None]
+        taken = shares(self.spans, cores=self.cores)
+        loads = [reading.load for span in self.spans for reading in span if reading.load is not None]
         seen = Watch(
             cores=self.cores,
             load=max(loads) / self.cores if loads else None,
-            others=found.others,
-            stolen=found.stolen,
+            others=taken.others,
+            stolen=taken.stolen,
             repeated=repeated,
             disturbed=disturbed,
         )
@@ -143,21 +143,21 @@ class Watcher:
 def watched(act: Callable[[], Result], *, threads: int) -> tuple[Result, bool]:
     """What acting gives, and whether something else kept the machine busy meanwhile."""
     watcher = Watcher(threads=threads, read=read_machine)
-    found: list[Result] = []
-    watcher.attend(lambda: found.append(act()))
-    return found[0], bool(watcher.watch().reasons)
+    results: list[Result] = []
+    watcher.attend(lambda: results.append(act()))
+    return results[0], bool(watcher.watch().reasons)
 
 
 def _reasons(seen: Watch, *, windows: int, threads: int) -> list[str]:
     """Why the machine counts as busy."""
     cores = "its core" if seen.cores == 1 else f"its {seen.cores} cores"
-    found: list[str] = []
+    reasons: list[str] = []
     if seen.others is not None and seen.others > OTHERS:
-        found.append(f"other processes took {seen.others:.0%} of {cores}")
+        reasons.append(f"other processes took {seen.others:.0%} of {cores}")
     if seen.stolen is not None and seen.stolen > STOLEN:
-        found.append(f"the host gave {seen.stolen:.0%} of {cores} to other guests")
+        reasons.append(f"the host gave {seen.stolen:.0%} of {cores} to other guests")
     if seen.others is None and seen.load is not None and seen.load - threads / seen.cores > LOAD:
-        found.append(f"the load average was {seen.load:.1f} for each core")
+        reasons.append(f"the load average was {seen.load:.1f} for each core")
     if seen.disturbed > DISTURBED * windows:
-        found.append(f"{seen.disturbed} of {windows} windows lost the processor each time they were taken")
-    return found
+        reasons.append(f"{seen.disturbed} of {windows} windows lost the processor each time they were taken")
+    return reasons
