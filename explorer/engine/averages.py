@@ -28,7 +28,8 @@ from explorer.provenance.taxonomy import QUARANTINE
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name, each once, detached: whoever writes into them changes the model."""
+    """Return parameters and persistent buffers by name, each once, detached: writing into them changes the
+    model."""
     tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         tensors.setdefault(id(tensor), (name, tensor.detach()))
@@ -71,7 +72,7 @@ BATCH = 256
 
 
 def with_statistics(model: nn.Module) -> list[_BatchNorm]:
-    """The modules that keep running statistics."""
+    """Return the modules that keep running statistics."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm) and module.running_mean is not None]
 
 

@@ -46,7 +46,7 @@ class _Record:
     digest: str = ""  # of this record without the digest
 
     def sealed(self) -> "_Record":
-        """The record with its own digest."""
+        """Return the record with its own digest."""
         return dataclasses.replace(self, digest=digest({**dataclasses.asdict(self), "digest": ""}))
 
 
@@ -73,7 +73,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, kee
 
 
 def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None if there is none. A damaged one is reported and passed over:
+    """Return the newest checkpoint that is whole, or None if there is none. A damaged one is reported and passed over:
     the steps since the one before it are trained again, with the same result."""
     for record in _records(directory):
         try:
@@ -121,5 +121,5 @@ def remove_all(directory: Path) -> None:
 
 
 def _records(directory: Path) -> list[Path]:
-    """The JSON files of all checkpoints, newest first."""
+    """Return the JSON files of all checkpoints, newest first."""
     return sorted(directory.glob("step-*.json"), reverse=True)

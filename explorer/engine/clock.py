@@ -59,7 +59,7 @@ class Clock:
         self._count(part, self._seconds)
 
     def timings(self, before: Timings) -> Timings:
-        """The sums so far, added to those of earlier processes of the same run."""
+        """Return the sums so far, added to those of earlier processes of the same run."""
         return Timings(
             **{name: getattr(before, name) + self._seconds.get(name, 0.0) for name in Timings.__dataclass_fields__}
         )

@@ -27,7 +27,7 @@ LOOKED_AT = 2048  # examples whose labels are checked before training; the other
 
 
 class OwnTask(Protocol):
-    """What training needs to know beside the model. Any object with these three functions is one."""
+    """Task of a custom run, next to its model. Any object with these three functions is one."""
 
     def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the training examples of these numbers (B, int64, from 0), a row each.
@@ -38,13 +38,13 @@ class OwnTask(Protocol):
         ...
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each example, B. Targets are as `batch` gave them, or distributions (one dimension more, float32)
-        where a method smooths or mixes them; torch's `cross_entropy(..., reduction="none")` takes both."""
+        """Return the loss of each example, B. Targets are as `batch` gave them, or distributions (one dimension more,
+        float32) where a method smooths or mixes them; torch's `cross_entropy(..., reduction="none")` takes both."""
         ...
 
     def metrics(self, model: nn.Module) -> dict[str, float]:
-        """How good the model is, by name; the first is the quality of the run. The model is in evaluation mode, and no
-        gradients are taken.
+        """Return how good the model is, by name; the first is the quality of the run. The model is in evaluation mode,
+        and no gradients are taken.
 
         Names that `records.METRICS` has mean what they mean there. Others are declared in the optional attribute
         `declared_metrics`: `[Metric(name="my_f1", unit="fraction", higher_is_better=True, format=".3f")]`."""
@@ -52,7 +52,7 @@ class OwnTask(Protocol):
 
 
 def declared_metrics(task: OwnTask) -> tuple[Metric, ...]:
-    """The metrics that the task declares in `declared_metrics`, in their order; none without that attribute.
+    """Return the metrics that the task declares in `declared_metrics`, in their order; none without that attribute.
 
     Raises `TrainingError` for what is no `Metric`, for a field that cannot be, for a name declared twice, and for one
     that means something else in `records.METRICS`.
@@ -80,8 +80,8 @@ def _checked(metric: Metric) -> Metric:
 
 
 def function_digests(task: OwnTask) -> dict[str, str]:
-    """A digest of the source of each of the three functions, by name, without its comments and blank lines. A function
-    whose source is not known has none; what a function calls is not looked at."""
+    """Return a digest of the source of each of the three functions, by name, without its comments and blank lines. A
+    function whose source is not known has none; what a function calls is not looked at."""
     digests = {}
     for name in ("batch", "loss", "metrics"):
         try:
@@ -123,7 +123,7 @@ class OwnBatches(Batches):
         self._task = task
         self.labels_for: str | None = None  # a method that makes distributions of class numbers; None: none does
         first, label = self._first()
-        # Without content: whoever reads from the dataset and not through the task fails, and does not read nonsense.
+        # Without content: a read from the dataset that does not go through the task fails, and returns no nonsense.
         inputs = torch.empty(examples, *first.shape[1:], dtype=first.dtype, device="meta")
         labels = torch.empty(examples, *label.shape[1:], dtype=label.dtype, device="meta")
         dataset = OwnExamples(
@@ -134,7 +134,8 @@ class OwnBatches(Batches):
         super().__init__(dataset, batch_size=batch_size, seed=seed, device=device, pace=pace)
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
-        """What the task gives for these numbers. Raises `DataError` for a label that `labels_for` cannot work on."""
+        """Return what the task gives for these numbers. Raises `DataError` for a label that `labels_for` cannot work
+        on."""
         inputs, labels = self._rows(examples)
         if self.labels_for is not None:
             check_labels(labels, examples, classes=self.dataset.classes, method=self.labels_for)
@@ -148,7 +149,7 @@ class OwnBatches(Batches):
             self.read(numbers[start : start + self.batch_size])
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
-        """The batch on the training device, targets as the task gave them."""
+        """Return the batch on the training device, targets as the task gave them."""
         labels = labels.to(self.device, non_blocking=True)
         return Batch(
             inputs=self.prepare(inputs),
@@ -159,7 +160,7 @@ class OwnBatches(Batches):
         )
 
     def _first(self) -> tuple[Tensor, Tensor]:
-        """The first example, asked for twice: what comes out differently could never be trained on again."""
+        """Return the first example, asked for twice: what comes out differently could never be trained on again."""
         once, again = (self._rows(np.zeros(1, np.int64)) for _ in range(2))
         for one, other in zip(once, again, strict=True):
             if one.dtype != other.dtype or not torch.equal(one.nan_to_num(), other.nan_to_num()):
@@ -183,7 +184,7 @@ class OwnLoss(Task):
     quality: str | None = None  # the metric that every evaluation has to give; None: any
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The task's loss, checked to be one value an example: methods rank, weigh and drop examples."""
+        """Return the task's loss, checked to be one value an example: methods rank, weigh and drop examples."""
         losses = self.own.loss(outputs, targets)
         if not isinstance(losses, Tensor) or losses.shape != (len(outputs),):
             shown = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
@@ -198,7 +199,7 @@ class OwnLoss(Task):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
-        """The task's metrics."""
+        """Return the task's metrics."""
         model.eval()
         metrics = self.own.metrics(model)
         if not isinstance(metrics, dict) or not metrics:
@@ -236,7 +237,7 @@ def _number(value: object, name: object) -> float:
 
 
 def modality_of(inputs: Tensor) -> Modality | None:
-    """What kind of data rows of such a shape and type are, as methods ask for it; None: neither of the three."""
+    """Return what kind of data rows of such a shape and type are, as methods ask for it; None: neither of the three."""
     if inputs.is_floating_point():
         return {4: "image", 5: "volume"}.get(inputs.ndim)  # pyright: ignore[reportReturnType]
     return "text" if inputs.ndim == 2 else None

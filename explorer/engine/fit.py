@@ -131,7 +131,7 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
 
 
 def _found_out(loop: Loop) -> dict[str, float]:
-    """What the methods say about the whole run."""
+    """Return what the methods say about the whole run."""
     return {name: value for method in loop.methods for name, value in method.metrics(loop.state).items()}
 
 
@@ -141,7 +141,7 @@ def state_digest(loop: Loop) -> str:
 
 
 def model_digest(tensors: Mapping[str, Tensor]) -> str:
-    """The same of these tensors, whose names begin with `model/`."""
+    """Return the same of these tensors, whose names begin with `model/`."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         plain = tensor.cpu().contiguous()
@@ -152,13 +152,13 @@ def model_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def metrics_bytes(checkpoint: Checkpoint) -> int:
-    """How much of `metrics.jsonl` was written when the checkpoint was. Raises `RunError` for a damaged one."""
+    """Return how much of `metrics.jsonl` was written when the checkpoint was. Raises `RunError` for a damaged one."""
     return from_json(_Before, checkpoint.plain, where=f"checkpoint of step {checkpoint.step}").offset
 
 
 @record
 class _Before:
-    """What earlier processes of this run left, beside tensors: `plain` in a checkpoint."""
+    """State of earlier processes of this run that is no tensor: `plain` in a checkpoint."""
 
     offset: int = 0  # bytes of `metrics.jsonl`
     timings: Timings = field(default_factory=Timings)
@@ -198,7 +198,7 @@ class _Session:
             self._after_step(loop.state.step, lr, loss)
 
     def finish(self) -> dict[str, float]:
-        """The final weights and their metrics."""
+        """Return the final weights and their metrics."""
         self._flush_losses()
         self.loop.call("after_fit")
         metrics = self._evaluate()

@@ -29,7 +29,7 @@ class Gradients:
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """The buffers as they are now, by name."""
+        """Return the buffers as they are now, by name."""
         return self.guard.buffers
 
     def clear(self) -> None:
@@ -85,7 +85,7 @@ class Gradients:
 
 
 def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
-    """The gradient with the parameter's strides: fused optimisers walk both in memory order."""
+    """Return the gradient with the parameter's strides: fused optimisers walk both in memory order."""
     if gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
@@ -95,8 +95,8 @@ def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
 
 
 def diverged(state: State, modes: AbstractContextManager[object]) -> str:
-    """What to say of a step whose loss is not finite: the same rows once more, layer by layer. `modes` are those of
-    the training pass."""
+    """Return what to say of a step whose loss is not finite: the same rows once more, layer by layer. `modes` are those
+    of the training pass."""
     assert state.loss is not None and state.rows is not None and state.share is not None
     of = f", class {state.share.name}" if state.share.name else ""
     return (
@@ -120,8 +120,8 @@ def _cause(state: State, modes: AbstractContextManager[object]) -> str:
 
 @torch.no_grad()
 def first_not_finite(model: nn.Module, inputs: Tensor, modes: AbstractContextManager[object]) -> str | None:
-    """The name of the innermost module that first gives a number that is not finite, in the order of execution; None
-    if all are finite. A module without a name is the model itself. The model's buffers are left as they were."""
+    """Return the name of the innermost module that first gives a number that is not finite, in the order of execution;
+    None if all are finite. A module without a name is the model itself. The model's buffers are left as they were."""
     layers: list[str] = []
     names = {module: name for name, module in model.named_modules()}
 

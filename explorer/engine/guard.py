@@ -1,7 +1,7 @@
 """What a pass may not change does not change: parameters, buffers and plain attributes of a model's modules.
 
 A forward pass can write to a model without any gradient: an embedding with `max_norm` shortens the rows that it looks
-up, a normalised transformer projects its weights, a running mean is assigned anew. The guard stands around the passes
+up, a normalised transformer projects its weights, a running mean is assigned again. The guard wraps the passes
 of one share:
 
 - buffers and plain attributes that the share may not change are put back, the objects as well as their values;
@@ -88,7 +88,7 @@ class Guard:
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """The buffers as they are now: a forward pass may have put other tensors in their place."""
+        """Return the buffers as they are now: a forward pass may have put other tensors in their place."""
         return dict(self.model.named_buffers())
 
     @contextmanager
@@ -156,7 +156,7 @@ class Guard:
                     raise Written(_written(slot, when()))
 
     def _closed(self, may: Open) -> _Closed:
-        """What a pass may not change that may change so much."""
+        """Return what a pass may not change that may change so much."""
         if may not in self._known:
             if len(self._known) > 1000:  # methods that draw what is frozen
                 self._known.clear()
@@ -170,7 +170,7 @@ class Guard:
         return self._known[may]
 
     def _buffers(self, may: Open, closed: _Closed) -> Callable[[], None]:
-        """What puts the buffers back that may not change, and takes away those that may not be registered."""
+        """Return what puts the buffers back that may not change, and takes away those that may not be registered."""
         kept: list[tuple[nn.Module, str, Tensor | None, Tensor | None]] = []
         had = {module: frozenset(module._buffers) for module in closed.modules}
         for module in self._modules:
@@ -197,15 +197,15 @@ class Guard:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape, type and bytes: 0.0 is not -0.0, and NaN is itself."""
+    """Return whether two tensors have the same shape, type and bytes: 0.0 is not -0.0, and NaN is itself."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
 
 
 def _attributes(module: nn.Module) -> Callable[[], None]:
-    """What puts the module's plain attributes back: tensors and numbers, but for its mode. Lists and objects are not
-    looked into."""
+    """Return what puts the module's plain attributes back: tensors and numbers, but for its mode. Lists and objects are
+    not looked into."""
     before = module.__dict__.copy()
     values = {id(saved): saved.detach().clone() for saved in before.values() if isinstance(saved, Tensor)}
 
@@ -228,7 +228,7 @@ def _attributes(module: nn.Module) -> Callable[[], None]:
 
 
 def _keeps_attributes(module: nn.Module) -> bool:
-    """Whether some class of the module is somebody's own."""
+    """Return whether some class of the module is not torch's."""
     return any(not f"{kind.__module__}.".startswith((*_OURS, "builtins.")) for kind in type(module).__mro__)
 
 

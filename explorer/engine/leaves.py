@@ -9,8 +9,8 @@ that takes a parameter, or a view of one, counts as a use. So `nn.MultiheadAtten
 a parent that adds its own positions, and functional code are all seen. A view or an empty copy of a tensor is no use.
 
 A tensor that several modules hold belongs to one layer: that of the module that runs when the tensor is first used. The
-names of the others are kept beside it. A tensor that the pass does not use, such as an expert that no token chose,
-belongs to its module as well, which is placed beside its nearest relative: the layer with the longest common path of
+names of the others are kept with it. A tensor that the pass does not use, such as an expert that no token chose,
+belongs to its module as well, which is placed next to its nearest relative: the layer with the longest common path of
 names, and among those the nearest in the order of definition.
 
 The pass leaves the model as it was: parameters, buffers, plain tensors and numbers that modules keep, gradients, modes
@@ -39,7 +39,7 @@ LOOKED_UP = ("embedding",)  # operations that read rows and multiply nothing
 
 
 class Beside(nn.Module):
-    """What is put beside a layer and is no layer of the model: `leaves` leaves its tensors out."""
+    """Module that is attached to a layer and is no layer of the model: `leaves` leaves its tensors out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,10 +56,10 @@ class Leaf:
 
 
 def leaves(model: nn.Module, inputs: Tensor) -> tuple[Leaf, ...]:
-    """The layers in the order of first use, in training mode. The model is left as it was.
+    """Return the layers in the order of first use, in training mode. The model is left as it was.
 
     `inputs` are a few blank examples, at least two where the model normalises over a batch: what a layer is called and
-    how deep it lies then depends on the model alone, and on nobody's data.
+    how deep it lies then depends on the model only, and on no data.
     """
     modes = {module: module.training for module in model.modules()}
     try:
@@ -71,8 +71,8 @@ def leaves(model: nn.Module, inputs: Tensor) -> tuple[Leaf, ...]:
 
 
 def leaves_met(model: nn.Module, forward: Callable[[], object], *, rows: int) -> tuple[Leaf, ...]:
-    """The same for one call of `forward`, which runs the model on `rows` examples in the modes that it is in; none if
-    it uses no tensor of the model."""
+    """Return the same for one call of `forward`, which runs the model on `rows` examples in the modes that it is in;
+    none if it uses no tensor of the model."""
     owners = _Owners(model)
     uses = _Uses(owners, rows=rows)
     before = {name: buffer.clone() for name, buffer in owners.buffers.items()}
@@ -111,7 +111,7 @@ class _Owners:
         self.defined = {name: place for place, name in enumerate(self.of_holder)}
 
     def _layer(self, tensor: str) -> tuple[str, nn.Module]:
-        """The name of the layer that holds a tensor under this name, and its module."""
+        """Return the name of the layer that holds a tensor under this name, and its module."""
         path = tensor.partition(PARAMETRISED)[0] if PARAMETRISED in tensor else tensor.rpartition(".")[0]
         return (path or tensor), self.all_modules[path]
 
@@ -179,7 +179,7 @@ class _Uses(TorchDispatchMode):
         return output
 
     def _which(self, tensor: Tensor) -> str | None:
-        """The tensor of the model that this one is, or a view of."""
+        """Return the tensor of the model that this one is, or a view of."""
         extent = _extent(tensor)
         if extent is None:
             return None
@@ -187,7 +187,7 @@ class _Uses(TorchDispatchMode):
         return next((name for low, high, name in self._by_storage.get(storage, ()) if low <= start < high), None)
 
     def _user(self, tensor: str) -> str:
-        """The layer whose module is the innermost that runs, or else the first that holds the tensor."""
+        """Return the layer whose module is the innermost that runs, or else the first that holds the tensor."""
         holders = self._owners.holders[tensor]
         if len(holders) > 1:
             by_module = {self._owners.of_holder[name]: name for name in reversed(holders)}
@@ -197,15 +197,15 @@ class _Uses(TorchDispatchMode):
         return holders[0]
 
     def _cost(self, name: str, output: Tensor) -> int:
-        """How often a parameter's numbers are multiplied for an output of this size: a filter once for each place, a
-        matrix row for each token."""
+        """Return how often a parameter's numbers are multiplied for an output of this size: a filter once for each
+        place, a matrix row for each token."""
         parameter = self._owners.parameters[name]
         places = output.numel() // self._rows // max(1, len(parameter) if parameter.ndim else 1)
         return parameter.numel() * max(1, places)
 
 
 def _assembled(owners: _Owners, uses: _Uses, moved: frozenset[str]) -> Iterator[Leaf]:
-    """The leaves in order: those that were used, and beside them those that were not."""
+    """Yield the leaves in order: those that were used, and next to them those that were not."""
     parameters, buffers = _by_layer(owners, uses, owners.parameters), _by_layer(owners, uses, owners.buffers)
     names = list(parameters) + [name for name in buffers if name not in parameters and moved & {*buffers[name]}]
     order = _order(owners, uses, {name: [*parameters.get(name, ()), *buffers.get(name, ())] for name in names})
@@ -260,13 +260,13 @@ def _order(owners: _Owners, uses: _Uses, layers: Mapping[str, Sequence[str]]) ->
 
 
 def _common(one: str, other: str) -> int:
-    """How many segments two names begin with alike."""
+    """Return how many segments two names begin with alike."""
     pairs = zip(one.split("."), other.split("."), strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(one.count("."), other.count(".")) + 1)
 
 
 def _seen_at(owners: _Owners, uses: _Uses, name: str) -> nn.Module:
-    """The module of a layer, or the nearest around it that was called."""
+    """Return the module of a layer, or the nearest around it that was called."""
     path = owners.names[owners.of_holder[name]]
     while owners.modules.get(path) not in uses.called and path:
         path = path.rpartition(".")[0]
@@ -275,7 +275,7 @@ def _seen_at(owners: _Owners, uses: _Uses, name: str) -> nn.Module:
 
 
 def _without(tensors: dict[str, Any], modules: Sequence[str]) -> dict[str, Any]:
-    """The tensors that lie in none of these modules."""
+    """Return the tensors that lie in none of these modules."""
     return {name: tensor for name, tensor in tensors.items() if not any(name.startswith(f"{at}.") for at in modules)}
 
 
@@ -292,12 +292,12 @@ def _extent(tensor: Tensor) -> tuple[int, int, int] | None:
 
 
 def _moved(before: Tensor, after: Tensor) -> bool:
-    """Whether a buffer was changed and not only built: a cache that grows changes its shape."""
+    """Return whether a buffer was changed and not only built: a cache that grows changes its shape."""
     return before.shape == after.shape and not before.is_meta and not torch.equal(before, after.to(before))
 
 
 def _eager() -> Any:
-    """What is compiled runs uncompiled: operations inside of a compiled graph are not seen."""
+    """Return what is compiled runs uncompiled: operations inside of a compiled graph are not seen."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 

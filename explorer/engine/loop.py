@@ -137,7 +137,7 @@ class Loop:
         self.state.memory = {method.name: method.memory(self.state) for method in self.methods}
 
     def _build_regions(self) -> dict[str, Region]:
-        """The shared region and every sealed one, each with optimisers of its own."""
+        """Return the shared region and every sealed one, each with optimisers of its own."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
         for name, parameter in self._gradients.parameters.items():
             if name not in self._trainable:
@@ -153,7 +153,7 @@ class Loop:
         }
 
     def _optimizers(self, parameters: dict[str, nn.Parameter]) -> tuple[Optimizer, ...]:
-        """Those of the method that owns the update rule, or the recipe's own."""
+        """Return those of the method that owns the update rule, or the recipe's own."""
         for method in self.methods:
             built = method.build_optimizers(parameters, self.setting.optimizer, state=self.state)
             if built is not None:
@@ -175,7 +175,7 @@ class Loop:
     # --- one step ---
 
     def step(self) -> Tensor:
-        """One optimiser step, `state.step` included; returns the training loss, a scalar on the device."""
+        """Return one optimiser step, `state.step` included; returns the training loss, a scalar on the device."""
         self.prepare_step()
         loss = self._passes()
         self._update()
@@ -203,14 +203,15 @@ class Loop:
         self.clock.lap("other")
 
     def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
-        """The share of a class that may change everything; of the quarantine, which never trains, nothing."""
+        """Return the share of a class that may change everything; of the quarantine, which never trains, nothing."""
         everything = frozenset() if name == QUARANTINE else self._trainable
         return Share(
             name=name, code=code, slots=slots, parameters=everything, buffers=self._gradients.guard.buffer_names
         )
 
     def _passes(self) -> Tensor:
-        """All shares of the step: their gradients, weighted, summed in order into `.grad`; the first one assigns."""
+        """Return all shares of the step: their gradients, weighted, summed in order into `.grad`; the first one
+        assigns."""
         self._gradients.clear()
         total: Tensor | None = None
         shares = [share for share in self.state.shares if share.parameters]  # the others may change nothing: not read
@@ -242,8 +243,8 @@ class Loop:
         self._begin(share, *self._read([share])[0])
 
     def _read(self, shares: Sequence[Share]) -> list[tuple[Tensor, Tensor]]:
-        """The raw rows of each of these shares, varied at random: inputs and labels. They are read together: many small
-        reads take far longer than a large one."""
+        """Return the raw rows of each of these shares, varied at random: inputs and labels. They are read together:
+        many small reads take far longer than a large one."""
         state, batches = self.state, self.setting.batches
         slots = np.concatenate([share.slots for share in shares])
         inputs, labels = batches.read(state.examples[slots])
@@ -283,8 +284,9 @@ class Loop:
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _take_parts(self, share: Share) -> Tensor:
-        """The same of a share whose rows may change different things: passes of each part, weighted and summed. What
-        no row of it may change is not passed. A share remains one class, so what is done with its gradients is too."""
+        """Return the same of a share whose rows may change different things: passes of each part, weighted and summed.
+        What no row of it may change is not passed. A share remains one class, so what is done with its gradients is
+        too."""
         state, batch, state.passed = self.state, self.state.batch, []
         assert batch is not None
         losses, total, slots = [], dict[str, Tensor](), batch.slots.cpu().numpy()
@@ -305,7 +307,7 @@ class Loop:
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
 
     def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:
-        """One forward and backward pass; returns the detached loss."""
+        """Return one forward and backward pass; returns the detached loss."""
         state, setting, clock = self.state, self.setting, self.clock
         assert state.batch is not None
         whole = isinstance(rows, slice) and rows == slice(0, len(state.batch))
@@ -338,8 +340,8 @@ class Loop:
         return state.loss.detach()
 
     def _outputs(self, inputs: Tensor) -> object:
-        """What the model makes of these inputs. Raises `TrainingError` for a model that cannot take the size that a
-        method gives them, such as one with learned positions."""
+        """Return what the model makes of these inputs. Raises `TrainingError` for a model that cannot take the size
+        that a method gives them, such as one with learned positions."""
         try:
             return (self.state.forward or self.setting.model)(inputs)
         except (RuntimeError, ValueError, IndexError) as error:
@@ -362,7 +364,7 @@ class Loop:
     # --- the learning rate ---
 
     def learning_rate(self) -> float:
-        """The learning rate of the coming step, of parameters that have no peak of their own."""
+        """Return the learning rate of the coming step, of parameters that have no peak of their own."""
         return self.setting.optimizer.lr * self._factor()
 
     def _set_learning_rate(self) -> None:
@@ -374,7 +376,8 @@ class Loop:
                     group["lr"] = factor * group.get("peak", self.setting.optimizer.lr)
 
     def _factor(self) -> float:
-        """The factor on the peak learning rates: the schedule's, by consumed examples, as the methods change it."""
+        """Return the factor on the peak learning rates: the schedule's, by consumed examples, as the methods change
+        it."""
         setting, state, nominal = self.setting, self.state, self.setting.batches.batch_size
         pace = setting.batches.pace
         factor = setting.schedule.factor(
@@ -387,7 +390,7 @@ class Loop:
         return factor
 
     def moment(self) -> Moment:
-        """The coming step as a point of the plan."""
+        """Return the coming step as a point of the plan."""
         state, batches = self.state, self.setting.batches
         return Moment(
             step=state.step,
@@ -399,7 +402,7 @@ class Loop:
     # --- evaluating, saving, restoring ---
 
     def evaluate(self) -> dict[str, float]:
-        """The metrics on the test side, with the weights that the methods choose for evaluation."""
+        """Return the metrics on the test side, with the weights that the methods choose for evaluation."""
         self.call("before_evaluation")
         with self._gradients.guard.untouched():  # a model may write to itself in evaluation mode too
             self.state.metrics = self.setting.task.evaluate(self.setting.model, self.setting.batches)
@@ -407,7 +410,7 @@ class Loop:
         return self.state.metrics
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that steps, by unique name: parameters, buffers, optimiser states, the methods' memory."""
+        """Return everything that steps, by unique name: parameters, buffers, optimiser states, the methods' memory."""
         tensors = {f"model/{name}": tensor for name, tensor in self._model_tensors()}
         for prefix, optimizer, parameter in self._stepped():
             values = optimizer.state.get(parameter, {})
@@ -427,7 +430,7 @@ class Loop:
             for name in [name for name in tensors if name.startswith(prefix)]:
                 like = parameter if tensors[name].shape == parameter.shape else tensors[name]
                 # In the parameter's layout, not the file's, and on its device: fused optimisers walk both in memory
-                # order, and keep their step counters beside them.
+                # order, and keep their step counters on the same device.
                 value = torch.empty_like(like, dtype=tensors[name].dtype, device=parameter.device, requires_grad=False)
                 optimizer.state[parameter][name.removeprefix(prefix)] = value.copy_(tensors[name])
         for method, memory in self.state.memory.items():
@@ -454,7 +457,7 @@ def _weighted(total: Tensor, weight: float) -> Tensor:
 
 
 def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:
-    """The tensor of that name, checked against the one it replaces."""
+    """Return the tensor of that name, checked against the one it replaces."""
     tensor = tensors.get(name)
     if tensor is None or tensor.shape != like.shape or tensor.dtype != like.dtype:
         what = "nothing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
@@ -463,6 +466,6 @@ def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:
 
 
 def _cut(size: int, microbatch_size: int | None) -> list[slice]:
-    """Consecutive rows, `microbatch_size` at a time."""
+    """Return consecutive rows, `microbatch_size` at a time."""
     length = microbatch_size or size
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]

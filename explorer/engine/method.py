@@ -110,15 +110,16 @@ class Method(ABC):
     traits: ClassVar[Traits] = Traits()  # what a reader of the run's ledger has to know of it
 
     def neutral(self) -> Self | None:
-        """The same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
+        """Return the same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
         return None
 
     def twin(self) -> "Method | None":
-        """Of a method that drops examples, the one that drops as many at random and does nothing else: its control."""
+        """Return of a method that drops examples, the one that drops as many at random and does nothing else: its
+        control."""
         return None
 
     def check(self, planned: Planned) -> None:
-        """Raise `RecipeError` for a run that it cannot serve, without its own name, which whoever asks puts before it.
+        """Raise `RecipeError` for a run that it cannot serve, without its own name, which the caller puts before it.
         Asked when a run is planned, before anything starts."""
 
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
@@ -127,17 +128,17 @@ class Method(ABC):
         return []
 
     def pace(self, *, batch_size: int, examples: int) -> Pace | None:
-        """The batch sizes of a run of so many examples, if this method decides them."""
+        """Return the batch sizes of a run of so many examples, if this method decides them."""
         return None
 
     def learning_rate(self, factor: float, moment: Moment) -> float:
-        """The factor on the peak learning rate, given the schedule's."""
+        """Return the factor on the peak learning rate, given the schedule's."""
         return factor
 
     def build_optimizers(
         self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
     ) -> tuple[Optimizer, ...] | None:
-        """The optimisers of one region, by parameter name, if this method owns the update rule (kind OPTIMIZER).
+        """Return the optimisers of one region, by parameter name, if this method owns the update rule (kind OPTIMIZER).
 
         A parameter group with a key `peak` has that for its peak learning rate, others `spec.lr`. What steps is in
         `optimizer.state[parameter]` as tensors: the engine saves and restores those.
@@ -145,19 +146,20 @@ class Method(ABC):
         return None
 
     def phase(self, moment: Moment) -> str:
-        """A name for the speed of this step, such as "size 16"; "" if the method never changes the speed of a step."""
+        """Return a name for the speed of this step, such as "size 16"; "" if the method never changes the speed of a
+        step."""
         return ""
 
     def memory(self, state: State) -> dict[str, Tensor]:
-        """The running state at step 0, made after the optimisers. Later it is in `state.memory[name]`."""
+        """Return the running state at step 0, made after the optimisers. Later it is in `state.memory[name]`."""
         return {}
 
     def saving(self, state: State) -> Saving:
-        """Whether a checkpoint may be written now. Asked after every step."""
+        """Return whether a checkpoint may be written now. Asked after every step."""
         return Saving.ALLOWED
 
     def metrics(self, state: State) -> dict[str, float]:
-        """What it found out about the whole run, by name in `records.METRICS`. Asked once, when all is done."""
+        """Return what it found out about the whole run, by name in `records.METRICS`. Asked once, when all is done."""
         return {}
 
     def change_model(self, state: State) -> None: ...
@@ -207,5 +209,5 @@ HOOKS: tuple[str, ...] = (
 
 
 def used_hooks(method: type[Method]) -> tuple[str, ...]:
-    """The hooks that a method defines, in the order of the loop."""
+    """Return the hooks that a method defines, in the order of the loop."""
     return tuple(hook for hook in HOOKS if getattr(method, hook) is not getattr(Method, hook))

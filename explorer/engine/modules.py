@@ -104,7 +104,7 @@ class LowPrecision(nn.Module):
 
     @abstractmethod
     def normalised(self, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """The layer's output, all tensors in one number format."""
+        """Return the layer's output, all tensors in one number format."""
 
     def forward(self, input: Tensor) -> Tensor:
         dtype = autocast_type(input.device)
@@ -154,7 +154,7 @@ def initialise(model: nn.Module, *, seed: int, prefix: str = "") -> None:
 
 
 def initialised(build: Callable[[], Module], *, seed: int, name: str, like: Tensor) -> Module:
-    """What `build` makes, with weights drawn by (seed, name), of the type of `like` and on its device.
+    """Return what `build` makes, with weights drawn by (seed, name), of the type of `like` and on its device.
 
     Built and drawn on the CPU, wherever it goes, so that the numbers are the same; the global generator stays.
     """

@@ -32,7 +32,7 @@ class OptimizerSpec(ABC):
 
     @abstractmethod
     def build(self, groups: list[dict]) -> Optimizer:
-        """The optimiser of these parameter groups."""
+        """Return the optimiser of these parameter groups."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +94,7 @@ OPTIMIZERS: dict[str, type[OptimizerSpec]] = {kind.name: kind for kind in (AdamW
 
 
 def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """The optimiser over these parameters, in two groups: those that decay and those that do not."""
+    """Return the optimiser over these parameters, in two groups: those that decay and those that do not."""
     return spec.build(decay_groups(parameters, weight_decay=spec.weight_decay))
 
 

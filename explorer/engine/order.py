@@ -17,7 +17,7 @@ EXCLUSIVE = {
 
 
 def ordered(methods: Iterable[Method]) -> tuple[Method, ...]:
-    """The methods in acting order. Raises `RecipeError` for conflicts, repetitions and circles."""
+    """Return the methods in acting order. Raises `RecipeError` for conflicts, repetitions and circles."""
     chosen = sorted(methods, key=lambda method: method.name)
     for one, other in combinations(chosen, 2):
         _refuse_conflict(one, other)

@@ -28,14 +28,16 @@ class Schedule(ABC):
 
     @abstractmethod
     def decay(self, progress: float) -> float:
-        """The factor after warm-up, for the share of the remaining steps that is done, in [0, 1)."""
+        """Return the factor after warm-up, for the share of the remaining steps that is done, in [0, 1)."""
 
     def warmup_steps(self, steps: float) -> int:
-        """The length of the warm-up for a schedule of `steps`: rounded half up, at least 1 unless there is none."""
+        """Return the length of the warm-up for a schedule of `steps`: rounded half up, at least 1 unless there is
+        none."""
         return max(1, int(self.warmup * steps + 0.5)) if self.warmup else 0
 
     def factor(self, step: float, *, total_steps: float, full_steps: int) -> float:
-        """The factor on the peak learning rate at `step` of `total_steps`; `full_steps` is the full schedule's length.
+        """Return the factor on the peak learning rate at `step` of `total_steps`; `full_steps` is the full schedule's
+        length.
 
         Steps of the nominal batch: where a schedule of batch sizes takes smaller ones, they are fractions of these.
         The first step of a warm-up of n steps has factor 1/n, so it is not wasted. A warm-up that fills the whole

@@ -20,13 +20,13 @@ from explorer.data.pace import Pace
 from explorer.engine.leaves import Leaf
 from explorer.errors import RecipeError
 
-SHARED = "shared"  # the region of everything that belongs to nobody in particular
+SHARED = "shared"  # the region of everything that belongs to no class in particular
 
 Resource = TypeVar("Resource")
 
 
 def progress(pace: Pace | None, step: int, total_steps: int) -> float:
-    """The share of a run's examples that the steps before `step` take."""
+    """Return the share of a run's examples that the steps before `step` take."""
     if pace is None or len(pace.stages) == 1:
         return step / total_steps
     return pace.position(step) / pace.position(total_steps)
@@ -76,7 +76,7 @@ class State:
     model: nn.Module
     pace: Pace | None = None  # batch sizes by step; None: all equal
     modes: AbstractContextManager[object] = field(default_factory=nullcontext)  # number formats of a forward pass
-    resources: dict[type, Any] = field(default_factory=dict)  # what the run was given beside its recipe, by type
+    resources: dict[type, Any] = field(default_factory=dict)  # what the run was given next to its recipe, by type
 
     # Written by the engine before `before_step`: the size of this step's batch. Every loss is divided by it, however
     # many rows take part.
@@ -137,7 +137,7 @@ class State:
         return progress(self.pace, self.step, self.total_steps)
 
     def resource(self, kind: type[Resource]) -> Resource:
-        """What the run was given of this type. Raises `RecipeError` if it was not."""
+        """Return what the run was given of this type. Raises `RecipeError` if it was not."""
         if kind not in self.resources:
             raise RecipeError(f"this run was given no {kind.__name__.lower()}: expected 'governance:' in the recipe")
         return self.resources[kind]

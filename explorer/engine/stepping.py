@@ -38,7 +38,7 @@ def time_steps(loop: Loop, place: Place, *, count: int) -> float:
 
 
 def time_window(loop: Loop, place: Place, *, count: int) -> Window:
-    """The same, with the processor time of all threads of this process over wall time."""
+    """Return the same, with the processor time of all threads of this process over wall time."""
     _synchronise(loop)
     processor, start = time.process_time(), time.perf_counter()
     for _ in range(count):

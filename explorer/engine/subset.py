@@ -31,20 +31,20 @@ CHOSEN = "each method chooses the examples of a step: the second would choose am
 
 
 def kept(rows: int, *, keep: float) -> int:
-    """How many of so many rows train: their share `keep`, rounded down, and one at least."""
+    """Return how many of so many rows train: their share `keep`, rounded down, and one at least."""
     return max(1, int(rows * keep + 1e-9))  # 0.29 * 100 is just below 29
 
 
 def race(log_weights_N: Tensor, numbers_N: Tensor, *, count: int) -> Tensor:
-    """The `count` rows, ascending, that are drawn without replacement in proportion to weights, given by their
+    """Return the `count` rows, ascending, that are drawn without replacement in proportion to weights, given by their
     logarithms; `numbers_N` are exponential."""
     times = numbers_N.log() - log_weights_N
     return times.sort(stable=True).indices[:count].sort().values
 
 
 def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int) -> Tensor:
-    """An exponential number for every row, N, float64, on the device of `slots`: that of its slot. Rows of one slot, as
-    pieces of a long text are, have one each."""
+    """Return an exponential number for every row, N, float64, on the device of `slots`: that of its slot. Rows of one
+    slot, as pieces of a long text are, have one each."""
     order = slots.sort(stable=True)
     earlier = torch.empty_like(slots)  # how many rows of its slot come before a row
     earlier[order.indices] = torch.arange(len(slots), device=slots.device) - torch.searchsorted(
@@ -55,7 +55,7 @@ def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int) ->
 
 
 def train_on(batch: Batch, rows: Tensor) -> Batch:
-    """The batch with these rows only, weighted so that they stand for all."""
+    """Return the batch with these rows only, weighted so that they stand for all."""
     return replace(batch.rows(rows), weight=batch.weight * len(batch) / len(rows))
 
 
@@ -82,7 +82,7 @@ class Subset(Method):
 
     @abstractmethod
     def log_weights(self, state: State) -> Tensor:
-        """The logarithm of each row's weight in the draw, N, float64."""
+        """Return the logarithm of each row's weight in the draw, N, float64."""
 
     def phase(self, moment: Moment) -> str:
         if self.keep == 1:

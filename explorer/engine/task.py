@@ -1,4 +1,4 @@
-"""What training needs to know of a task beside the model: its loss and its metrics.
+"""Tasks: the loss and the metrics that training needs to know next to the model.
 
 Shapes: B examples, T tokens, H rows, W columns, K classes.
 """
@@ -30,7 +30,7 @@ class Task(ABC):
     axis: ClassVar[int | None] = None  # of the outputs, along which their classes are; None: the outputs are no logits
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """The entropy of the prediction for each example in nats, mean over places or tokens, B.
+        """Return the entropy of the prediction for each example in nats, mean over places or tokens, B.
 
         Raises `RecipeError` for a task whose outputs are no logits.
         """
@@ -44,11 +44,11 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each example, B."""
+        """Return the loss of each example, B."""
 
     @abstractmethod
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
-        """The metrics on the test side: the model in evaluation mode, fp32, sums in float64."""
+        """Return the metrics on the test side: the model in evaluation mode, fp32, sums in float64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from explorer.runlog.run_ledger import class_of
 
 
 def open_secrets(run: Path, genesis: Genesis) -> Salts:
-    """The secrets of the run, made when it begins: in place whole or not at all.
+    """Return the secrets of the run, made when it begins: in place whole or not at all.
 
     Raises `ProvenanceError` where a ledger was written with secrets that are not there.
     """
@@ -39,19 +39,19 @@ def open_secrets(run: Path, genesis: Genesis) -> Salts:
 
 
 def read_secrets(run: Path, genesis: Genesis) -> Salts:
-    """The secrets that are there; where the file is absent, none is."""
+    """Return the secrets that are there; where the file is absent, none is."""
     path = run / rundir.SECRETS
     return read_salts(path) if path.exists() else Salts(content=DESTROYED * (len(genesis.classes) + 1))
 
 
 def erased(secrets: Salts, genesis: Genesis) -> frozenset[str]:
-    """The classes whose secret is gone; * is for numbers over several."""
+    """Return the classes whose secret is gone; * is for numbers over several."""
     return frozenset(name for slot, name in enumerate([*genesis.classes, ALL]) if secrets.of(slot) is None)
 
 
 # --- commitments and seals ---
 
-NOTHING = hashlib.sha256(b"").hexdigest()  # stands for what cannot be made without a secret
+NOTHING = hashlib.sha256(b"").hexdigest()  # in place of what cannot be made without a secret
 
 
 class Sealer:
@@ -62,12 +62,12 @@ class Sealer:
         self._sealed = confidential | {JOINT} if confidential else confidential
 
     def commit(self, path: str, content: bytes, *, kind: str, first: int, step: int) -> str:
-        """The commitment of this step's entry to content of a class, or of several for *."""
+        """Return the commitment of this step's entry to content of a class, or of several for *."""
         key = self._keys.of(path, kind, first)
         return NOTHING if key is None else commit(salt_of(key, step), content).hex()
 
     def sealed(self, name: str, content: bytes, *, kind: str, first: int) -> bytes:
-        """A blob as it is stored. Without a secret, zeros of its size."""
+        """Return a blob as it is stored. Without a secret, zeros of its size."""
         path = class_of(name)
         if path not in self._sealed:
             return content

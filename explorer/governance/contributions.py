@@ -43,7 +43,7 @@ from explorer.provenance.regions import LayerPattern, matches
 
 
 def chosen(patterns: Sequence[str], layers: Sequence[str]) -> tuple[str, ...]:
-    """The layers that the patterns pick. Raises `RecipeError` for a pattern that fits none."""
+    """Return the layers that the patterns pick. Raises `RecipeError` for a pattern that fits none."""
     for pattern in patterns:
         if not any(matches(pattern, layer) for layer in layers):
             raise RecipeError(f"contributions: exact: {unknown('layer', pattern, layers)}")
@@ -151,7 +151,8 @@ class Measure:
 
     @property
     def memory(self) -> dict[str, Tensor]:
-        """The state between steps, by name; to go back to it, copy into these tensors. Empty without exact mode."""
+        """Return the state between steps, by name; to go back to it, copy into these tensors. Empty without exact
+        mode."""
         memory: dict[str, Tensor] = {"trained": self._trained} if self._parts else {}
         for name, parts in self._parts.items():
             memory[f"displacements/{name}"], memory[f"momenta/{name}"] = parts.displacements, parts.momenta
@@ -164,7 +165,7 @@ class Measure:
         self._present = {}
 
     def add(self, share: Share, gradients: Mapping[str, Tensor]) -> None:
-        """Raises `TrainingError` for a gradient that would be in nobody's numbers."""
+        """Check that every gradient is in the numbers of some class. Raises `TrainingError`."""
         if strange := gradients.keys() - self._layout.parameters.keys():
             raise TrainingError(
                 f"{min(strange)} took a gradient, and the layers that were met do not have it: expected a forward pass"
@@ -184,7 +185,7 @@ class Measure:
         self._rows.before_update()
 
     def after_update(self) -> tuple[StepNumbers, Floats | None]:
-        """The numbers, and the sketches of the weighted gradients, k L 64."""
+        """Return the numbers, and the sketches of the weighted gradients, k L 64."""
         self._rows.after_update()
         order = np.argsort(list(self._present))
         classes = tuple(sorted(self._present))
@@ -202,7 +203,7 @@ class Measure:
         return numbers, sketches[order] * weights[:, :, None]
 
     def _moving(self) -> list[int]:
-        """The classes whose parts of the update may be other than zero."""
+        """Return the classes whose parts of the update may be other than zero."""
         return self._trained.nonzero().flatten().tolist() if self._parts else []
 
     def _split(self) -> Floats:

@@ -1,7 +1,7 @@
 """The credentials of a run, checked all together: what may train, as what, and what is set aside.
 
 Everything that a run believes hangs on its trust file: the taxonomy, the policy, the attestation of its tags. Then each
-training example is held against its tag: the content has to be the one that the tag commits to.
+training example is compared with its tag: the content has to be the one that the tag commits to.
 
 A forged document is refused always. What is true and vouches for too little is decided by the policy's `quarantine`:
 `refuse` stops with the first example, by slot and reason; `weight-zero` keeps the slot of every such example and never
@@ -35,7 +35,7 @@ from explorer.runlog.documents import (
 )
 from explorer.schema import parse_json
 
-# Why an example is in quarantine, beside the reasons of `provenance.vouching.Reason`.
+# Why an example is in quarantine, next to the reasons of `provenance.vouching.Reason`.
 NO_TAG = "no-tag"
 TAGGED = "tagged-quarantine"
 ERASED = "erased"  # the salt of its tag was destroyed
@@ -63,29 +63,29 @@ class Credentials:
 
     @property
     def names(self) -> dict[int, str]:
-        """The path of every class, by its number."""
+        """Return the path of every class, by its number."""
         return {code: path for path, code in self.tags.codes.items()}
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that have examples, in the order of their numbers; the quarantine is not among them."""
+        """Return the classes that have examples, in the order of their numbers; the quarantine is not among them."""
         names = self.names
         return tuple(names[code] for code in np.unique(self.codes).tolist() if names[code] != QUARANTINE)
 
     @property
     def absent(self) -> frozenset[str]:
-        """The classes no example of which is here."""
+        """Return the classes no example of which is here."""
         here = set(np.unique(self.codes[~self.gone]).tolist())
         return frozenset(path for path, code in self.tags.codes.items() if code not in here)
 
     @property
     def leaves(self) -> np.ndarray:
-        """The leaf hash of every example's tag, N x 32."""
+        """Return the leaf hash of every example's tag, N x 32."""
         return leaves_of(self.tags, examples=len(self.codes))
 
     @property
     def identity(self) -> dict[str, str | None]:
-        """The digests that are part of a run's identity."""
+        """Return the digests that are part of a run's identity."""
         return {
             "trust": self.trust.digest,
             "taxonomy": self.tags.table.taxonomy,
@@ -97,14 +97,15 @@ class Credentials:
 
 
 def leaves_of(tags: VerifiedTags, *, examples: int) -> np.ndarray:
-    """The leaf hashes of the examples' tags, N x 32; of an example without tag, that of the zero tag in its slot."""
+    """Return the leaf hashes of the examples' tags, N x 32; of an example without tag, that of the zero tag in its
+    slot."""
     tagged = tags.tags.leaves
     missing = [leaf(slot, bytes(40)) for slot in range(len(tagged), examples)]
     return np.concatenate([tagged, np.frombuffer(b"".join(missing), np.uint8).reshape(-1, 32)])
 
 
 def quarantine_json(quarantine: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
-    """The quarantine as JSON: reasons, and the numbers of the examples."""
+    """Return the quarantine as JSON: reasons, and the numbers of the examples."""
     return {reason: list(numbers) for reason, numbers in sorted(quarantine.items())}
 
 
@@ -177,7 +178,7 @@ def _salts(documents: Documents, tags: VerifiedTags) -> Salts:
 
 
 def _doubtful(tags: VerifiedTags) -> dict[int, str]:
-    """The slots whose tags say nothing that is believed."""
+    """Return the slots whose tags say nothing that is believed."""
     table, codes = tags.tags, tags.codes
     doubtful: dict[int, str] = {}
     for (authority, path), doubt in tags.doubts.items():
@@ -187,7 +188,7 @@ def _doubtful(tags: VerifiedTags) -> dict[int, str]:
 
 
 def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray) -> dict[int, str]:
-    """The slots whose examples are not, or cannot be shown to be, what was tagged."""
+    """Return the slots whose examples are not, or cannot be shown to be, what was tagged."""
     quarantine = tags.codes[QUARANTINE]
     unlike: dict[int, str] = {}
     for slot, code in enumerate(tags.tags.classes.tolist()):

@@ -117,17 +117,17 @@ class Governed:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the caller wants the last entry of the ledger to say, by name: fill it before the end."""
+        """Return what the caller wants the last entry of the ledger to say, by name: fill it before the end."""
         return self.state.metrics
 
     @property
     def optimizers(self) -> dict[str, Optimizer]:
-        """The optimiser of each region by name: the caller's of what is shared, and its copies."""
+        """Return the optimiser of each region by name: the caller's of what is shared, and its copies."""
         return dict(self._optimizers.by_region)
 
     def step(self, examples: Sequence[int] | np.ndarray | Tensor, losses: Losses) -> Tensor:
-        """One optimiser step on these training examples, by number; returns the loss, summed over the examples that
-        took part and divided by the number of all.
+        """Return one optimiser step on these training examples, by number; returns the loss, summed over the examples
+        that took part and divided by the number of all.
 
         Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, for a
         `requires_grad` that was switched and a parameter that was added since the loop was governed, and for a model
@@ -229,8 +229,8 @@ class Governed:
         self._started = True
 
     def _readable(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of these examples to meet the layers with: what is denied everywhere is never read, and what is sealed
-        only where there is nothing else, so that it has no part in how the others' layers are ordered."""
+        """Return those of these examples to meet the layers with: what is denied everywhere is never read, and what is
+        sealed only where there is nothing else, so that it has no part in how the others' layers are ordered."""
         session = self.state.resource(Session)
         readable = [
             code
@@ -283,7 +283,7 @@ class Governed:
         return Share(name=name, code=code, slots=slots, parameters=everything, buffers=self._buffers)
 
     def _take(self, share: Share, losses: Losses) -> Tensor:
-        """One class's pass, and its gradients added to those of the classes before it; its detached loss."""
+        """Return one class's pass, and its gradients added to those of the classes before it; its detached loss."""
         state, model = self.state, self.state.model
         state.share, state.gradients = share, {}
         admitted = self._gradients.admit(share)

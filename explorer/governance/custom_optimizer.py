@@ -169,8 +169,8 @@ def _trial(
 def _copy(
     optimizer: Optimizer, exchange: Mapping[int, nn.Parameter], places: Mapping[int, list[nn.Parameter]]
 ) -> Optimizer:
-    """An optimiser of the same class and settings without state: for these parameters, by the place of the group whose
-    settings they take. `exchange`: what stands for a parameter wherever the optimiser itself keeps it, by id."""
+    """Return an optimiser of the same class and settings without state: for these parameters, by the place of the group
+    whose settings they take. `exchange`: what replaces a parameter wherever the optimiser itself keeps it, by id."""
     memo: dict[int, Any] = {id(p): exchange.get(id(p), p) for group in optimizer.param_groups for p in group["params"]}
     kept = {
         name: value
@@ -200,7 +200,8 @@ def _copy(
 
 
 def _beside(name: str, names: Mapping[str, nn.Parameter], groups: Mapping[int, int]) -> int:
-    """The group of the layer that an adapter is beside; the first one, if the optimiser has none of its parameters."""
+    """Return the group of the layer that an adapter is attached to; the first one, if the optimiser has none of its
+    parameters."""
     layer = name.partition(".@")[0]
     own = (groups.get(id(p)) for other, p in names.items() if other.rpartition(".")[0] == layer)
     return next((parameter for parameter in own if parameter is not None), 0)
@@ -252,7 +253,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be changed in a group: all but its parameters."""
+    """Return what can be changed in a group: all but its parameters."""
     return {key: copy.copy(value) for key, value in group.items() if key != "params"}
 
 

@@ -13,19 +13,19 @@ from explorer.runlog.tensors import tensor_leaf as leaf_of_values
 
 
 def tensor_leaf(name: str, tensor: Tensor) -> str:
-    """The leaf of one tensor (recorded/tensors.py)."""
+    """Return the leaf of one tensor (recorded/tensors.py)."""
     plain = tensor.detach().cpu().contiguous()
     values = plain.flatten().view(torch.uint8).numpy().data
     return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=[values])
 
 
 def leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """The leaf of each tensor."""
+    """Return the leaf of each tensor."""
     return {name: tensor_leaf(name, tensor) for name, tensor in tensors.items()}
 
 
 def tensors_of(state: State) -> Tensors:
-    """Every tensor of training. What methods remember counts as the optimiser's."""
+    """Return every tensor of training. What methods remember counts as the optimiser's."""
     remembered = {f"{name}/{key}": tensor for name, memory in state.memory.items() for key, tensor in memory.items()}
     for region in state.regions.values():
         for index, optimizer in enumerate(region.optimizers):
@@ -41,12 +41,12 @@ def tensors_of(state: State) -> Tensors:
 
 
 def state_of(tensors: Tensors, state: State, *, step: int) -> TrainingState:
-    """What these tensors of training come to, after so many steps."""
+    """Return what these tensors of training come to, after so many steps."""
     parameters, buffers, optimizer = tensors.roots
     random = digest({"seed": state.seed, "step": step})
     return TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=random)
 
 
 def training_state(state: State, *, step: int) -> TrainingState:
-    """What training has come to after so many steps."""
+    """Return what training has come to after so many steps."""
     return state_of(tensors_of(state), state, step=step)

@@ -25,7 +25,8 @@ from explorer.governance.session import Session
 
 
 def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:
-    """The profile of the model as it is. Classes whose examples are absent are left out; one at least is there."""
+    """Return the profile of the model as it is. Classes whose examples are absent are left out; one at least is
+    there."""
     session = state.resource(Session)
     present = [path for path in session.classes if path not in session.absent]
     outputs = {path: layer_outputs(state, probes, path) for path in present}
@@ -47,7 +48,7 @@ def take_profile(state: State, probes: Probes, *, step: int, permutations: int) 
 
 
 def _joint(rows_ND: Tensor, labels: np.ndarray, seed: int, layer: str, step: int, permutations: int) -> Doubles:
-    """One layer's numbers over all classes; chi is that of the outputs projected to few dimensions."""
+    """Return one layer's numbers over all classes; chi is that of the outputs projected to few dimensions."""
     few = project(rows_ND, stream(seed, "projection", layer))
     draws = stream(seed, "permutations", layer, step)
     apart = separation(few, labels, permutations=permutations, draws=draws)

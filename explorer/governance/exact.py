@@ -40,7 +40,7 @@ class Parts:
 
 
 def whole(parameter: nn.Parameter, *, classes: int, optimizer: Optimizer) -> Parts:
-    """A parameter of which no class has done anything yet: all of it, and of its momentum, is row 0's."""
+    """Return a parameter of which no class has done anything yet: all of it, and of its momentum, is row 0's."""
     displacements = parameter.new_zeros(1 + classes, *parameter.shape, requires_grad=False)
     displacements[0] = parameter.detach()
     momenta = torch.zeros_like(displacements)
@@ -81,7 +81,7 @@ def check_linear(optimizer: Optimizer) -> None:
 
 
 def group_of(parameter: nn.Parameter, optimizer: Optimizer) -> dict[str, Any]:
-    """The parameter group that the parameter is in."""
+    """Return the parameter group that the parameter is in."""
     return next(group for group in optimizer.param_groups if any(p is parameter for p in group["params"]))
 
 

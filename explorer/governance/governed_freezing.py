@@ -12,7 +12,7 @@ the class cannot be recognised. A layer that settles elsewhere is not frozen. A 
 95% interval of the accuracy lies outside, or once the rule that was fitted to it at the freeze falls below: a layer
 that has changed one set of directions for another, at equal entropy, no longer serves what reads it.
 
-Without `told_apart` nobody else's examples are looked at, so this is no channel from one class to another. With it
+Without `told_apart` no other class's examples are looked at, so this is no channel from one class to another. With it
 every class's probes decide about every class, and the decisions say so: no class can be taken out of the others
 exactly any more (G2) once one was taken.
 
@@ -53,7 +53,8 @@ from explorer.provenance.routing import confidential
 
 
 def has_settled(history_HKL: Tensor, *, within: float) -> Tensor:
-    """Where no two successive profiles differ by more than `within` nats, K L. NaN, for no profile, never settles."""
+    """Return where no two successive profiles differ by more than `within` nats, K L. NaN, for no profile, never
+    settles."""
     return (history_HKL.diff(dim=0).abs() <= within).all(0)
 
 
@@ -116,7 +117,7 @@ class GovernedFreezing(Method):
 
     @property
     def targeted(self) -> bool:
-        """Whether there is a target for what is learned."""
+        """Return whether there is a target for what is learned."""
         return tuple(self.told_apart) != (0.0, 1.0)
 
     def check(self, planned: Planned) -> None:
@@ -163,11 +164,11 @@ class GovernedFreezing(Method):
             state.shares = tuple(deny(share, frozen.get(share.name, ())) for share in state.shares)
 
     def neutral(self) -> Self:
-        """Nobody is done before the end."""
+        """No class is done before the end."""
         return replace(self, start=1.0)
 
     def _forget_absent(self, state: State) -> None:
-        """Nothing is remembered of a class that is absent, as in a run that never had it. A deletion goes on from a
+        """Forget absent classes, as a run that never had them would. A deletion continues from a
         state of one that did, and begins with that very state: it is the one on record."""
         session, memory = state.resource(Session), state.memory[self.name]
         gone = [index for index, path in enumerate(session.classes) if path in session.absent]
@@ -187,7 +188,7 @@ class GovernedFreezing(Method):
         drifted = (now_KL - anchor_KL).abs() > self.drift
         settled = has_settled(history_HKL, within=self.settled) & ~frozen & _admitted(state, session, layers)
         settled = settled if done else none
-        # Nobody else's probes are looked at while nothing depends on them.
+        # Probes of other classes are not looked at while nothing depends on them.
         asks = self.targeted and done and bool((settled | frozen).any())
         target = self._target(state, session, layers, seen) if asks else None
         left = frozen & ~drifted & target.left if target else none
@@ -209,7 +210,7 @@ class GovernedFreezing(Method):
         ]
         anchor_KL[freezing] = now_KL[freezing]
         anchor_KL[drifted | left | reopened] = torch.nan
-        history_HKL[:, drifted | left] = torch.nan  # settling begins anew
+        history_HKL[:, drifted | left] = torch.nan  # settling starts again
         if self.targeted:
             self._keep_rules(state, session, layers, seen, freezing, gone=drifted | left | reopened)
         return notes
@@ -225,8 +226,8 @@ class GovernedFreezing(Method):
         numbers: Tensor,
         target: Target | None,
     ) -> DecisionNote:
-        """A decision about a class in these layers; `numbers` has a column for each. With a target the probes of all
-        classes decided."""
+        """Return a decision about a class in these layers; `numbers` has a column for each. With a target the probes of
+        all classes decided."""
         path, evidence = session.classes[index], {}
         for place, other in enumerate(session.classes):
             parts = [numbers.T] if other == path else []
@@ -246,13 +247,13 @@ class GovernedFreezing(Method):
         )
 
     def _outputs(self, state: State, session: Session, *, probes: int | None = None) -> dict[str, dict[str, Tensor]]:
-        """What every layer makes of the probes of each class that is there."""
+        """Return what every layer makes of the probes of each class that is there."""
         chosen = choose_probes(state, count=probes or self.probes)
         present = [path for path in session.classes if path not in session.absent]
         return {path: layer_outputs(state, chosen, path) for path in present}
 
     def _entropies(self, session: Session, layers: Sequence[Leaf], seen: dict[str, dict[str, Tensor]]) -> Tensor:
-        """The entropy of every layer on every class's own probes, K L; NaN for classes that are absent."""
+        """Return the entropy of every layer on every class's own probes, K L; NaN for classes that are absent."""
         measured = torch.full((len(session.classes), len(layers)), torch.nan, dtype=torch.float64)
         for path, outputs in seen.items():
             entropies = [spectrum(outputs[leaf.name]).entropy for leaf in layers]
@@ -260,7 +261,7 @@ class GovernedFreezing(Method):
         return measured
 
     def _width(self, state: State, session: Session) -> int:
-        """The most outputs that the probe looks at in a layer."""
+        """Return the most outputs that the probe looks at in a layer."""
         seen = self._outputs(state, session, probes=2)
         widths = [rows.shape[1] for outputs in seen.values() for rows in outputs.values()]
         return min(MAX_DIMENSIONS, max(widths, default=1))
@@ -291,7 +292,7 @@ class GovernedFreezing(Method):
         return Target(learned=learned, left=left, counts=counts, kept=kept)
 
     def _has_left(self, told: Told | None, sizes_K: Tensor, kept_K: Tensor, index: int, places: Sequence[int]) -> bool:
-        """Whether a frozen layer is no longer within the target."""
+        """Return whether a frozen layer is no longer within the target."""
         if told is None:
             return True
         shares_K = kept_K / sizes_K.clamp(min=1)
@@ -321,13 +322,13 @@ class GovernedFreezing(Method):
 
 
 def _rows_of(leaf: Leaf, seen: dict[str, dict[str, Tensor]]) -> tuple[Tensor, np.ndarray]:
-    """A layer's outputs for all probes, and their classes as places among those that are there."""
+    """Return a layer's outputs for all probes, and their classes as places among those that are there."""
     rows = of_one_width([outputs[leaf.name] for outputs in seen.values()])
     return torch.cat(rows), np.repeat(range(len(rows)), [len(row) for row in rows])
 
 
 def _right(state: State, leaf: Leaf, rule: Tensor, rows: Tensor, labels: np.ndarray, place: int) -> Tensor:
-    """How many probes of each class that is there the rule gets right."""
+    """Return how many probes of each class that is there the rule gets right."""
     width = min(MAX_DIMENSIONS, rows.shape[1]) + 1
     taken = recognised(torch.cat([rule[:width], rule[-1:]]), rows, draws=stream(state.seed, "frozen rule", leaf.name))
     right = taken == (labels == place)
@@ -335,12 +336,12 @@ def _right(state: State, leaf: Leaf, rule: Tensor, rows: Tensor, labels: np.ndar
 
 
 def _chosen(layers: Sequence[Leaf], where_L: Tensor) -> list[Leaf]:
-    """The layers for which it is so."""
+    """Return the layers for which it is so."""
     return [leaf for leaf, here in zip(layers, where_L.tolist(), strict=True) if here]
 
 
 def _admitted(state: State, session: Session, layers: Sequence[Leaf]) -> Tensor:
-    """Where the policy lets the class train the layer now, K L: elsewhere there is nothing to freeze."""
+    """Return where the policy lets the class train the layer now, K L: elsewhere there is nothing to freeze."""
     if not state.admission:
         return torch.ones(len(session.classes), len(layers), dtype=torch.bool)
     codes = [{code for name in leaf.parameters for code in state.admission.get(name, ())} for leaf in layers]

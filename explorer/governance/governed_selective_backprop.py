@@ -3,7 +3,7 @@
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. An example
 competes with those of its own class alone: a threshold over the whole batch would be a channel from one class to
 another. Scoring (`explorer.governance.probes`) leaves buffers and random draws alone. The loss is still divided by
-the nominal batch, so an example weighs as much as ever, whoever is dropped beside it.
+the nominal batch, so an example weighs as much as ever, whichever others are dropped.
 
 Each choice is noted, with the losses that decided it: of every example of the class in the batch, in the order of the
 slots, float32, little-endian. Those at or above the last one kept were kept.
@@ -23,7 +23,8 @@ from explorer.governance.session import DecisionNote, Session
 
 
 def hardest(losses_N: Tensor, *, keep: float) -> Tensor:
-    """The rows of the largest losses, a share `keep` of them and one at least, ascending. Of equals the first."""
+    """Return the rows of the largest losses, a share `keep` of them and one at least, ascending. Of equals the
+    first."""
     count = max(1, math.ceil(keep * len(losses_N)))
     return losses_N.sort(descending=True, stable=True).indices[:count].sort().values
 

@@ -51,12 +51,12 @@ class Layout:
         return self.spans[-1].stop if self.spans else 0
 
     def views(self, row: Tensor) -> dict[str, Tensor]:
-        """A row as the tensors that it holds, by parameter. Writing to them writes to the row."""
+        """Return a row as the tensors that it holds, by parameter. Writing to them writes to the row."""
         return {name: row[place].view(self.shapes[name]) for name, place in self.parameters.items()}
 
 
 def lay_out(layers: Mapping[str, Mapping[str, Tensor]]) -> Layout:
-    """The layout for these layers' parameters, both in this order."""
+    """Return the layout for these layers' parameters, both in this order."""
     parameters: dict[str, slice] = {}
     owners: dict[str, int] = {}
     spans = []
@@ -72,7 +72,7 @@ def lay_out(layers: Mapping[str, Mapping[str, Tensor]]) -> Layout:
 
 
 def inner_products(rows_RP: Tensor, spans: Sequence[slice]) -> Tensor:
-    """The inner products of the rows over each layer's columns, L R R, in the precision of the rows."""
+    """Return the inner products of the rows over each layer's columns, L R R, in the precision of the rows."""
     products = rows_RP.new_empty(len(spans), len(rows_RP), len(rows_RP))
     for span, out in zip(spans, products, strict=True):
         columns = rows_RP[:, span]
@@ -84,7 +84,7 @@ def inner_products(rows_RP: Tensor, spans: Sequence[slice]) -> Tensor:
 def step_numbers(
     products_LRR: NDArray[np.float64], weights_kL: Floats, *, classes: tuple[int, ...], exact_kL: Floats | None = None
 ) -> StepNumbers:
-    """The numbers of a step from the inner products of its unweighted class gradients and, last, its update.
+    """Return the numbers of a step from the inner products of its unweighted class gradients and, last, its update.
 
     Where the weight is 0 the numbers are 0 whatever the others are: infinity times zero says nothing there.
     """
@@ -132,16 +132,16 @@ class Rows:
 
     @property
     def classes(self) -> Tensor:
-        """The gradients of the classes so far, k P."""
+        """Return the gradients of the classes so far, k P."""
         return self._matrix[: self._used]
 
     @property
     def everything(self) -> Tensor:
-        """The classes and the update, k + 1 P."""
+        """Return the classes and the update, k + 1 P."""
         return self._matrix[: self._used + 1]
 
     def of(self, name: str) -> tuple[Tensor, Tensor]:
-        """One parameter's gradients, k and its shape, and its update."""
+        """Return one parameter's gradients, k and its shape, and its update."""
         place, shape = self.layout.parameters[name], self.layout.shapes[name]
         return self.classes[:, place].view(-1, *shape), self._matrix[self._used, place].view(shape)
 
@@ -208,7 +208,7 @@ class Projection:
 
 
 def projection(seed: int, name: str, shape: torch.Size, *, like: Tensor) -> Projection:
-    """The projection of that parameter, with the type and on the device of `like`."""
+    """Return the projection of that parameter, with the type and on the device of `like`."""
 
     def matrix(side: str, rows: int, columns: int) -> Tensor:
         return torch.from_numpy(signed_columns(seed, name, side, rows, columns)).to(like)
@@ -220,12 +220,12 @@ def projection(seed: int, name: str, shape: torch.Size, *, like: Tensor) -> Proj
 
 
 def projections(seed: int, layout: Layout, *, like: Tensor) -> dict[str, Projection]:
-    """The projection of every parameter."""
+    """Return the projection of every parameter."""
     return {name: projection(seed, name, shape, like=like) for name, shape in layout.shapes.items()}
 
 
 def sketch(rows_kP: Tensor, layout: Layout, projections: Mapping[str, Projection]) -> Tensor:
-    """The sketches of k gradients, k L 64."""
+    """Return the sketches of k gradients, k L 64."""
     k = len(rows_kP)
     sketches = rows_kP.new_zeros(k, len(layout.layers), SKETCH)
     for name, place in layout.parameters.items():
@@ -239,7 +239,7 @@ def sketch(rows_kP: Tensor, layout: Layout, projections: Mapping[str, Projection
 
 
 def signed_columns(seed: int, name: str, side: str, rows: int, columns: int) -> NDArray[np.float64]:
-    """A projection: in each row one 1 or -1; see the module's docstring."""
+    """Return a projection: in each row one 1 or -1; see the module's docstring."""
     stream = b"\x00".join((b"explorer/sketch/v1", str(seed).encode(), name.encode(), side.encode()))
     words = np.frombuffer(hashlib.shake_256(stream).digest(8 * rows), dtype=">u8")
     order = np.argsort(words, kind="stable")

@@ -1,8 +1,8 @@
 """The journal of a governed run: from what happened in a step to the entries, commitments and blobs of its ledger.
 
-It knows no training loop. Whoever trains calls, in this order,
+It knows no training loop. A loop calls, in this order,
 
-    begin(step, state)          once: the place in the ledger that the run goes on from
+    begin(step, state)          once: the place in the ledger from which the run continues
     for each step:
         profile, decision       what was measured and decided before the step's entry
         step                    the step itself
@@ -123,7 +123,7 @@ class Journal:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that was recorded is durable, so that training may write a checkpoint."""
+        """Return whether everything that was recorded is durable, so that training may write a checkpoint."""
         return not self._segment.steps
 
     def begin(self, step: int, state: TrainingState) -> None:
@@ -270,6 +270,6 @@ class Journal:
         }
 
     def _commit(self, path: str, of: type[Entry], step: int, content: bytes) -> str:
-        """The commitment to content of a class, or of several for *."""
+        """Return the commitment to content of a class, or of several for *."""
         first = self._segment.first if of is Step else step
         return self._sealer.commit(path, content, kind=of.KIND, first=first, step=step)

@@ -25,7 +25,7 @@ class GovernedLayer:
 def governed_layers(
     model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedRegion] = ()
 ) -> tuple[GovernedLayer, ...]:
-    """The model's layers in the order of first use, and after them the adapters that are in it.
+    """Return the model's layers in the order of first use, and after them the adapters that are in it.
 
     A parameter belongs to one layer, the first that uses it, and is governed there in all its uses, by the rules for
     all its names; a module that has nothing of its own, such as a head tied to the embedding, is no layer. Buffers that
@@ -51,7 +51,7 @@ def governed_layers(
 
 
 def shared_names(layers: Iterable[Layer]) -> tuple[Shared, ...]:
-    """What a ledger says of the layers that have several names."""
+    """Return what a ledger says of the layers that have several names."""
     return tuple(Shared(layer=layer.name, also=layer.also) for layer in layers if layer.also)
 
 

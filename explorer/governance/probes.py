@@ -75,13 +75,13 @@ def choose_probes(state: State, *, count: int) -> Probes:
 
 
 def layers_seen(state: State) -> tuple[Leaf, ...]:
-    """The layers that a policy can name, in order of execution; adapters are not among them."""
+    """Return the layers that a policy can name, in order of execution; adapters are not among them."""
     names = {layer.layer.name for layer in governed_layers(state.model, state.layers)}
     return tuple(leaf for leaf in state.layers if leaf.name in names)
 
 
 def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
-    """What every layer makes of a class's probes, N D, by its name, in the order of execution.
+    """Return what every layer makes of a class's probes, N D, by its name, in the order of execution.
 
     The sealed regions of the class take part, and no others; a layer in a region that does not has zeros. Raises
     `TrainingError` for outputs that are not finite.
@@ -103,8 +103,8 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
 
 
 def of_one_width(rows: Sequence[Tensor]) -> list[Tensor]:
-    """A layer's outputs for several classes, each N D with one D: where the layer takes no part for a class, it has one
-    zero for each example, which becomes as many as the others have."""
+    """Return a layer's outputs for several classes, each N D with one D: where the layer takes no part for a class, it
+    has one zero for each example, which becomes as many as the others have."""
     width = max(row.shape[1] for row in rows)
     return [row if row.shape[1] == width else row.new_zeros(len(row), width) for row in rows]
 
@@ -117,7 +117,7 @@ def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | Non
 
 
 def _regions_of(state: State, path: str) -> list[str]:
-    """The sealed regions in the model that the class owns."""
+    """Return the sealed regions in the model that the class owns."""
     switch, routing = switch_of(state.model), state.resource(Session).routing
     if switch is None or routing is None:
         return []
@@ -125,8 +125,8 @@ def _regions_of(state: State, path: str) -> list[str]:
 
 
 def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[str, Tensor]:
-    """One pass: the first output of every layer that runs, pooled. A layer whose module is not called itself has the
-    output of the module around it."""
+    """Return one pass: the first output of every layer that runs, pooled. A layer whose module is not called itself has
+    the output of the module around it."""
     names: dict[nn.Module, list[str]] = {}
     for leaf in layers:
         names.setdefault(leaf.seen_at or leaf.module, []).append(leaf.name)

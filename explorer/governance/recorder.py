@@ -3,7 +3,7 @@
 It observes: a run with it has the same weights. Every so many steps, at the end, and where the next step is the first
 that some class may train in, it closes a segment with the state of training, and everything so far is durable.
 Checkpoints are written there alone, and the one before a class's first admission stays: from it the class can be left
-out later without training anew what came before.
+out later without training again what came before.
 """
 
 import time
@@ -148,7 +148,7 @@ class Recorder(Method):
         }
 
     def _admits_anew(self, state: State, now: Admission | None) -> bool:
-        """Whether the next step admits a class that none before it did."""
+        """Return whether the next step admits a class that none before it did."""
         if now is None:
             return False
         admitted = state.memory[self.name]["admitted"]
@@ -165,8 +165,8 @@ def _admitted(admission: Admission) -> Tensor:
 
 
 def beginning(state: State) -> dict[str, bytes]:
-    """The blobs that the genesis of a run has in this state: its tensors, and the layers of those whose names begin
-    with another layer's."""
+    """Return the blobs that the genesis of a run has in this state: its tensors, and the layers of those whose names
+    begin with another layer's."""
     tensors, layers = tensors_of(state), state.resource(Recording).layers
     names = frozenset(layer.layer.name for layer in layers)
     owners = {

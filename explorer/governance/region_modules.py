@@ -1,9 +1,9 @@
 """Sealed regions in a model: what belongs to one class takes part where it is switched on, and is absent elsewhere.
 
-*Adapters* are low-rank maps beside linear layers and convolutions: the layer's output plus `up(down(input))`, where
+*Adapters* are low-rank maps next to linear layers and convolutions: the layer's output plus `up(down(input))`, where
 `up` begins as zero, so that a new adapter changes nothing. They are children of their layer, named `@region`; the
 model's own parameters keep their names. *Modules* are parts that the model has already, with a path around them:
-switched off, such a module is not run and returns zeros of its input's shape, so what runs around it goes on alone.
+switched off, such a module is not run and returns zeros of its input's shape, so only the path around it remains.
 
 In evaluation and at inference every region is off unless the caller says otherwise:
 
@@ -79,7 +79,7 @@ class Sealed:
 
 
 def seal(model: nn.Module, regions: Sequence[SealedRegion], *, seed: int) -> Sealed:
-    """Add the regions to a model in place. Modules are on and adapters off, so that whoever looks at the model next
+    """Add the regions to a model in place. Modules are on and adapters off, so that the next reader of the model
     meets its own layers, all of them.
 
     An adapter's numbers depend on the seed and its name alone. Raises `RecipeError` for a region that finds nothing in
@@ -117,7 +117,7 @@ def switched_on(model: nn.Module, regions: Collection[str]) -> Iterator[None]:
 
 
 def switch_of(model: nn.Module) -> Switch | None:
-    """The switch of a model with sealed regions."""
+    """Return the switch of a model with sealed regions."""
     for module in model.modules():
         if isinstance(module, Adapter):
             return module.switch
@@ -127,7 +127,7 @@ def switch_of(model: nn.Module) -> Switch | None:
 
 
 def adapter_name(layer: str) -> str:
-    """The module of an adapter, by the name that policies give it.
+    """Return the module of an adapter, by the name that policies give it.
 
     >>> adapter_name("layer3.0.conv2@customer")
     'layer3.0.conv2.@customer'
@@ -154,7 +154,7 @@ def _adapt(
     *,
     seed: int,
 ) -> None:
-    """Put an adapter beside every linear layer and convolution that the region asks for."""
+    """Attach an adapter to every linear layer and convolution that the region asks for."""
     assert region.rank is not None
     chosen = {name: module for name, module in modules.items() if name and isinstance(module, ADAPTED)}
     adapted = [name for name in chosen if region_of(regions, f"{name}{ADAPTER}{region.name}") is region]
@@ -173,7 +173,7 @@ def _adapt(
 
 
 def _add_adapters(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """The layer's output with those of its adapters that are on."""
+    """Return the layer's output with those of its adapters that are on."""
     for child in layer.children():
         if isinstance(child, Adapter) and child.region in child.switch.on:
             output = output + child(inputs[0])

@@ -61,14 +61,14 @@ class BandGrant:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ByExample:
-    """How the rows of one class are told apart in one phase: asked for by the engine once they are read."""
+    """Division of the rows of one class in one phase: the engine asks for it once they are read."""
 
     bands: tuple[Band, ...]
     grants: tuple[BandGrant, ...]
     layers: tuple[GovernedLayer, ...]
 
     def __call__(self, state: State) -> tuple[Part, ...]:
-        """The parts of the share, in the order of their first band."""
+        """Return the parts of the share, in the order of their first band."""
         assert state.share is not None
         where_N = placed(self.bands, self._scores(state))
         return tuple(
@@ -82,7 +82,7 @@ class ByExample:
         )
 
     def note(self, state: State) -> DecisionNote:
-        """What was passed, once it was: the slots and the parameters are those of the passes themselves."""
+        """Return what was passed, once it was: the slots and the parameters are those of the passes themselves."""
         assert state.share is not None
         path, slots = state.share.name, state.share.slots
         kinds = list(dict.fromkeys(part.parameters | part.buffers for part in state.passed))
@@ -103,7 +103,7 @@ class ByExample:
         )
 
     def _scores(self, state: State) -> dict[str, NDArray[np.float32]]:
-        """The scores of the rows, kept for the note."""
+        """Return the scores of the rows, kept for the note."""
         assert state.share is not None
         names = scores_of(self.bands)
         scored = {name: score.cpu().numpy().astype(np.float32) for name, score in scores(state, *names).items()}
@@ -112,7 +112,7 @@ class ByExample:
 
 
 def grouped(bands: Sequence[BandGrant]) -> tuple[BandGrant, ...]:
-    """The grants of single bands, those that may change the same in the same measure as one."""
+    """Return the grants of single bands, those that may change the same in the same measure as one."""
     groups: dict[tuple[frozenset[str], frozenset[str], tuple[tuple[str, float], ...]], frozenset[int]] = {}
     for band in bands:
         key = band.parameters, band.buffers, tuple(sorted(band.factors.items()))
@@ -165,7 +165,7 @@ class Router:
         self._known: dict[Admission, Grants] = {}
 
     def at(self, progress: float, conditions: frozenset[str]) -> Grants:
-        """The grants that hold now. Whether a class has examples in this batch makes no difference to them."""
+        """Return the grants that hold now. Whether a class has examples in this batch makes no difference to them."""
         admission = self._admissions.at(progress, conditions)
         if admission not in self._known:
             self._known[admission] = self._compiled(admission)
@@ -197,7 +197,7 @@ class Router:
         )
 
     def _divide(self, row: Mapping[str, float], banded: Banded) -> ByExample:
-        """What each band of a class's examples may change, of what the class may."""
+        """Return what each band of a class's examples may change, of what the class may."""
         grants = []
         for place, weights in enumerate(banded.weights.tolist()):
             admitted = [(layer, own) for layer, own in zip(self._layers, weights, strict=True) if own > 0]
@@ -219,7 +219,7 @@ class Router:
 
 
 def narrowed(share: Share, grant: Grant) -> Share:
-    """The share without what its class may not change."""
+    """Return the share without what its class may not change."""
     parameters, buffers = share.parameters & grant.parameters, share.buffers & grant.buffers
     fractions = (parameters | buffers) & (grant.weights.keys() | share.weights.keys())
     return replace(
@@ -233,7 +233,7 @@ def narrowed(share: Share, grant: Grant) -> Share:
 
 
 def present(share: Share, examples: NDArray[np.int64], gone: NDArray[np.bool_] | None) -> Share:
-    """The share without the slots of examples that are left out: nobody reads these. `gone` is by number of the
+    """Return the share without the slots of examples that are left out: these are not read. `gone` is by number of the
     example."""
     if gone is None:
         return share
@@ -274,7 +274,7 @@ class Routing(Method):
 
     @property
     def absent(self) -> Absent:
-        """What is left out."""
+        """Return what is left out."""
         return Absent(classes=self.without, authorities=self.without_authorities, records=self.without_records)
 
     def change_model(self, state: State) -> None:
@@ -312,7 +312,7 @@ class Routing(Method):
         )
 
     def change_gradients(self, state: State) -> None:
-        """Of a class whose examples are told apart: which of them were passed, for what."""
+        """Note for a class whose examples are told apart which of them were passed, and for what."""
         assert state.share is not None
         if isinstance(state.share.divide, ByExample):
             state.resource(Session).notes.decisions.append(state.share.divide.note(state))

@@ -20,7 +20,7 @@ taken on rows as they are, as they always were: centring would hide a class that
 
 Giraldo, Rao and Principe, "Measures of Entropy From Data Using Infinitely Divisible Kernels", 2014, arXiv:1211.2459;
 chi is the Holevo quantity. A row of zeros has no direction and is left out. chi of a sample is biased upwards the more
-dimensions there are for each example: outputs are projected to few first, and its mean under permuted labels stands
+dimensions there are for each example: outputs are projected to few first, and its mean under permuted labels
 is recorded too. That the classes differ in a layer does not show that training on them made it so.
 
 A Gram matrix must never be clamped elementwise: it would no longer be positive semidefinite. All is float64 on the CPU,
@@ -84,7 +84,7 @@ class Separation(NamedTuple):
 
 
 def spectrum(rows_ND: Tensor) -> Spectrum:
-    """The entropies of these rows. Where no row has a direction, all of them are 0.
+    """Return the entropies of these rows. Where no row has a direction, all of them are 0.
 
     >>> spectrum(torch.eye(4)).effective_rank
     4.0
@@ -102,7 +102,7 @@ def spectrum(rows_ND: Tensor) -> Spectrum:
 
 
 def centred(rows_ND: Tensor) -> Tensor:
-    """The rows less their mean, which is one direction that all of them share. Equal rows become 0.
+    """Return the rows less their mean, which is one direction that all of them share. Equal rows become 0.
 
     >>> spectrum(centred(torch.ones(3, 2))).effective_rank
     1.0
@@ -114,8 +114,8 @@ def centred(rows_ND: Tensor) -> Tensor:
 
 
 def project(rows_ND: Tensor, draws: np.random.Generator, *, kept: int | None = None) -> Tensor:
-    """The rows in at most `kept` dimensions, N / 16 without it, by random signs (Achlioptas, 2003); as they are if
-    they have no more."""
+    """Return the rows in at most `kept` dimensions, N / 16 without it, by random signs (Achlioptas, 2003); as they are
+    if they have no more."""
     examples, dimensions = rows_ND.shape
     kept = max(1, examples // EXAMPLES_PER_DIMENSION) if kept is None else kept
     if dimensions <= kept:
@@ -131,7 +131,7 @@ def chi(rows_ND: Tensor, labels_N: np.ndarray) -> float:
 
 
 def separation(rows_ND: Tensor, labels_N: np.ndarray, *, permutations: int, draws: np.random.Generator) -> Separation:
-    """chi beside what it is where the same labels stand at other rows. Raises `ValueError` like `chi`."""
+    """Compare chi with its values where the same labels are at other rows. Raises `ValueError` like `chi`."""
     unit_ND, labels_N = _labelled(rows_ND, labels_N)
     if not len(unit_ND):
         return Separation(chi=0.0, null=0.0, p_value=1.0)
@@ -147,7 +147,7 @@ def separation(rows_ND: Tensor, labels_N: np.ndarray, *, permutations: int, draw
 
 
 def _unit(rows_ND: Tensor) -> tuple[Tensor, np.ndarray]:
-    """The rows at length 1, without those of length 0, and which ones they are."""
+    """Return the rows at length 1, without those of length 0, and which ones they are."""
     rows_ND = rows_ND.detach().to("cpu", torch.float64)
     lengths_N = rows_ND.norm(dim=1)
     alive_N = lengths_N != 0
@@ -163,7 +163,7 @@ def _labelled(rows_ND: Tensor, labels_N: np.ndarray) -> tuple[Tensor, np.ndarray
 
 
 def _density(unit_ND: Tensor) -> Tensor:
-    """The smaller one of the two matrices with the spectrum; trace 1."""
+    """Return the smaller one of the two matrices with the spectrum; trace 1."""
     examples, dimensions = unit_ND.shape
     product = unit_ND.T @ unit_ND if dimensions < examples else unit_ND @ unit_ND.T
     return product / examples
@@ -226,8 +226,8 @@ def probe(
 
 
 def fit(rows_ND: Tensor, labels_N: NDArray[np.integer], place: int, *, draws: np.random.Generator) -> Tensor:
-    """The rule that tells one class from all others, every other class weighed alike, fitted to all of these rows: a
-    weight for each column and a constant, D + 2. `recognised` applies it, with draws of the same stream."""
+    """Return the rule that tells one class from all others, every other class weighed alike, fitted to all of these
+    rows: a weight for each column and a constant, D + 2. `recognised` applies it, with draws of the same stream."""
     rows_ND = _features(rows_ND, draws)
     scaled_ND, factor_D, mean_D = _scale(rows_ND)
     one_hot_NK = torch.nn.functional.one_hot(torch.from_numpy(labels_N)).double()
@@ -248,13 +248,13 @@ def recognised(rule: Tensor, rows_ND: Tensor, *, draws: np.random.Generator) -> 
 
 
 def _features(rows_ND: Tensor, draws: np.random.Generator) -> Tensor:
-    """The rows, projected where they are long, and their lengths, N (D + 1)."""
+    """Return the rows, projected where they are long, and their lengths, N (D + 1)."""
     rows_ND = project(rows_ND.detach().to("cpu", torch.float64), draws, kept=MAX_DIMENSIONS)
     return torch.cat([rows_ND, rows_ND.norm(dim=1, keepdim=True)], dim=1)
 
 
 def _deal(labels_N: NDArray[np.integer], draws: np.random.Generator) -> NDArray[np.int64]:
-    """A fold for each example: those of a class are dealt out in a drawn order."""
+    """Return a fold for each example: those of a class are dealt out in a drawn order."""
     folds_N = np.empty(len(labels_N), np.int64)
     for label in np.unique(labels_N):
         members = np.flatnonzero(labels_N == label)
@@ -265,7 +265,7 @@ def _deal(labels_N: NDArray[np.integer], draws: np.random.Generator) -> NDArray[
 def _relabelled(
     labels_N: NDArray[np.integer], folds_N: NDArray[np.int64], draws: np.random.Generator
 ) -> NDArray[np.integer]:
-    """The labels, permuted within each fold."""
+    """Return the labels, permuted within each fold."""
     permuted_N = labels_N.copy()
     for fold in range(FOLDS):
         members = np.flatnonzero(folds_N == fold)
@@ -276,7 +276,7 @@ def _relabelled(
 def _classify(
     rows_ND: Tensor, labels_PN: NDArray[np.integer], held_N: NDArray[np.bool_], classes: int
 ) -> NDArray[np.int64]:
-    """The classes that the held rows are taken for under each labelling of the others, P N_held."""
+    """Return the classes that the held rows are taken for under each labelling of the others, P N_held."""
     known = torch.from_numpy(~held_N)
     kept_nD, held_hD = _scaled(rows_ND[known], rows_ND[~known])
     among_nn, across_hn = _products(kept_nD, held_hD)
@@ -298,7 +298,8 @@ def _scaled(kept_nD: Tensor, held_hD: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _scale(rows_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows with every column at mean 0 and deviation 1; the factor and the mean of each. Constant columns: 0."""
+    """Return the rows with every column at mean 0 and deviation 1; the factor and the mean of each. Constant columns:
+    0."""
     mean_D, deviation_D = rows_ND.mean(0), rows_ND.std(0, correction=0)
     alive_D = deviation_D > 1e-12 * (1 + mean_D.abs())
     factor_D = torch.where(alive_D, 1 / torch.where(alive_D, deviation_D, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""What a governed run shares between its methods, beside their hyper-parameters."""
+"""State that a governed run shares between its methods, next to their hyper-parameters."""
 
 from __future__ import annotations
 

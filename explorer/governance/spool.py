@@ -74,7 +74,7 @@ class Segment:
             self._sketches[index] = self._sketches[index] + sketch if index in self._sketches else sketch.copy()
 
     def blobs(self) -> dict[str, bytes]:
-        """The content of every blob by its name; what is empty is left out."""
+        """Return the content of every blob by its name; what is empty is left out."""
         numbers = [step.numbers for step in self.steps if step.numbers is not None]
         by_blob: dict[str, list[bytes]] = {}
         for number in numbers:
@@ -141,7 +141,7 @@ class Spool:
         self._write(self._run / rundir.ENTROPY / f"step-{profiles.step:08d}.parquet", columns, ENTROPY)
 
     def _contributions(self, step: RecordedStep) -> dict[str, np.ndarray]:
-        """The rows of one step: class by class, layer by layer."""
+        """Return the rows of one step: class by class, layer by layer."""
         numbers = step.numbers
         assert numbers is not None
         k, layers = numbers.weights.shape

@@ -20,7 +20,7 @@ from explorer.note import Signer
 
 
 class Recorded(NamedTuple):
-    """An entry as it stands in the ledger."""
+    """Entry as it is in the ledger."""
 
     number: int
     head: Head
@@ -28,7 +28,7 @@ class Recorded(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The number of steps done. Raises `LedgerError` where the entry has none."""
+        """Return the number of steps done. Raises `LedgerError` where the entry has none."""
         step: Any = self.head.fields.get("begins" if self.head.kind == "genesis" else "step")
         if type(step) is not int:
             raise LedgerError(
@@ -66,7 +66,7 @@ class History:
                 yield entry
 
     def state(self, step: int) -> tuple[Recorded, Iterator[Recorded]]:
-        """The `state` entry of that step, or the genesis that begins there, and all entries behind it."""
+        """Return the `state` entry of that step, or the genesis that begins there, and all entries behind it."""
         entries = self.entries()
         for entry in entries:
             if entry.head.kind in ("state", "genesis") and entry.step == step:
@@ -76,7 +76,7 @@ class History:
         )
 
     def ended(self) -> bool:
-        """Whether the last entry is `end`: such a ledger is never reopened."""
+        """Return whether the last entry is `end`: such a ledger is never reopened."""
         size = len(self)
         return size > 0 and read_head(next(self.ledger.entries(size - 1))).kind == "end"
 
@@ -88,7 +88,7 @@ class History:
 
 
 def ledger_bytes(directory: Path) -> int:
-    """The bytes of all entries and of all blobs beside them."""
+    """Return the bytes of all entries and of all blobs next to them."""
     blobs = sum(path.stat().st_size for path in (directory / "blobs").rglob("*") if path.is_file())
     return blobs + sum(map(len, LedgerDirectory(directory).entries()))
 
@@ -131,7 +131,7 @@ class Writer:
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
+        """Return how many entries there are."""
         return self._log.size
 
     def begin(self, step: int) -> TrainingState | None:

@@ -76,7 +76,7 @@ class Alibi(Method):
 
     @property
     def pieces(self) -> int:
-        """How many rows a row is cut into."""
+        """Return how many rows a row is cut into."""
         return round(1 / self.train_length)
 
     def check(self, planned: Planned) -> None:

@@ -32,7 +32,7 @@ class Chains(NamedTuple):
     weights: np.ndarray  # N (1 + width), rows sum to 1: of the image itself, and of each chain's result
 
     def at(self, slots: np.ndarray) -> "Chains":
-        """Those of some images."""
+        """Return those of some images."""
         return Chains(*(drawn[slots] for drawn in self))
 
 
@@ -53,7 +53,7 @@ def draw_chains(
 def augment_and_mix(
     images: Tensor, chains: Chains, *, operations: Choice = "all", strengths: Strengths = "paper"
 ) -> Tensor:
-    """The images mixed with what their chains make of them, rounded to the nearest level."""
+    """Return the images mixed with what their chains make of them, rounded to the nearest level."""
     width, depth = chains.choices.shape[1:]
     weights = torch.from_numpy(chains.weights.astype(np.float32))[..., None, None, None]
     mixed = images * weights[:, 0]

@@ -3,7 +3,7 @@
 Smith et al., "Don't Decay the Learning Rate, Increase the Batch Size", 2018, arXiv:1711.00489; Merrill et al.,
 "Critical Batch Size Revisited", 2025, arXiv:2505.23971. Early gradients say enough in few examples, so steps are cheap
 while many of them are needed. The budget of a run is its examples: what the small steps save in examples becomes more
-steps. The stages are planned, so a resumed run knows where it stands by its step alone.
+steps. The stages are planned, so a resumed run knows its stage from its step.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ def planned_stages(*, batch_size: int, examples: int, initial: float, stages: in
 
 
 def _merged(sizes: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    """The stages without those of the size before them."""
+    """Return the stages without those of the size before them."""
     merged: list[tuple[int, int]] = []
     for step, size in sizes.items():
         if not merged or merged[-1][1] != size:
@@ -46,7 +46,7 @@ def _merged(sizes: dict[int, int]) -> tuple[tuple[int, int], ...]:
 
 
 def rate_ratio(size: int, *, full: int, scaling: Scaling) -> float:
-    """The factor on the learning rate of a batch of `size`, tuned for one of `full`."""
+    """Return the factor on the learning rate of a batch of `size`, tuned for one of `full`."""
     return (size / full) ** EXPONENT[scaling]
 
 

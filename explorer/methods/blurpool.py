@@ -21,20 +21,20 @@ from explorer.errors import RecipeError
 
 
 def blur_filter() -> Tensor:
-    """The 3x3 binomial filter, which sums to one."""
+    """Return the 3x3 binomial filter, which sums to one."""
     side = torch.tensor([1.0, 2.0, 1.0])
     return side.outer(side) / 16
 
 
 def blur(images_BCHW: Tensor, kernel_33: Tensor, *, stride: int | tuple[int, int] = 1) -> Tensor:
-    """Each channel blurred by the 3x3 kernel, border repeated; sides are divided by the stride, rounded up."""
+    """Return each channel blurred by the 3x3 kernel, border repeated; sides are divided by the stride, rounded up."""
     channels = images_BCHW.size(1)
     filters = kernel_33.to(images_BCHW.dtype).expand(channels, 1, 3, 3)
     return F.conv2d(_with_border(images_BCHW), filters, stride=stride, groups=channels)
 
 
 def _with_border(images_BCHW: Tensor) -> Tensor:
-    """One pixel more on each side, repeated. Concatenated: padding has no deterministic backward on GPUs."""
+    """Return one pixel more on each side, repeated. Concatenated: padding has no deterministic backward on GPUs."""
     tall = torch.cat((images_BCHW[:, :, :1], images_BCHW, images_BCHW[:, :, -1:]), dim=2)
     return torch.cat((tall[:, :, :, :1], tall, tall[:, :, :, -1:]), dim=3)
 
@@ -94,7 +94,7 @@ def apply_blurpool(
 
 
 def _is_one_pixel(conv: nn.Conv2d) -> bool:
-    """Whether a convolution sees each pixel alone, and is computed as torch does."""
+    """Return whether a convolution sees each pixel alone, and is computed as torch does."""
     own = type(conv)._conv_forward is nn.Conv2d._conv_forward
     return own and conv.kernel_size == (1, 1) and conv.padding in ((0, 0), "valid")
 

@@ -20,7 +20,7 @@ def to_channels_last(model: nn.Module) -> nn.Module:
 
 
 def batch_to_channels_last(images_BCHW: Tensor) -> Tensor:
-    """The same images, reordered in memory."""
+    """Return the same images, reordered in memory."""
     return images_BCHW.contiguous(memory_format=torch.channels_last)
 
 

@@ -26,7 +26,8 @@ def draw_kept(draws: np.random.Generator, *, size: int, drop: float) -> Tensor:
 
 
 def keep_lines(values: Tensor, *, rows: Tensor, columns: Tensor, axis: int = -2) -> Tensor:
-    """The values with these rows and columns only; `axis` is that of the rows, the columns are on the next one."""
+    """Return the values with these rows and columns only; `axis` is that of the rows, the columns are on the next
+    one."""
     return values.index_select(axis, rows).index_select(axis + 1, columns)
 
 

@@ -5,7 +5,7 @@ Ansel et al., "PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecod
 alone are compiled: evaluation, scoring and probes run the plain module, so the quality of a run is that of the model
 that is kept, and the names of its tensors are its own.
 
-A pass is compiled whole, and anew for each shape of its inputs and each set of parameters that may change. Nothing is
+A pass is compiled whole, and again for each shape of its inputs and each set of parameters that may change. Nothing is
 left to a fallback, or to what the process has met before: else a resumed run would compute other bits. Dropout draws as
 it does without compilation. Steps in which something is compiled are timed apart (`Timings.compile`).
 """
@@ -48,7 +48,7 @@ class Compiled:
         self.fresh = False  # whether some were in the last
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """What the model makes of them. Raises `TrainingError` for what cannot be compiled."""
+        """Return what the model makes of them. Raises `TrainingError` for what cannot be compiled."""
         before = _graphs()
         try:
             with torch._dynamo.config.patch(SETTINGS):
@@ -62,7 +62,7 @@ class Compiled:
 
 
 def _graphs() -> int:
-    """How many graphs were compiled in this process."""
+    """Return how many graphs were compiled in this process."""
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 

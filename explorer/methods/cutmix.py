@@ -24,8 +24,9 @@ Box = tuple[slice, ...]  # one range of places for each axis
 
 
 def draw_box(draws: np.random.Generator, *, sizes: tuple[int, ...], edge: float, uniform: bool = False) -> Box:
-    """A box of sides `edge * sizes`, rounded; it may be empty. Its centre is uniform over the places, and what sticks
-    out is cut off; `uniform`: uniform over all that touch the image, so that every place is covered equally often."""
+    """Return a box of sides `edge * sizes`, rounded; it may be empty. Its centre is uniform over the places, and what
+    sticks out is cut off; `uniform`: uniform over all that touch the image, so that every place is covered equally
+    often."""
     box = []
     for size in sizes:
         side = math.floor(edge * size + 0.5)
@@ -35,12 +36,12 @@ def draw_box(draws: np.random.Generator, *, sizes: tuple[int, ...], edge: float,
 
 
 def kept_share(box: Box, *, sizes: tuple[int, ...]) -> float:
-    """The share of the places outside the box."""
+    """Return the share of the places outside the box."""
     return 1 - math.prod(place.stop - place.start for place in box) / math.prod(sizes)
 
 
 def paste(values: Tensor, *, partners: Tensor, place: tuple[slice, ...]) -> Tensor:
-    """The values of each row, and at that place those of its partner."""
+    """Return the values of each row, and at that place those of its partner."""
     pasted = values.clone()
     pasted[place] = values[place][partners]
     return pasted

@@ -20,7 +20,7 @@ from explorer.engine.state import State
 
 
 def cut_out(images: Tensor, *, centres: Tensor, side: int) -> Tensor:
-    """The images with holes of zeros: squares (cubes) of `side` around the centres, less what sticks out.
+    """Return the images with holes of zeros: squares (cubes) of `side` around the centres, less what sticks out.
 
     `centres`: B, holes, and a place on each axis. A hole of even side reaches one further before its centre.
     """

@@ -19,8 +19,8 @@ from explorer.entries.kinds import Traits
 
 
 def decay(*, half_life: float, updates: int) -> float:
-    """The weight of the old average: 1/2 after `half_life` updates, and no more than (1 + n) / (10 + n) at update n,
-    so that the first weights are forgotten early. A half-life of 0 forgets everything at once."""
+    """Return the weight of the old average: 1/2 after `half_life` updates, and no more than (1 + n) / (10 + n) at
+    update n, so that the first weights are forgotten early. A half-life of 0 forgets everything at once."""
     if half_life == 0:
         return 0.0
     return min(2 ** (-1 / half_life), (1 + updates) / (10 + updates))

@@ -38,13 +38,13 @@ def factors(weight_MN: Tensor, *, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def saves(weight: Tensor, *, rank: int) -> bool:
-    """Whether two factors take fewer multiply-adds than the weight: K (M + N) < M N."""
+    """Return whether two factors take fewer multiply-adds than the weight: K (M + N) < M N."""
     outputs, inputs = len(weight), weight[0].numel()
     return rank * (outputs + inputs) < outputs * inputs
 
 
 def factorised_linear(layer: nn.Linear, *, rank: int) -> nn.Sequential:
-    """The layer as one to `rank` features and one from there."""
+    """Return the layer as one to `rank` features and one from there."""
     place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
     down = _empty(nn.Linear, layer.in_features, rank, bias=False, **place)
     up = _empty(nn.Linear, rank, layer.out_features, bias=layer.bias is not None, **place)
@@ -52,7 +52,7 @@ def factorised_linear(layer: nn.Linear, *, rank: int) -> nn.Sequential:
 
 
 def factorised_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, *, rank: int) -> nn.Sequential:
-    """The convolution as one of `rank` filters and one of size 1. It has one group."""
+    """Return the convolution as one of `rank` filters and one of size 1. It has one group."""
     place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
     kind = next(kind for kind in CONVOLUTIONS if isinstance(layer, kind))
     down = _empty(
@@ -72,13 +72,13 @@ def factorised_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, *, rank: in
 
 
 def _empty(kind: type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
-    """A layer without values: nothing is drawn for it."""
+    """Return a layer without values: nothing is drawn for it."""
     return torch.nn.utils.skip_init(kind, *sizes, **options)
 
 
 @torch.no_grad()
 def _filled(layer: Any, down: Any, up: Any, *, rank: int) -> nn.Sequential:
-    """The two, with what the layer's weight and shift are."""
+    """Return the two, with what the layer's weight and shift are."""
     left, right = factors(layer.weight.flatten(1), rank=rank)
     down.weight.copy_(right.view_as(down.weight))
     up.weight.copy_(left.view_as(up.weight))
@@ -123,7 +123,7 @@ def apply_factorize(
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Whether a layer computes what layers of its kind do."""
+    """Return whether a layer computes what layers of its kind do."""
     kind = next(kind for kind in (*CONVOLUTIONS, nn.Linear) if isinstance(layer, kind))
     methods = ("forward", "_conv_forward") if kind in CONVOLUTIONS else ("forward",)
     return all(getattr(type(layer), method) is getattr(kind, method) for method in methods)

@@ -18,7 +18,7 @@ from explorer.models.transformer import GatedPerceptron, Perceptron, gated_hidde
 
 
 def gated(perceptron: Perceptron, *, seed: int, name: str) -> GatedPerceptron:
-    """A gated perceptron of about as many parameters, its weights drawn by (seed, name)."""
+    """Return a gated perceptron of about as many parameters, its weights drawn by (seed, name)."""
     hidden = gated_hidden(perceptron.hidden)
     return initialised(
         lambda: GatedPerceptron(perceptron.width, hidden=hidden, branches=perceptron.branches),

@@ -26,7 +26,8 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def chunks(rows: Tensor, *, size: int) -> tuple[Tensor, ...]:
-    """The rows in chunks of `size`; where that does not divide them, in as many smaller ones, as equal as can be.
+    """Return the rows in chunks of `size`; where that does not divide them, in as many smaller ones, as equal as can
+    be.
 
     The running statistics take in all chunks alike, so none should be much smaller; and none is a single row, which
     may have no variance.
@@ -50,7 +51,7 @@ class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
         return torch.cat([self._normalised(part, self._factor(len(parts))) for part in parts])
 
     def _normalised(self, rows: Tensor, factor: float) -> Tensor:
-        """The rows by their own statistics, which the running ones take in with that factor."""
+        """Return the rows by their own statistics, which the running ones take in with that factor."""
         return F.batch_norm(
             rows,
             self.running_mean,
@@ -63,7 +64,7 @@ class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
         )
 
     def _factor(self, count: int) -> float:
-        """The share of the next chunk, of so many in a batch, in the running statistics. Counts the chunk."""
+        """Return the share of the next chunk, of so many in a batch, in the running statistics. Counts the chunk."""
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
         if self.momentum is None:  # the mean of all chunks so far

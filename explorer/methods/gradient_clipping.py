@@ -38,24 +38,25 @@ Group = dict[str, tuple[nn.Parameter, Tensor]]  # parameter and gradient, by nam
 
 
 def clip_factor(gradients: Sequence[Tensor], *, max_norm: float) -> Tensor:
-    """The factor, at most 1, that brings the joint Euclidean norm of these tensors down to `max_norm`."""
+    """Return the factor, at most 1, that brings the joint Euclidean norm of these tensors down to `max_norm`."""
     return torch.clamp(max_norm / (torch.nn.utils.get_total_norm(gradients) + EPSILON), max=1.0)
 
 
 def clip_values(gradient: Tensor, *, max_value: float) -> Tensor:
-    """Each number brought into the range from -max_value to max_value, infinite ones too."""
+    """Return each number brought into the range from -max_value to max_value, infinite ones too."""
     return gradient.clamp(-max_value, max_value)
 
 
 def value_factor(gradient: Tensor, *, max_value: float) -> Tensor:
-    """The factor on each number, at most 1, that brings it down to `max_value` in size: 0 for an infinite one, which no
-    factor brings down; `clip_values` does."""
+    """Return the factor on each number, at most 1, that brings it down to `max_value` in size: 0 for an infinite one,
+    which no factor brings down; `clip_values` does."""
     return torch.clamp(max_value / gradient.abs(), max=1.0)  # of 0: infinity, and so 1
 
 
 @torch.no_grad()
 def adaptive_factor(weight: Tensor, gradient: Tensor, *, max_ratio: float) -> Tensor:
-    """The factor on each unit's gradient, at most 1, that brings its norm down to `max_ratio` of its weights' norm.
+    """Return the factor on each unit's gradient, at most 1, that brings its norm down to `max_ratio` of its weights'
+    norm.
 
     U x 1 x ..., or a scalar for a tensor of one dimension.
     """
@@ -64,7 +65,8 @@ def adaptive_factor(weight: Tensor, gradient: Tensor, *, max_ratio: float) -> Te
 
 
 def classifier(layers: Sequence[Leaf]) -> frozenset[str]:
-    """The parameters of the last layer to run, if it has a matrix: a head that is tied to an embedding is none."""
+    """Return the parameters of the last layer to run, if it has a matrix: a head that is tied to an embedding is
+    none."""
     last = layers[-1:]
     heads = [leaf for leaf in last if any(p.ndim > 1 for p in leaf.module.parameters(recurse=False))]
     return frozenset(name for leaf in heads for name in leaf.parameters)
@@ -118,7 +120,7 @@ class GradientClipping(Method):
         return USUAL[self.clipping] if self.threshold is None else self.threshold
 
     def _factors(self, group: Group, layers: Sequence[Leaf]) -> dict[str, Tensor]:
-        """The factor on each gradient of the group that is clipped."""
+        """Return the factor on each gradient of the group that is clipped."""
         threshold = self._threshold
         if self.clipping == "norm":
             factor = clip_factor([gradient for _, gradient in group.values()], max_norm=threshold)

@@ -26,17 +26,18 @@ from explorer.errors import RecipeError
 
 
 def drop(x_BC: Tensor, *, kept_BC: Tensor, rate: float) -> Tensor:
-    """What the masks keep, divided by 1 - rate; zero elsewhere."""
+    """Return what the masks keep, divided by 1 - rate; zero elsewhere."""
     return x_BC * kept_BC.to(x_BC.dtype) / (1 - rate)
 
 
 def period_of(step: int, *, total_steps: int, masks: int, together: int) -> int:
-    """The number of the choice that holds at a step."""
+    """Return the number of the choice that holds at a step."""
     return step // (max(1, total_steps // masks) * together)
 
 
 def masks_of_slots(draws: np.random.Generator, *, masks: int, together: int, batch_size: int) -> np.ndarray:
-    """The mask of each slot of the nominal batch, B int64: `together` of the masks, each for about as many slots."""
+    """Return the mask of each slot of the nominal batch, B int64: `together` of the masks, each for about as many
+    slots."""
     chosen = draws.choice(masks, together, replace=False)
     return chosen[np.arange(batch_size) * together // batch_size]
 
@@ -80,7 +81,7 @@ class Dropping(nn.Linear if TYPE_CHECKING else object):
 def apply_gyro_dropout(model: nn.Module, *, rate: float = 0.5, masks: int = 256, seed: int = 0) -> list[str]:
     """Put gyro dropout in the place of every dropout, or before the last linear layer if there is none; in place.
 
-    Returns the names of the layers changed. Whoever trains sets `mask_of_rows` of every `MaskDropout` before a pass.
+    Returns the names of the layers changed. The loop sets `mask_of_rows` of every `MaskDropout` before a pass.
     Raises `RecipeError` for a model with neither dropout nor a linear layer.
     """
 

@@ -21,14 +21,14 @@ PHASES = 10  # the speed of a step is taken as equal within a tenth of the froze
 
 
 def frozen_share(progress: float, *, start: float, level: float) -> float:
-    """The share to freeze: 0 up to `start`, then a straight line to `level` at the end."""
+    """Return the share to freeze: 0 up to `start`, then a straight line to `level` at the end."""
     if progress <= start:
         return 0.0
     return level * (progress - start) / (1 - start)
 
 
 def frozen_prefix(layers: Sequence[Leaf], *, share: float) -> list[Leaf]:
-    """The longest run of first layers that costs at most `share` of all; never the last layer."""
+    """Return the longest run of first layers that costs at most `share` of all; never the last layer."""
     total = sum(leaf.cost for leaf in layers)
     prefix: list[Leaf] = []
     cost = 0

@@ -31,7 +31,8 @@ def mix(values: Tensor, *, partners: Tensor, weight: float) -> Tensor:
 
 
 def draw_weight(draws: np.random.Generator, *, alpha: float) -> float:
-    """The share of the first example: the larger side of a Beta(alpha, alpha) draw, in [1/2, 1]; 1 for alpha 0."""
+    """Return the share of the first example: the larger side of a Beta(alpha, alpha) draw, in [1/2, 1]; 1 for alpha
+    0."""
     if alpha == 0:
         return 1.0
     drawn = float(draws.beta(alpha, alpha))

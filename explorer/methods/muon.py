@@ -76,16 +76,16 @@ def orthogonalise(matrix_RC: Tensor) -> Tensor:
 
 
 def _iterated(x: Tensor) -> Tensor:
-    """The iteration on the matrix itself."""
+    """Return the iteration on the matrix itself."""
     for _ in range(STEPS):
         x = torch.addmm(x, _polynomial(x @ x.T), x, beta=A)
     return x
 
 
 def _factor(gram: Tensor) -> Tensor:
-    """What the iteration multiplies X by, from G = X X^T alone, which becomes (A + S) G (A + S): less to do where X is
-    wide. The same to some 1e-6 where singular values differ by up to ten times, and to some 1e-3 where they differ by a
-    thousand times and more: G holds their squares."""
+    """Return what the iteration multiplies X by, from G = X X^T alone, which becomes (A + S) G (A + S): less to do
+    where X is wide. The same to some 1e-6 where singular values differ by up to ten times, and to some 1e-3 where they
+    differ by a thousand times and more: G holds their squares."""
     factor = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     for _ in range(STEPS):
         polynomial = _polynomial(gram)
@@ -101,15 +101,15 @@ def _polynomial(gram: Tensor) -> Tensor:
 
 
 def step_size(shape: torch.Size, *, scale: Scale) -> float:
-    """The factor on the learning rate of a matrix of this shape: sqrt(max(1, R / C)), or 0.2 sqrt(max(R, C)), with
-    which an update is as long as AdamW's usually are."""
+    """Return the factor on the learning rate of a matrix of this shape: sqrt(max(1, R / C)), or 0.2 sqrt(max(R, C)),
+    with which an update is as long as AdamW's usually are."""
     rows, columns = shape
     return max(1.0, rows / columns) ** 0.5 if scale == "original" else 0.2 * max(rows, columns) ** 0.5
 
 
 def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
-    """The names of the parameters that Muon is for: of two dimensions and more, with numbers in them, neither in the
-    head (names of parameters) nor a table of tokens or positions, nor a vector, nor a table that is spread over a
+    """Return the names of the parameters that Muon is for: of two dimensions and more, with numbers in them, neither in
+    the head (names of parameters) nor a table of tokens or positions, nor a vector, nor a table that is spread over a
     batch (1 x places x width)."""
     embeddings = {
         id(p)
@@ -131,7 +131,7 @@ def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
 
 
 def matrix_groups(model: nn.Module, names: Collection[str]) -> list[dict[str, Any]]:
-    """The parameters of these names as groups for `MuonOptimizer`, by what they hold.
+    """Return the parameters of these names as groups for `MuonOptimizer`, by what they hold.
 
     Raises `RecipeError` for a module whose `fused_matrices` does not fit its parameter.
     """
@@ -143,7 +143,7 @@ def matrix_groups(model: nn.Module, names: Collection[str]) -> list[dict[str, An
 
 
 def _layout(model: nn.Module, name: str, parameter: nn.Parameter) -> Layout:
-    """What a parameter of the model holds: as declared, else as far as torch's and the usual names say it."""
+    """Return what a parameter of the model holds: as declared, else as far as torch's and the usual names say it."""
     declared = _declared(model, name)
     if declared is not None:
         return _parts(declared, parameter, name)
@@ -168,7 +168,7 @@ RECURRENT = ("weight_ih", "weight_hh")
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str, str]:
-    """The module that a parameter is a weight of, the last part of its name, and the parameter's own name in it.
+    """Return the module that a parameter is a weight of, the last part of its name, and the parameter's own name in it.
     Parametrised parameters (torch.nn.utils.parametrize) are of the module that they were in."""
     path, parametrised, rest = name.partition("parametrizations.")
     if parametrised:
@@ -178,7 +178,7 @@ def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str, str]:
 
 
 def _declared(model: nn.Module, name: str) -> object:
-    """What the nearest module above a parameter declares of it; None: nothing."""
+    """Return what the nearest module above a parameter declares of it; None: nothing."""
     parts = name.split(".")
     for depth in range(len(parts) - 1, -1, -1):
         module = model.get_submodule(".".join(parts[:depth]))
@@ -189,7 +189,7 @@ def _declared(model: nn.Module, name: str) -> object:
 
 
 def _parts(declared: object, parameter: Tensor, name: str) -> Parts:
-    """The rows of each matrix, from their number or sizes."""
+    """Return the rows of each matrix, from their number or sizes."""
     rows = parameter.shape[-2]
     if type(declared) is int and declared > 0 and rows % declared == 0:
         return Parts(0, (rows // declared,) * declared)
@@ -213,7 +213,7 @@ class MuonOptimizer(Optimizer):
     """Muon alone: every parameter is one matrix, or a stack of them (three dimensions); of more dimensions, the first
     by all others. `layout` in a group of parameters says what else they hold.
 
-    Raises `RecipeError` for one of fewer dimensions. In a loop of one's own, beside another optimiser for the rest:
+    Raises `RecipeError` for one of fewer dimensions. In a custom loop, with another optimiser for the rest:
 
         hidden = hidden_matrices(model, head={"head.weight"})
         muon = MuonOptimizer(matrix_groups(model, hidden))

@@ -19,7 +19,8 @@ from explorer.errors import RecipeError
 
 
 def scale_at(progress: float, *, initial_scale: float, delay: float, finetune: float) -> float:
-    """The image scale: `initial_scale` up to `delay`, then a straight line to 1, which holds for the last `finetune`.
+    """Return the image scale: `initial_scale` up to `delay`, then a straight line to 1, which holds for the last
+    `finetune`.
 
     `delay + finetune = 1` is a jump at `delay`.
     """
@@ -31,7 +32,7 @@ def scale_at(progress: float, *, initial_scale: float, delay: float, finetune: f
 
 
 def size_at(full: int, *, scale: float, increment: int) -> int:
-    """The side in pixels: `full * scale` to the nearest multiple of `increment`, between `increment` and `full`.
+    """Return the side in pixels: `full * scale` to the nearest multiple of `increment`, between `increment` and `full`.
 
     Full scale is the full side, whatever the increment.
     """
@@ -41,7 +42,7 @@ def size_at(full: int, *, scale: float, increment: int) -> int:
 
 
 def crop(values: Tensor, *, corner: tuple[int, int], size: tuple[int, int], axis: int) -> Tensor:
-    """The window of `size` at `corner` (rows, columns); `axis` is that of the rows. Nothing is copied."""
+    """Return the window of `size` at `corner` (rows, columns); `axis` is that of the rows. Nothing is copied."""
     return values.narrow(axis, corner[0], size[0]).narrow(axis + 1, corner[1], size[1])
 
 

@@ -27,7 +27,7 @@ def augment(
     operations: Choice = "all",
     strengths: Strengths = "paper",
 ) -> Tensor:
-    """The images after `depth` operations each; choices (numbers of operations) and levels are N depth."""
+    """Return the images after `depth` operations each; choices (numbers of operations) and levels are N depth."""
     for place in range(choices.shape[1]):
         drawn = {"choices": choices[:, place], "levels": levels[:, place]}
         images = operate(images, SETS[operations], **drawn, strengths=strengths)

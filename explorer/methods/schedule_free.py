@@ -1,7 +1,7 @@
 """Schedule-free training: an average of the weights takes the place of a decaying learning rate.
 
 Defazio et al., "The Road Less Scheduled", 2024, arXiv:2405.15682. There are three points. The gradient is taken at y,
-where the model stands while it trains; z takes the optimiser's steps; x is the average of z and is what is evaluated
+the model's weights while it trains; z takes the optimiser's steps; x is the average of z and is what is evaluated
 and kept:
 
     z <- z - lr (d + weight_decay y)         d = g for SGD, g / (sqrt(v / (1 - beta2^t)) + eps) for AdamW
@@ -9,7 +9,7 @@ and kept:
     y <- (1 - beta) z + beta x               beta: the momentum of SGD, the first beta of AdamW
 
 y and z are kept and x = y + (1 - 1 / beta) (z - y) follows from them, so it costs no memory more than momentum. The
-statistics of batch normalisation were collected at y: they are taken anew at x, on training data, before each
+statistics of batch normalisation were collected at y: they are taken again at x, on training data, before each
 evaluation (engine/averages.py), and y's are put back. Good learning rates are larger than with a schedule: 10 to 50
 times with SGD, 1 to 10 times with AdamW; so the method has its own, and the recipe's is not used.
 """
@@ -75,11 +75,11 @@ class ScheduleFreeSGD(Optimizer):
         return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
     def begin(self, parameter: Tensor) -> dict[str, Tensor]:
-        """The state before a parameter's first step."""
+        """Return the state before a parameter's first step."""
         return {"z": parameter.clone(), "counts": torch.zeros(COUNTS, dtype=torch.float64)}
 
     def _alike(self, group: dict[str, Any]) -> dict[tuple[float, ...], list[Tensor]]:
-        """The parameters with gradients, by their counts: those that had gradients in the same steps."""
+        """Return the parameters with gradients, by their counts: those that had gradients in the same steps."""
         groups: dict[tuple[float, ...], list[Tensor]] = {}
         for parameter in group["params"]:
             if parameter.grad is None:
@@ -204,7 +204,7 @@ class ScheduleFree(Method):
 
 
 def _beta(spec: OptimizerSpec) -> float:
-    """How far y is on the way from z to x. Raises `RecipeError` for an optimiser that does not say."""
+    """Return how far y is on the way from z to x. Raises `RecipeError` for an optimiser that does not say."""
     beta, shown = 0.0, spec.name
     if isinstance(spec, AdamWSpec):
         beta, shown = spec.betas[0], f"adamw with betas {spec.betas[0]:g}, {spec.betas[1]:g}"

@@ -2,7 +2,7 @@
 
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. The example of
 rank r of N by its loss, the smallest first, is drawn with probability in proportion to ((r - 1/2) / N)^(1 / keep - 1):
-the hardest is likely to train, and none is certain to. Scores are taken by the model as it stands, in evaluation mode,
+the hardest is likely to train, and none is certain to. Scores are taken by the model as it is, in evaluation mode,
 in the number formats of training, and leave no trace (engine/probing.py).
 
 The gradient leans towards hard examples, and so towards mislabelled ones. `random_subset` is the control.
@@ -33,14 +33,14 @@ ROUTED = "it chooses without a record: governed_selective_backprop chooses withi
 
 
 def log_weights(losses_N: Tensor, *, keep: float) -> Tensor:
-    """The logarithm of each example's weight in the draw, float64, by the rank of its loss. Of equals the first ranks
-    lower."""
+    """Return the logarithm of each example's weight in the draw, float64, by the rank of its loss. Of equals the first
+    ranks lower."""
     ranks = losses_N.argsort(stable=True).argsort() + 1
     return (1 / keep - 1) * ((ranks.double() - 0.5) / len(losses_N)).log()
 
 
 def shrunk(images_BCHW: Tensor, *, scale: float) -> Tensor:
-    """The images at that share of their sides, to the nearest pixel."""
+    """Return the images at that share of their sides, to the nearest pixel."""
     rows, columns = (max(1, int(side * scale + 0.5)) for side in images_BCHW.shape[-2:])
     return resize(images_BCHW, size=(rows, columns))
 
@@ -99,7 +99,7 @@ class SelectiveBackprop(Subset):
         return log_weights(self.losses(state, state.batch.inputs, state.batch.targets), keep=self.keep)
 
     def losses(self, state: State, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each example, N, by the model as it stands."""
+        """Return the loss of each example, N, by the model as it is."""
         if self.scale != 1:
             inputs = shrunk(inputs, scale=self.scale)
         with undisturbed(state):

@@ -19,7 +19,7 @@ from explorer.errors import RecipeError
 
 
 def length_at(progress: float, *, shortest: int, longest: int, increment: int, duration: float) -> int:
-    """The length of sequences: from `shortest`, by `increment`, in equal intervals, to `longest` at `duration`.
+    """Return the length of sequences: from `shortest`, by `increment`, in equal intervals, to `longest` at `duration`.
 
     A duration of zero is `longest` from the start, and equal lengths are that length throughout.
     """
@@ -30,7 +30,7 @@ def length_at(progress: float, *, shortest: int, longest: int, increment: int, d
 
 
 def truncate_rows(batch: Batch, *, length: int) -> Batch:
-    """The batch with the first `length` tokens of each row; nothing is copied."""
+    """Return the batch with the first `length` tokens of each row; nothing is copied."""
     return replace(
         batch,
         inputs=batch.inputs[:, :length],
@@ -84,7 +84,7 @@ class SeqLengthWarmup(Method):
             )
 
     def length(self, moment: Moment) -> int:
-        """The length of the sequences at that moment."""
+        """Return the length of the sequences at that moment."""
         (context,) = moment.example_shape
         return length_at(
             moment.progress,

@@ -90,7 +90,7 @@ def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels:
 
 
 def _width(module: nn.Module, *, residual: bool) -> int:
-    """How many channels can be excited here; 0: this is no place for it."""
+    """Return how many channels can be excited here; 0: this is no place for it."""
     if residual:
         return module.width if isinstance(module, Gate) else 0
     return module.out_channels if isinstance(module, CONVOLUTIONS) else 0

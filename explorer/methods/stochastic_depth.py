@@ -25,7 +25,7 @@ from explorer.models.residual import Gate
 
 
 def gates_of(model: nn.Module) -> list[Gate]:
-    """The gates of a model's residual branches, first to last. Raises `RecipeError` if there are none."""
+    """Return the gates of a model's residual branches, first to last. Raises `RecipeError` if there are none."""
     gates = [module for module in model.modules() if isinstance(module, Gate)]
     if not gates:
         raise RecipeError(
@@ -36,7 +36,7 @@ def gates_of(model: nn.Module) -> list[Gate]:
 
 
 def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -> list[float]:
-    """The probability p_l that branch l = 1..count is left out: `rate` x l / count, or `rate` for each.
+    """Return the probability p_l that branch l = 1..count is left out: `rate` x l / count, or `rate` for each.
 
     >>> drop_rates(4, rate=0.5, rule="linear")
     [0.125, 0.25, 0.375, 0.5]

@@ -2,9 +2,9 @@
 
 Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018, arXiv:1803.05407. From
 `start` to `end` of training the weights of every `interval` enter the mean, the first at `start`, so that there is one
-in every run. Training itself goes on with its own weights and momentum and never sees the mean; at the end the mean
+in every run. Training itself continues with its own weights and momentum and never sees the mean; at the end the mean
 becomes the model, integer buffers are the last ones, and the statistics of batch normalisation, which belong to no
-average, are taken anew on training data (engine/averages.py). That pass is part of no step.
+average, are taken again on training data (engine/averages.py). That pass is part of no step.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ ROUNDING = 1e-9  # of a share of training: the tenth of ten tenths is the last
 
 
 def due(done: float, *, start: float, end: float, interval: float) -> int:
-    """How many weights have entered the mean once the share `done` of training is behind."""
+    """Return how many weights have entered the mean once the share `done` of training is behind."""
     if done == 0 or done < start:
         return 0
     return 1 + int((min(done, end) - start) / interval + ROUNDING)

@@ -24,7 +24,7 @@ SIGNS: dict[type[BaseMetadata], tuple[str, str]] = {
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Everything about one method, as JSON. Raises `RecipeError` for a name that is not in the table."""
+    """Return everything about one method, as JSON. Raises `RecipeError` for a name that is not in the table."""
     if name not in METHODS:
         raise RecipeError(unknown("method", name, METHODS))
     method = METHODS[name]
@@ -51,12 +51,12 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """Every method, by name."""
+    """Return every method, by name."""
     return [describe(name) for name in sorted(METHODS)]
 
 
 def markdown() -> str:
-    """The table of methods in the README."""
+    """Return the table of methods in the README."""
     lines = ["| method | what it does | parameters (default) | step | source |", "|---|---|---|---|---|"]
     for method in describe_all():
         parameters = ", ".join(f"`{p['name']}` ({default(p)})" for p in method["parameters"]) or "-"
@@ -66,7 +66,7 @@ def markdown() -> str:
 
 
 def cost(method: dict[str, Any]) -> str:
-    """The measured cost of a method in words."""
+    """Return the measured cost of a method in words."""
     if not method["measured"]:
         return "not measured"
     return "; ".join(
@@ -77,7 +77,7 @@ def cost(method: dict[str, Any]) -> str:
 
 
 def default(parameter: dict[str, Any]) -> str:
-    """The default of a parameter in words."""
+    """Return the default of a parameter in words."""
     return "required" if parameter["required"] else str(parameter["default"])
 
 
@@ -98,7 +98,7 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
 
 
 def _type_name(hint: Any) -> str:
-    """The type as one writes its values: choices by name, lists by what is in them."""
+    """Return the type as one writes its values: choices by name, lists by what is in them."""
     kind, inner = get_origin(hint), get_args(hint)
     if kind is Annotated:
         return _type_name(inner[0])
@@ -146,7 +146,7 @@ def _meaning(hint: Any) -> str:
 
 
 def _neutral(method: type[Method]) -> dict[str, Any] | None:
-    """The parameters that make the method a bit-identical no-op, or None where no such setting exists."""
+    """Return the parameters that make the method a bit-identical no-op, or None where no such setting exists."""
     if any(field.default is MISSING and field.default_factory is MISSING for field in fields(method)):
         return None
     neutral = method().neutral()

@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 def choose(table: Mapping[str, type[Value]], written: Any, *, kind: str, where: str) -> Value:
-    """The value that `written` names in the table.
+    """Return the value that `written` names in the table.
 
     Raises `RecipeError` that starts with `where` and says what was found, what is allowed and the nearest name.
     """
@@ -25,7 +25,7 @@ def choose(table: Mapping[str, type[Value]], written: Any, *, kind: str, where: 
 
 
 def check(target: type[Value], parameters: Any, *, where: str) -> Value:
-    """The frozen dataclass `target` from its fields, types and ranges checked.
+    """Return the frozen dataclass `target` from its fields, types and ranges checked.
 
     Strictly, as JSON: a whole number stands for a fraction, and nothing else stands for anything else.
     """
@@ -52,7 +52,7 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
 
 
 def written(value: Any) -> dict[str, Any]:
-    """The mapping that `choose` reads back: `{name: {every parameter}}`."""
+    """Return the mapping that `choose` reads back: `{name: {every parameter}}`."""
     return {value.name: _listed(asdict(value))}
 
 

@@ -20,7 +20,7 @@ PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow"
 
 
 def device() -> torch.device:
-    """The first CUDA device if there is one, else the CPU."""
+    """Return the first CUDA device if there is one, else the CPU."""
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
@@ -41,7 +41,7 @@ def fix_bits(*, threads: int) -> None:
 
 @cache
 def _cpu_name() -> str:
-    """The processor's name and the vector instructions that torch uses on it: they decide the last bits."""
+    """Return the processor's name and the vector instructions that torch uses on it: they decide the last bits."""
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -54,7 +54,7 @@ def _cpu_name() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """The installed versions that can change a result."""
+    """Return the installed versions that can change a result."""
     return {"explorer": explorer.__version__} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 

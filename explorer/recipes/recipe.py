@@ -26,7 +26,7 @@ class Recipe(Training):
     model: ModelSpec
 
     def to_mapping(self) -> dict[str, Any]:
-        """The canonical JSON form, every default written out. `build_recipe` reads it back."""
+        """Return the canonical JSON form, every default written out. `build_recipe` reads it back."""
         task = {"dataset": written(self.dataset), "model": written(self.model)}
         return {"task": task, **self.training()}
 
@@ -70,7 +70,7 @@ class Recipe(Training):
 def build_recipe(
     name: str, *, task: Mapping[str, Any], train: Mapping[str, Any], methods: Sequence[Any], where: str
 ) -> Recipe:
-    """A recipe from the parts of a specification. Raises `RecipeError` whose message starts with `where`."""
+    """Return a recipe from the parts of a specification. Raises `RecipeError` whose message starts with `where`."""
     return Recipe.from_mapping(name, {"task": task, "train": train, "methods": methods}, where=where)
 
 
@@ -91,6 +91,6 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
 
 
 def _serving(dataset: DataSource) -> str:
-    """The models for such data."""
+    """Return the models for such data."""
     fitting = (name for name, kind in MODELS.items() if (kind.task, kind.takes) == (dataset.task, dataset.modality))
     return f"one of {', '.join(sorted(fitting))}"

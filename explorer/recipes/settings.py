@@ -48,7 +48,7 @@ class Training:
     methods: tuple[Method, ...]  # in acting order, so the order of writing makes no difference
 
     def training(self) -> dict[str, Any]:
-        """The keys `train` and `methods` of the canonical JSON form, every default written out."""
+        """Return the keys `train` and `methods` of the canonical JSON form, every default written out."""
         numbers = {field.name: getattr(self.numbers, field.name) for field in fields(Numbers)}
         return {
             "train": {**numbers, "optimizer": written(self.optimizer), "schedule": written(self.schedule)},
@@ -57,7 +57,7 @@ class Training:
 
 
 def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, list[Method]]:
-    """The settings as `Training.training` or a person wrote them, and the methods in the order of writing.
+    """Return the settings as `Training.training` or a person wrote them, and the methods in the order of writing.
 
     Raises `RecipeError` whose message starts with `where`.
     """
@@ -94,7 +94,7 @@ def check_serving(methods: Sequence[Method], modality: Modality, *, found: str, 
 
 
 def mapping(value: Any, *, where: str, keys: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
-    """A mapping with these keys and no others. Raises `RecipeError` whose message starts with `where`."""
+    """Return a mapping with these keys and no others. Raises `RecipeError` whose message starts with `where`."""
     if not isinstance(value, Mapping):
         raise RecipeError(f"{where}: found {type(value).__name__}, expected a mapping with {', '.join(keys)}")
     for key in value:

@@ -67,7 +67,7 @@ def composed(
 
 
 def fitting(name: str) -> str:
-    """The name, or where it is longer than a name may be, its beginning and a digest of it.
+    """Return the name, or where it is longer than a name may be, its beginning and a digest of it.
 
     >>> fitting("a" * 100)
     'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-9391a077'
@@ -84,7 +84,8 @@ class _Group:
     sizes: range
 
     def count(self, most: int) -> int:
-        """How many combinations there are; counting ends above `most`, before the numbers become too long to handle."""
+        """Return how many combinations there are; counting ends above `most`, before the numbers become too long to
+        handle."""
         count = 0
         for size in self.sizes:
             count += math.comb(len(self.methods), size)
@@ -132,7 +133,7 @@ def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[An
 
 
 def _added(base: Recipe, group: Sequence[Any], *, key: Key) -> Composition:
-    """The base with the group's methods; a method that the base has already is replaced."""
+    """Return the base with the group's methods; a method that the base has already is replaced."""
     names = [method.name for method in group]
     methods = [*(method for method in base.methods if method.name not in names), *group]
     return Composition(

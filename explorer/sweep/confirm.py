@@ -34,10 +34,10 @@ _SEED = re.compile(r"-s(\d{1,10})-[0-9a-f]{8}\Z")  # in the name of a run direct
 
 
 def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> dict[str, Any]:
-    """The specification that confirms a recipe of a sweep which was started in `runs/<sweep>`.
+    """Return the specification that confirms a recipe of a sweep which was started in `runs/<sweep>`.
 
     Its seeds are the least that no run of the sweep has, nor any other run of the two recipes; those with which it was
-    started before are kept, so that it goes on where it stopped. Raises `SweepError` for a sweep or a recipe that is
+    started before are kept, so that it continues where it stopped. Raises `SweepError` for a sweep or a recipe that is
     not there, and for a recipe with which there is nothing to confirm.
     """
     if not 1 <= seeds <= MAX_SEEDS:
@@ -63,13 +63,13 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
 
 
 def written(content: Mapping[str, Any], *, recipe: str, of: str) -> str:
-    """The specification as YAML."""
+    """Return the specification as YAML."""
     title = f"# {recipe} of {of} and its baseline once more, on seeds that had no part in choosing it.\n"
     return title + yaml.dump(dict(content), Dumper=_Plain, sort_keys=False, allow_unicode=False, width=110)
 
 
 def started(runs: Path, sweep: str) -> dict[str, Any]:
-    """The plan with which a sweep was started. Raises `SweepError` that names the sweeps there are."""
+    """Return the plan with which a sweep was started. Raises `SweepError` that names the sweeps there are."""
     known = [path.parent.name for path in runs.glob(f"*/{rundir.SWEEP}")]
     if sweep not in known:
         raise SweepError(f"{runs}: {unknown('sweep', sweep, known)}")
@@ -98,7 +98,8 @@ def check_same(planned: Plan, recorded: Mapping[str, Any]) -> None:
 
 
 def timed(planned: Plan, sweep: Path) -> Plan:
-    """The plan with the step times of the sweep that is confirmed, for runs about which nothing else is known."""
+    """Return the plan with the step times of the sweep that is confirmed, for runs about which nothing else is
+    known."""
     profiles = read_profiles(sweep)
 
     def known(run: PlannedRun) -> PlannedRun:
@@ -111,7 +112,7 @@ def timed(planned: Plan, sweep: Path) -> Plan:
 
 
 def _other(directory: Path, record: RunRecord) -> str:
-    """What is another than in a run of the sweep, as far as that run says."""
+    """Return what is another than in a run of the sweep, as far as that run says."""
     try:
         then = rundir.read_json(directory / rundir.RUN)["identity"]
         names = [key for key in record.identity if key not in ("ssr", "seed") and record.identity[key] != then.get(key)]
@@ -132,7 +133,7 @@ def _chosen(spec: SweepSpec, name: str) -> Recipe:
 
 
 def _written(spec: Mapping[str, Any], recipe: Recipe) -> Any:
-    """The recipe as the specification has it; one that was composed in full."""
+    """Return the recipe as the specification has it; one that was composed in full."""
     if recipe.name in spec["recipes"]:
         return spec["recipes"][recipe.name]
     whole = recipe.to_mapping()
@@ -140,12 +141,12 @@ def _written(spec: Mapping[str, Any], recipe: Recipe) -> Any:
 
 
 def _digests(plan: Mapping[str, Any], recipes: tuple[str, ...]) -> set[str]:
-    """What determines the results of these recipes but budget and seed, as the plan has recorded it."""
+    """Return what determines the results of these recipes but budget and seed, as the plan has recorded it."""
     return {run["recipe_digest"] for run in plan["runs"] if run["recipe"] in recipes}
 
 
 def _used(runs: Path, sweep: str, digests: set[str], *, but: str) -> set[int]:
-    """The seeds of every run of the sweep, and of all runs of these recipes in other sweeps but one."""
+    """Return the seeds of every run of the sweep, and of all runs of these recipes in other sweeps but one."""
     used = {int(found[1]) for path in rundir.run_directories(runs / sweep) if (found := _SEED.search(path.name))}
     for path in runs.glob(f"*/{rundir.SWEEP}"):
         if path.parent.name != but:
@@ -158,14 +159,14 @@ def _used(runs: Path, sweep: str, digests: set[str], *, but: str) -> set[int]:
 
 
 def _before(directory: Path) -> list[int]:
-    """The seeds with which the confirmation was started before, in order."""
+    """Return the seeds with which the confirmation was started before, in order."""
     if not (directory / rundir.SWEEP).exists():
         return []
     return list(dict.fromkeys(run["seed"] for run in read_plan(directory)["runs"]))
 
 
 def _seen_from(runs: Path, source: str, governance: str) -> str:
-    """The directory of documents as a specification in `runs` sees it, given how another one sees it."""
+    """Return the directory of documents as a specification in `runs` sees it, given how another one sees it."""
     return os.path.relpath(Path(source).parent / governance, runs)
 
 

@@ -47,7 +47,8 @@ class NotRun:
 
 
 def twins_of(recipes: Sequence[Recipe], *, baseline: str) -> tuple[list[Recipe], Twins, list[NotRun]]:
-    """The twins of all recipes that drop examples but the baseline, whose control each is, and which cannot be built.
+    """Return the twins of all recipes that drop examples but the baseline, whose control each is, and which cannot be
+    built.
 
     A recipe of the sweep that is what a twin would be is the control in its place.
     """
@@ -95,7 +96,7 @@ class Rescaled:
 
 
 def rescaled(runs: Sequence[RunRecord], *, earlier: Sequence[float], profiles: dict[str, ProfileRecord]) -> Rescaled:
-    """The rescaled budgets for the planned `runs` of recipes and of their baseline, each recipe's in order.
+    """Return the rescaled budgets for the planned `runs` of recipes and of their baseline, each recipe's in order.
 
     `earlier` are budgets at which the sweep's directory has the baseline already.
     """
@@ -124,13 +125,13 @@ def rescaled(runs: Sequence[RunRecord], *, earlier: Sequence[float], profiles: d
 
 
 def _nearest(exact: float, known: Sequence[float], *, step: float) -> float | None:
-    """The known budget that takes the same time, to within `SAME_TIME` or half a step."""
+    """Return the known budget that takes the same time, to within `SAME_TIME` or half a step."""
     nearest = min(known, key=lambda budget: abs(budget - exact))
     return nearest if abs(nearest - exact) <= max(SAME_TIME * exact, step / 2) else None
 
 
 def _seconds(run: RunRecord, profiles: dict[str, ProfileRecord]) -> float | None:
-    """How long the run takes alone on the machine; None while the recipe lacks a profile of all its phases."""
+    """Return how long the run takes alone on the machine; None while the recipe lacks a profile of all its phases."""
     profile = profiles.get(run.recipe_digest)
     if profile is None or not set(run.phases) <= set(profile.phases):
         return None
@@ -138,7 +139,7 @@ def _seconds(run: RunRecord, profiles: dict[str, ProfileRecord]) -> float | None
 
 
 def budgets_of(directory: Path, run: RunRecord) -> list[float]:
-    """The budgets at which the directory has runs of the same recipe, whatever they were planned for."""
+    """Return the budgets at which the directory has runs of the same recipe, whatever they were planned for."""
     start = f"{run.run_id.rpartition('-ssr')[0]}-ssr"
     budgets = set()
     for path in rundir.run_directories(directory):

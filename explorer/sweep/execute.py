@@ -2,7 +2,7 @@
 
 One process executes a sweep at a time. A run that raises is recorded and the others go on; a run whose kernel or
 worker died is tried again. Ctrl-C and SIGTERM stop after the current step of every run in progress, a second one
-stops at once; either way the next start goes on where this one ended.
+stops at once; either way the next start continues where this one ended.
 
 Step times are measured first, so that a run has its time as soon as it is finished, and controls their budgets before
 they begin. When all runs are done a few windows of the baseline show whether the machine is still what it was; if it
@@ -82,7 +82,7 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every run has its result."""
+        """Return whether every run has its result."""
         return not self.failures and not self.interrupted and not self.waiting
 
 
@@ -224,7 +224,7 @@ class _Execution:
             self.running[self.executor.submit(perform, self._job(task.run))] = task
 
     def _next(self) -> _Task | None:
-        """The first task that need not wait for its retry."""
+        """Return the first task that need not wait for its retry."""
         now = time.monotonic()
         ready = next((task for task in self.waiting if task.not_before <= now), None)
         if ready is not None:
@@ -408,17 +408,17 @@ class _Execution:
 
 
 def _damaged(runs: Sequence[PlannedRun]) -> list[Failure]:
-    """The results that nobody can read; their owner judges."""
+    """Return the results that cannot be read; their owner judges."""
     return [Failure(run_id=run.record.run_id, message=run.message) for run in runs if run.state == "damaged"]
 
 
 def _work(run: PlannedRun) -> float:
-    """How much of the sweep's work a run is: its steps, which are known before any of them was timed."""
+    """Return how much of the sweep's work a run is: its steps, which are known before any of them was timed."""
     return float(run.record.steps)
 
 
 def _outcome(future: Future[Outcome]) -> Outcome:
-    """The answer of the worker. What it should not have raised is a failure of that run alone."""
+    """Return the answer of the worker. What it should not have raised is a failure of that run alone."""
     try:
         return future.result()
     except WorkerLost as error:

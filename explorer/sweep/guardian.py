@@ -23,7 +23,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 
 def child_environment(*, threads: int) -> dict[str, str]:
-    """What to set in the environment of a child: its thread counts, its parent, and where this package lives.
+    """Return what to set in the environment of a child: its thread counts, its parent, and where this package lives.
 
     Thread counts have to be there before torch is imported.
     """
@@ -57,7 +57,7 @@ def _remove(directory: Path) -> None:
 def _wait_for_end(parent: int) -> None:
     with contextlib.suppress(OSError, AttributeError):  # AttributeError: a system without pidfd
         descriptor = os.pidfd_open(parent)
-        if os.getppid() == parent:  # otherwise the number already belongs to somebody else
+        if os.getppid() == parent:  # otherwise the number already belongs to another process
             select.select([descriptor], [], [])
         return
     while os.getppid() == parent:

@@ -137,7 +137,7 @@ async def _start(manager: AsyncKernelManager) -> AsyncKernelClient:
 
 
 async def _succeeds(client: AsyncKernelClient, request: str) -> bool:
-    """Whether the answer to a request says that it was executed without an exception."""
+    """Return whether the answer to a request says that it was executed without an exception."""
     while True:
         try:
             message = await client.get_shell_msg(timeout=CLEAR_TIMEOUT)
@@ -194,7 +194,7 @@ class KernelEngine(NotebookEngine):
             self._kernel = None
 
     def _ready(self) -> Kernel:
-        """The kernel in the state of a fresh one; a kernel that died while it was idle is replaced."""
+        """Return the kernel in the state of a fresh one; a kernel that died while it was idle is replaced."""
         if self._kernel is not None and not (self._kernel.alive() and self._kernel.is_clear()):
             self.close()
         if self._kernel is None:

@@ -78,7 +78,7 @@ class NotebookEngine(ABC):
 
     @abstractmethod
     def execute(self, manager: NotebookExecutionManager) -> None:
-        """Execute the cells of `manager.nb`, telling the manager where it stands. Called by papermill."""
+        """Execute the cells of `manager.nb`, reporting progress to the manager. Called by papermill."""
 
     @abstractmethod
     def interrupt(self) -> None:

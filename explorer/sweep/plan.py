@@ -1,4 +1,4 @@
-"""The plan of a sweep: its runs in order, where each stands, and what is left in time and money.
+"""The plan of a sweep: its runs in order, the state of each, and what is left in time and money.
 
 Cheap budgets come first, and within a budget all recipes of the first seed, so that curves appear early. Rescaled
 baselines come last: their budgets follow from the profiles, and a plan that is made before there are any counts them.
@@ -35,7 +35,7 @@ OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRun:
-    """A run, where it stands, and how long its training takes on a quiet machine."""
+    """A run, its state, and how long its training takes on a quiet machine."""
 
     record: RunRecord
     directory: Path
@@ -48,7 +48,7 @@ class PlannedRun:
 
     @property
     def missing(self) -> bool:
-        """Whether executing the sweep executes this run. A damaged result is left for its owner to judge."""
+        """Return whether executing the sweep executes this run. A damaged result is left for its owner to judge."""
         return self.state not in SETTLED
 
 
@@ -78,7 +78,8 @@ class Plan:
 
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
-        """The run directories that this plan leaves out: they are kept, and shown only where that is asked for."""
+        """Return the run directories that this plan leaves out: they are kept, and shown only where that is asked
+        for."""
         return tuple(superseded(self.directory, self.to_json()))
 
     @cached_property
@@ -101,7 +102,7 @@ class Plan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `sweep.json`."""
+        """Return the content of `sweep.json`."""
         return {
             "format": 1,
             "name": self.spec.name,
@@ -186,7 +187,8 @@ def make_plan(
 
 
 def _renamed(directory: Path, planned: list[RunRecord]) -> list[RunRecord]:
-    """The planned runs, those that are done under another name of their recipe with the run id that they have there.
+    """Return the planned runs, those that are done under another name of their recipe with the run id that they have
+    there.
 
     Recipe digest, budget and seed make up a run's identity, so what was trained under the old name is this run.
     """
@@ -229,7 +231,7 @@ def _rehearse(
 
 
 def _other_code(environment: Path) -> bool:
-    """Whether the run was trained by other code than this; a run that does not say was not."""
+    """Return whether the run was trained by other code than this; a run that does not say was not."""
     try:
         began = rundir.read_json(environment)
     except RunError:
@@ -282,7 +284,7 @@ def _planned(
 def _wanted(
     spec: SweepSpec, directory: Path, runs: Sequence[RunRecord], profiles: dict[str, ProfileRecord]
 ) -> Rescaled:
-    """The rescaled budgets that the specification asks for."""
+    """Return the rescaled budgets that the specification asks for."""
     if spec.controls is None or not CONTROLS[spec.controls].rescaled:
         return Rescaled(budgets={}, waiting=())
     baseline = next(run for run in runs if run.recipe == run.baseline)
@@ -292,7 +294,7 @@ def _wanted(
 def _rescaled(
     spec: SweepSpec, wanted: Rescaled, data: Path | None, documents: Mapping[str, Documents | None]
 ) -> tuple[list[RunRecord], list[NotRun]]:
-    """The runs of the baseline at rescaled budgets, and the budgets at which it cannot run."""
+    """Return the runs of the baseline at rescaled budgets, and the budgets at which it cannot run."""
     baseline = next(recipe for recipe in spec.recipes if recipe.name == spec.baseline)
     runs: list[RunRecord] = []
     not_run: list[NotRun] = []
@@ -343,7 +345,8 @@ def _step_times(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _slowdown(runs: Sequence[PlannedRun]) -> float:
-    """How much longer finished runs took, with evaluation and contention, than their training on a quiet machine."""
+    """Return how much longer finished runs took, with evaluation and contention, than their training on a quiet
+    machine."""
     ratios = []
     for run in runs:
         result = _result(run.directory) if run.state == "done" else None
@@ -354,7 +357,7 @@ def _slowdown(runs: Sequence[PlannedRun]) -> float:
 
 
 def _result(directory: Path) -> ResultRecord | None:
-    """The result, or None where it is damaged: an estimate does without it, and the state says so."""
+    """Return the result, or None where it is damaged: an estimate does without it, and the state says so."""
     try:
         return run_files.read(ResultRecord, directory / rundir.RESULT)
     except RunError:

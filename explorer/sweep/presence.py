@@ -85,7 +85,7 @@ def timing(*, on_wait: Wait = lambda message: None, stop: Callable[[], bool] = l
 
 
 def others(place: Path | None = None) -> list[str]:
-    """The names of the sweeps that other processes train now, in order."""
+    """Return the names of the sweeps that other processes train now, in order."""
     present = []
     for path in sorted((place or _place()).glob("training-*")):
         if path.name.startswith(f"training-{os.getpid()}-"):
@@ -105,7 +105,7 @@ class _Held:
         self._descriptor = descriptor
 
     def lock(self, mode: int) -> bool:
-        """Take the lock if nobody is in the way."""
+        """Take the lock if no other process is in the way."""
         try:
             fcntl.flock(self._descriptor, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -113,7 +113,7 @@ class _Held:
         return True
 
     def read(self) -> str:
-        """What the file says, as far as it can be shown."""
+        """Return what the file says, as far as it can be shown."""
         content = os.pread(self._descriptor, MAX_NAME_BYTES, 0).decode(errors="replace")
         return "".join(char for char in content if char.isprintable()) or "a sweep"
 
@@ -127,7 +127,8 @@ class _Held:
 
 
 def _place() -> Path:
-    """The user's own directory of locks, made if there is none. Raises `RunError` for one that another could write."""
+    """Return the user's own directory of locks, made if there is none. Raises `RunError` for one that another could
+    write."""
     place = Path(tempfile.gettempdir()) / f".explorer-sweeps-{os.getuid()}"
     try:
         place.mkdir(mode=0o700, exist_ok=True)
@@ -151,7 +152,8 @@ def _open(path: Path, *, create: bool = True) -> _Held:
 def _patiently(
     attempt: Callable[[], bool], patience: float, stop: Callable[[], bool], on_wait: Callable[[], None]
 ) -> bool:
-    """Whether the attempt succeeds, at once or within so many seconds; `on_wait` is called before the first wait."""
+    """Return whether the attempt succeeds, at once or within so many seconds; `on_wait` is called before the first
+    wait."""
     if attempt():
         return True
     on_wait()

@@ -13,7 +13,8 @@ from explorer.run_files import ProfileRecord, RunRecord
 
 
 def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
-    """The step times that were measured for the sweep in `directory`, by recipe digest (which covers the hardware).
+    """Return the step times that were measured for the sweep in `directory`, by recipe digest (which covers the
+    hardware).
 
     A damaged profile is as good as none: it is measured again.
     """
@@ -35,8 +36,8 @@ def busy_reasons(profiles: Mapping[str, ProfileRecord], digests: Collection[str]
 
 
 def unprofiled(directory: Path, runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:
-    """All these runs of the sweep in `directory` if any of their recipes lacks a complete profile, or if the profiles
-    are of several passes; none otherwise. Recipes of which every run `failed`, by its id, are left out."""
+    """Return all these runs of the sweep in `directory` if any of their recipes lacks a complete profile, or if the
+    profiles are of several passes; none otherwise. Recipes of which every run `failed`, by its id, are left out."""
     known = read_profiles(directory)
     wanted = to_profile(runs, failed=failed)
     passes = {known[run.recipe_digest].profile_pass for run in wanted if run.recipe_digest in known}

@@ -6,7 +6,7 @@ What is listed is what `explorer.planned` calls superseded. A run is kept, whate
 - a ledger names its ledger as a parent, or a deletion went on from it
 - the project's ledger, `runs/_audit`, speaks of its ledger: a grant, a read, a deletion, an erasure or an observation
 - its model has an attestation, which may have left with the model
-- a sweep confirmed its recipe on fresh seeds, beside the runs that found it
+- a sweep confirmed its recipe on fresh seeds, next to the runs that found it
 
 A governed run is a record, and is removed only where it is named. Removing is a rename into a directory that no reader
 looks at, one run at a time, then the deletion of that directory: a crash leaves each run whole or gone, and what is
@@ -51,7 +51,8 @@ class Pruning:
 
 
 def plan_pruning(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Pruning:
-    """What can be removed of a sweep in `runs`; of governed runs only those that are `named`. Nothing is changed.
+    """Return what can be removed of a sweep in `runs`; of governed runs only those that are `named`. Nothing is
+    changed.
 
     Raises `SweepError` for a sweep that was not started there, and for a name that is none of its superseded runs.
     """
@@ -99,7 +100,7 @@ def prune(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Pruning:
 
 
 def size_of(directory: Path) -> int:
-    """The bytes of the files below a directory; links are not followed."""
+    """Return the bytes of the files below a directory; links are not followed."""
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
@@ -109,7 +110,7 @@ def size_of(directory: Path) -> int:
 
 
 def _sweep(runs: Path, sweep: str) -> Path:
-    """The directory of a sweep, which lies in `runs` itself."""
+    """Return the directory of a sweep, which lies in `runs` itself."""
     known = [path.parent.name for path in runs.glob(f"*/{rundir.SWEEP}") if not path.parent.is_symlink()]
     if sweep not in known:
         raise SweepError(f"{runs}: {unknown('sweep', sweep, known)}")
@@ -125,7 +126,7 @@ def _recorded(run: Path, *, named: bool) -> str:
 
 
 def _is_kept(run: Path, name: str) -> bool:
-    """Whether the run has it; the private directory of an ungoverned run holds checkpoints and nothing else."""
+    """Return whether the run has it; the private directory of an ungoverned run holds checkpoints and nothing else."""
     path = run / (rundir.SECRETS if name == rundir.PRIVATE else name)
     return path.exists() or path.is_symlink()
 
@@ -144,7 +145,7 @@ class _Rests:
             self._unread = f"what rests on it cannot be told: {fault}"
 
     def on(self, run: Path, *, plan: Mapping[str, Any]) -> str:
-        """What keeps a run; empty if nothing does."""
+        """Return what keeps a run; empty if nothing does."""
         described = describe(run)
         if rundir.is_locked(run):
             return "it is being trained"
@@ -164,7 +165,7 @@ class _Rests:
 
 
 def _named(runs: Path) -> Iterator[tuple[str, str]]:
-    """The runs that others name, by what is said of them. A ledger's origin ends in the run's id."""
+    """List the runs that others name, each with the reason. A ledger's origin ends in the run's id."""
     for recorded in read_project(runs):
         for state in (getattr(recorded.entry, name, None) for name in ("ledger", "result")):
             if state is not None:
@@ -179,7 +180,7 @@ def _named(runs: Path) -> Iterator[tuple[str, str]]:
 
 
 def _has_entries(run: Path) -> bool:
-    """Whether a ledger was begun: a run that was killed at once has none."""
+    """Return whether a ledger was begun: a run that was killed at once has none."""
     try:
         return LedgerDirectory(run / rundir.LEDGER).checkpoint().size > 0
     except LedgerError:
@@ -191,7 +192,8 @@ def _run_of(origin: str) -> str:
 
 
 def _confirmed(runs: Path, sweep: str) -> dict[str, str]:
-    """The recipes of a sweep that another one has run again: its two recipes are both of this sweep, at any time."""
+    """Return the recipes of a sweep that another one has run again: its two recipes are both of this sweep, at any
+    time."""
     own = {run.recipe_digest for path in rundir.run_directories(runs / sweep) if (run := describe(path)) is not None}
     confirmed: dict[str, str] = {}
     for path in sorted(runs.glob(f"*/{rundir.SWEEP}")):

@@ -31,7 +31,7 @@ class Session:
 
     @classmethod
     def take(cls) -> "Session":
-        """The state now. Modules that are not imported yet have none."""
+        """Return the state now. Modules that are not imported yet have none."""
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         return cls(
             directory=Path.cwd(),

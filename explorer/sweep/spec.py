@@ -37,7 +37,7 @@ from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
 from explorer.training.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.training.single import SWEEP as SINGLE
 
-TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories beside those of sweeps
+TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
 KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -69,14 +69,14 @@ class SweepSpec:
 
 
 def load_spec(source: Path | str | Mapping[str, Any]) -> SweepSpec:
-    """The specification in a YAML file or a dict. Raises `SpecError` that names file, line, key and fault."""
+    """Return the specification in a YAML file or a dict. Raises `SpecError` that names file, line, key and fault."""
     if isinstance(source, Mapping):
         return read_spec(document_of(source))
     return read_spec(read_document(Path(source)))
 
 
 def read_spec(document: Document) -> SweepSpec:
-    """The specification in a document; see `load_spec`."""
+    """Return the specification in a document; see `load_spec`."""
     content = _mapping(document, (), document.value, known=KEYS, required=REQUIRED)
     name = check_name(document, ("name",), content["name"])
     if name in TAKEN:
@@ -114,7 +114,7 @@ def read_spec(document: Document) -> SweepSpec:
 
 
 def check_name(document: Document, key: Key, name: Any) -> str:
-    """A name that can be a directory's."""
+    """Return a name that can be a directory's."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > MAX_NAME:
         raise document.error(
             key,
@@ -125,7 +125,7 @@ def check_name(document: Document, key: Key, name: Any) -> str:
 
 
 def _recipes(document: Document, content: Mapping[str, Any]) -> list[Recipe]:
-    """Every recipe that is written. Task and training are checked first: a fault there is not a recipe's."""
+    """Return every recipe that is written. Task and training are checked first: a fault there is not a recipe's."""
     task, train = content["task"], content["train"]
     _build(document, (), "task", task=task, train=train, methods=())
     written = _mapping(document, ("recipes",), content["recipes"])
@@ -171,7 +171,7 @@ def _build(document: Document, key: Key, name: str, *, task: Any, train: Any, me
 def _compositions(
     document: Document, content: Mapping[str, Any], recipes: Sequence[Recipe], *, baseline: str, most: int
 ) -> tuple[list[Recipe], list[NotRun]]:
-    """The recipes with those that follow from them, and the combinations that there cannot be."""
+    """Return the recipes with those that follow from them, and the combinations that there cannot be."""
     result, not_run = list(recipes), []
     if "compose" not in content:
         return result, not_run
@@ -230,7 +230,7 @@ def _tuning(document: Document, value: Any) -> str | None:
 
 
 def _directory(document: Document, value: Any) -> Path | None:
-    """A directory as the file sees it; as this process does where there is no file."""
+    """Return a directory as the file sees it; as this process does where there is no file."""
     if value is None:
         return None
     if not isinstance(value, str) or not value or "\0" in value:
@@ -240,7 +240,7 @@ def _directory(document: Document, value: Any) -> Path | None:
 
 
 def _distinct(document: Document, name: str, content: Mapping[str, Any], check: Callable[..., Any]) -> list[Any]:
-    """A list of different numbers, each of them checked."""
+    """Return a list of different numbers, each of them checked."""
     values = content[name]
     if not isinstance(values, list):
         raise document.error((name,), f"{_found(values)}, expected a list of numbers")

@@ -1,10 +1,10 @@
-"""Where a sweep stands, read from its directory alone: no training code, no notebook code, a few milliseconds.
+"""The state of a sweep, read from its directory only: no training code, no notebook code, a few milliseconds.
 
 A run is
     done          it has its result
     running       a process holds its lock
     failed        its last attempt raised, or died more often than it is retried
-    interrupted   it was stopped or killed, and goes on from its checkpoint
+    interrupted   it was stopped or killed, and continues from its checkpoint
     planned       it has not started
     damaged       it has a result that cannot be read; remove its directory to repeat it
 """
@@ -25,7 +25,7 @@ STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "planne
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """Where one run stands."""
+    """State of one run."""
 
     run_id: str
     recipe: str
@@ -38,7 +38,7 @@ class RunStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepStatus:
-    """Where a sweep stands. Runs are in the order in which they are executed."""
+    """State of a sweep. Runs are in the order in which they are executed."""
 
     name: str
     directory: Path
@@ -52,13 +52,14 @@ class SweepStatus:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many runs are in each state, in the order of `STATES`; states without a run are left out."""
+        """Return how many runs are in each state, in the order of `STATES`; states without a run are left out."""
         counts = Counter(run.state for run in self.runs)
         return {state: counts[state] for state in STATES if counts[state]}
 
 
 def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -> SweepStatus:
-    """The status of the sweep in `directory`; `content` is its specification now, as `read_document(path).value`.
+    """Return the status of the sweep in `directory`; `content` is its specification now, as
+    `read_document(path).value`.
 
     Raises `SweepError` when no sweep was started there, or its plan is damaged.
     """
@@ -92,7 +93,7 @@ def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:
 
 
 def state_of(directory: Path) -> tuple[State, str]:
-    """The state of the run in `directory`, and what there is to say about it."""
+    """Return the state of the run in `directory`, and what there is to say about it."""
     if (directory / rundir.RESULT).exists():
         fault = _result_fault(directory)
         return ("damaged", fault) if fault else ("done", "")

@@ -32,7 +32,7 @@ Fault = Literal["exception", "dead kernel", "timeout", "interrupted", "lost work
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """What a worker has to know about a run. Everything else stands in the run directory."""
+    """Call for one run of a sweep. Everything else is in the run directory."""
 
     directory: Path
     notebook: Path
@@ -43,7 +43,7 @@ class Job:
     timeout: float | None  # seconds a cell of the notebook may take
 
     def parameters(self) -> dict[str, Any]:
-        """The notebook's parameters."""
+        """Return the notebook's parameters."""
         return {
             "directory": str(self.directory),
             "data": None if self.data is None else str(self.data),
@@ -60,7 +60,8 @@ class Outcome:
 
 
 def make_engine(name: str, *, threads: int, timeout: float | None = None) -> NotebookEngine:
-    """A notebook engine by name. Raises `SweepError` for an unknown one, and for a timeout that it cannot keep."""
+    """Return a notebook engine by name. Raises `SweepError` for an unknown one, and for a timeout that it cannot
+    keep."""
     if name == "inline":
         if timeout is not None:
             raise SweepError("the engine 'inline' cannot stop a run after a timeout; 'warm' and 'cold' can")
@@ -75,7 +76,7 @@ _engines: dict[tuple[str, int, float | None], NotebookEngine] = {}  # of this pr
 
 
 def perform(job: Job) -> Outcome:
-    """Execute the run's notebook. Never raises for what the run does; the sweep goes on with the others."""
+    """Execute the run's notebook. Never raises for what the run does; the sweep continues with the others."""
     engine = _engine(job)
     output = job.directory / rundir.NOTEBOOK
     try:
@@ -92,8 +93,8 @@ def perform(job: Job) -> Outcome:
 
 
 def check_result(directory: Path) -> ResultRecord:
-    """The result that makes a run a success. Raises `RunError` when it is absent, damaged or of another run."""
-    result = run_files.read(ResultRecord, directory / rundir.RESULT)
+    """Return the result that makes a run a success. Raises `RunError` when it is absent, damaged or of another run."""
+    result = records.read(ResultRecord, directory / rundir.RESULT)
     if result.run_id != directory.name:
         raise SweepError(f"{directory / rundir.RESULT}: is the result of another run, {result.run_id!r}")
     return result
@@ -117,7 +118,7 @@ def _engine(job: Job) -> NotebookEngine:
 
 @contextlib.contextmanager
 def _signals_for(engine: NotebookEngine) -> Iterator[None]:
-    """Within the block Ctrl-C and SIGTERM interrupt the engine, after whoever listened before has heard of it."""
+    """Interrupt the engine at Ctrl-C and SIGTERM within the block, after the handler that was there before."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -45,7 +45,8 @@ def cores() -> int:
 
 
 def default_workers(*, threads: int, device: str = "cpu") -> int:
-    """How many runs of `threads` threads share this machine without fighting over its cores, or over its one GPU."""
+    """Return how many runs of `threads` threads share this machine without fighting over its cores, or over its one
+    GPU."""
     return 1 if device == "cuda" else max(1, cores() // threads)
 
 
@@ -173,7 +174,7 @@ def _ending(code: int) -> str:
 
 
 def make_executor(workers: int, *, threads: int) -> InProcess | LocalProcesses:
-    """One worker needs no process of its own."""
+    """Return an executor for so many workers; one worker needs no process of its own."""
     return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads)
 
 

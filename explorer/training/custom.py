@@ -13,7 +13,7 @@
     settings = {"epochs": 4, "batch_size": 32, "optimizer": {"sgd": {"lr": 0.1}}}
     explorer.train(model, Digits(), examples=900, train=settings, methods=["label_smoothing", "ema"])
 
-With `runs` the run goes where those of sweeps go, and stands beside them in every table and plot.
+With `runs` the run goes where those of sweeps go, and is compared with them in every table and plot.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ NAME = "train"  # in messages
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a run of one's own stands among others. Names become names of directories."""
+    """Place of a custom run among others. Names become names of directories."""
 
     runs: Path | str  # the directory of all runs
     sweep: str = "own"
@@ -92,7 +92,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """What came out. The model given to `train` is the finished one, unless `trained` is false."""
+    """Result of a custom run. The model given to `train` is the finished one, unless `trained` is false."""
 
     metrics: dict[str, float]
     steps: int
@@ -117,7 +117,7 @@ def train(
     """Train `model` in place on the task's `examples` training examples, from the weights that it has.
 
     `train` and `methods` are as in the specification of a sweep; `budget` is the scale-schedule ratio. The same model,
-    seed and number of threads give the same bits. Interrupted in a `place`, the same call goes on from the last
+    seed and number of threads give the same bits. Interrupted in a `place`, the same call continues from the last
     checkpoint; of a run that is finished there it gives the result and leaves the weights alone. What the task does is
     not part of the run's identity, nor is the code of the model's modules, beyond what the model prints as: with other
     ones give the recipe or sweep another name. A run that is finished in the same place and had other source in one of
@@ -151,7 +151,7 @@ class _Amounts:
 
 @contextlib.contextmanager
 def _handed_back(model: nn.Module) -> Iterator[None]:
-    """What training switches at the model is in order at the end."""
+    """Put back, at the end of the block, what training switches at the model."""
     frozen = {id(parameter) for parameter in model.parameters() if not parameter.requires_grad}
     try:
         yield
@@ -224,7 +224,7 @@ def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:
 
 def _check_functions(directory: Path, record: RunRecord) -> None:
     """Check that a run that is finished in the directory had the same functions: its numbers would be taken for theirs.
-    In one that is not finished a mended function goes on from the checkpoint."""
+    In one that is not finished a mended function continues from the checkpoint."""
     if not (directory / rundir.RESULT).exists():
         return
     before = run_files.read(RunRecord, directory / rundir.RUN).functions
@@ -283,7 +283,7 @@ def _setting(
 
 @torch.no_grad()
 def _outputs(model: nn.Module, batches: OwnBatches, task: OwnTask) -> int:
-    """How many numbers the model gives for each target: the classes, where these are classes."""
+    """Return how many numbers the model gives for each target: the classes, where these are classes."""
     inputs, _ = batches.read(np.zeros(1, np.int64))
     training = {module: module.training for module in model.modules()}
     outputs = model.eval()(batches.prepare(inputs))
@@ -335,7 +335,7 @@ def _record(setting: Setting, training: Training, place: Place | None, *, budget
 
 @contextlib.contextmanager
 def _directory(place: Place | None, record: RunRecord) -> Iterator[Path]:
-    """Where the run is written: in its place, held against others, or nowhere that lasts."""
+    """Give the directory of the run: in its place, locked against other processes, or a temporary one."""
     if place is None:
         with tempfile.TemporaryDirectory(prefix="explorer-") as made:
             yield Path(made)

@@ -128,7 +128,7 @@ def delete(
         built = build_loop(new, data=data, documents=documents)
         state = _state_at(ledger, built, run_id=record.run_id, step=route.start)
         with rundir.locked(directory, what=f"run {new.run_id}"):
-            if not _begun(directory, origin):  # by somebody else, while the data was read
+            if not _begun(directory, origin):  # by another process, while the data was read
                 start = start_in(new)
                 if start is not None:
                     keep_start(kept_in(documents, start), start, directory)
@@ -151,7 +151,7 @@ def refuse_elsewhere(old: Path, record: Plan) -> None:
 
 
 def _begun(directory: Path, origin: Origin) -> bool:
-    """Whether this deletion was begun in the directory. Raises `RunError` where something else was."""
+    """Return whether this deletion was begun in the directory. Raises `RunError` where something else was."""
     if read_plan(directory) is None:
         return False
     begun = read_origin(directory)
@@ -166,8 +166,8 @@ def _begun(directory: Path, origin: Origin) -> bool:
 
 
 def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> TrainingState | None:
-    """The state that was kept after so many steps; None for the initial one. Raises `RunError` for a checkpoint that is
-    not what the ledger has on record: nobody else vouches for it."""
+    """Return the state that was kept after so many steps; None for the initial one. Raises `RunError` for a checkpoint
+    that is not what the ledger has on record: nothing else vouches for it."""
     if not step:
         return None
     checkpoint = load_checkpoint(_kept_at(ledger.run, step), run_id=run_id)
@@ -181,7 +181,7 @@ def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> Train
 
 
 def _take_over(old: Path, directory: Path, *, old_id: str, new_id: str, step: int) -> None:
-    """What was kept of the old run up to this step, as the new run's own, whose times begin anew."""
+    """Copy what the old run kept up to this step as the new run's own; times start at zero."""
     (directory / rundir.PRIVATE).mkdir(mode=0o700, exist_ok=True)
     for number in (kept_step for kept_step in kept(old) if kept_step <= step):
         checkpoint = load_checkpoint(_kept_at(old, number), run_id=old_id)
@@ -230,7 +230,7 @@ def drop(
 
 
 def is_whole(to: Path, record: Plan) -> bool:
-    """Whether all of a run that a deletion makes was written."""
+    """Return whether all of a run that a deletion makes was written."""
     if isinstance(record, RunRecord):
         return (to / rundir.RESULT).exists()
     return (to / rundir.LEDGER / CHECKPOINT).exists() and History(to / rundir.LEDGER).ended()
@@ -253,7 +253,7 @@ def _write_model(old: Path, to: Path, record: Plan, kept: Tensors, *, sealed_gon
 def _write_ledger(
     old: RunLedger, to: Path, record: Plan, origin: Origin, documents: Documents, *, end: End, kept: Tensors
 ) -> None:
-    """The genesis, which begins where the old run ended, and the end."""
+    """Write the genesis, which begins where the old run ended, and the end."""
     assert origin.state is not None
     genesis = replace(
         old.genesis,
@@ -276,7 +276,7 @@ def _write_ledger(
 
 
 def _metrics(path: Path) -> bytes:
-    """The lines of `metrics.jsonl` but for those of the training loss. Raises `RunError` for what is none."""
+    """Return the lines of `metrics.jsonl` but for those of the training loss. Raises `RunError` for what is none."""
     lines = path.read_bytes().splitlines(keepends=True)
     try:
         return b"".join(line for line in lines if json.loads(line)["metric"] != TRAIN_LOSS)
@@ -310,17 +310,17 @@ def _result(to: Path, record: RunRecord, end: End) -> ResultRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compared:
-    """What came of it."""
+    """Comparison of a run that a deletion made with its counterfactual."""
 
     run: str
     steps: int  # trained
     tensors: int  # compared
     differing: tuple[str, ...]  # names, with what is wrong
-    steps_watched: int = 0  # optimiser steps around which what nobody was admitted to was compared
+    steps_watched: int = 0  # optimiser steps around which tensors that admitted no class were compared
 
     @property
     def equal(self) -> bool:
-        """Whether the new run ended with what the counterfactual ends with, all of it."""
+        """Return whether the new run ended with what the counterfactual ends with, all of it."""
         return not self.differing
 
 
@@ -391,7 +391,8 @@ def _trained(
     data: Path | None,
     on_progress: Callable[[int, int], None],
 ) -> Tensors:
-    """What the loop comes to at its end; its ledger goes into the scratch directory, signed by nobody."""
+    """Return what the loop comes to at its end; its ledger goes into the scratch directory, signed by a
+    throw-away key."""
     keep_environment(scratch, recorded=False)
     with recording(loop, record, recipe_of(record), scratch, documents, data=data, rehearsal=True):
         loop.call("before_fit")

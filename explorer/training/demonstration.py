@@ -1,7 +1,7 @@
 """Authorities for a demonstration: everything that `governance: DIR` asks for, made by one process on one machine.
 
 The documents are real and are checked like all others. What they prove is that nothing was changed afterwards, and no
-more: three roles that should be three parties are played by one, with keys that lie beside each other, unencrypted.
+more: three roles that should be three parties are played by one, with keys in one directory, unencrypted.
 For real use every party makes its own key, with a passphrase, with `explorer authority new`.
 """
 
@@ -53,14 +53,14 @@ WARNING = "for demonstration: three keys of one party, unencrypted, beside each 
 
 
 class Example(NamedTuple):
-    """What ships as an example."""
+    """Documents that ship as an example."""
 
     taxonomy: Taxonomy
     policy: RoutingPolicy
 
 
 def example(directory: Path) -> Example:
-    """The taxonomy of licences and the policy `half-depth`, from the directory of the example policies."""
+    """Return the taxonomy of licences and the policy `half-depth`, from the directory of the example policies."""
     taxonomy = read_taxonomy(read_document(directory / "licences.taxonomy.yaml"))
     return Example(taxonomy=taxonomy, policy=read_policy(read_document(directory / "half-depth.policy.yaml")))
 
@@ -74,7 +74,7 @@ def demonstrate(
     policies: Sequence[RoutingPolicy],
     now: int,
 ) -> Path:
-    """The documents for a dataset, in a directory below this one that is named for what they are about.
+    """Return the documents for a dataset, in a directory below this one that is named for what they are about.
 
     What is there is kept: other data, another taxonomy and other policies have another directory, other keys too.
     """
@@ -100,7 +100,8 @@ def demonstrate(
 
 
 def authorities(directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int) -> Path:
-    """The documents of a new directory without tags: for examples that somebody tags himself (`explorer.tag`)."""
+    """Return the documents of a new directory without tags: for examples that the caller tags
+    (`explorer.tag`)."""
     (directory / POLICIES).mkdir(parents=True, mode=0o700)
     _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
     return directory
@@ -154,7 +155,7 @@ def _authorities(
 def _trust(
     keys: dict[str, Ed25519PrivateKey], taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int
 ) -> Trust:
-    """A trust file that asks for one signature of each role. Its keys are valid from the oldest document on."""
+    """Return a trust file that asks for one signature of each role. Its keys are valid from the oldest document on."""
     begins = min([taxonomy.issued, *(policy.issued for policy in policies), format_time(now)], key=parse_time)
     branches = tuple(sorted(class_.path for class_ in taxonomy.classes if "/" not in class_.path))
     trust = new_trust("demonstration")
@@ -167,7 +168,7 @@ def _trust(
 
 
 def _description(source: DataSource, data: Path | None, now: int) -> Description:
-    """What is known about any dataset here, in the words of its card."""
+    """Return what is known about any dataset here, in the words of its card."""
     today = datetime.datetime.fromtimestamp(now, datetime.UTC).date().isoformat()
     return Description(
         standards_version="1.0.0",

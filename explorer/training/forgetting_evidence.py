@@ -53,7 +53,7 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Behaviour:
-    """What one model did; `analysis.forgetting.Measured`."""
+    """Measurements of one model; `analysis.forgetting.Measured`."""
 
     seed: int
     target_N: np.ndarray  # nats
@@ -89,11 +89,12 @@ class Bench:
 
     @property
     def sealed(self) -> bool:
-        """Whether each of the classes has a region of its own, and G0 is something else than the run as it is."""
+        """Return whether each of the classes has a region of its own, and G0 is something else than the run as it
+        is."""
         return all(self._own.values())
 
     def whole(self) -> Behaviour:
-        """The run as it is, with the classes' own regions on: all that it learned from them."""
+        """Return the run as it is, with the classes' own regions on: all that it learned from them."""
         return self._measured(self._tensors, seed=self.record.seed, on=True)
 
     def switched_off(self) -> Behaviour:
@@ -106,9 +107,9 @@ class Bench:
         return self._measured(tensors, seed=self.record.seed)
 
     def without(self, run: Path) -> Behaviour:
-        """A finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for a run
-        that is another one in more than that and its seed."""
-        record = run_files.read_recipe_run(run, what="explorer delete evidence")
+        """Return a finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for
+        a run that is another one in more than that and its seed."""
+        record = records.read_recipe_run(run, what="explorer delete evidence")
         recipe_of(record)
         expected = counterfactual(self.record, self._target).identity
         for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):
@@ -135,7 +136,7 @@ class Bench:
         return self._known(on=on)
 
     def _known(self, *, on: bool = False) -> float:
-        """The mean loss of the probes."""
+        """Return the mean loss of the probes."""
         return float(np.mean([self._losses_of(path, PROBES, on=on).mean() for path in self._target.classes]))
 
     def _losses_of(self, path: str, most: int, *, on: bool) -> np.ndarray:
@@ -144,7 +145,7 @@ class Bench:
 
     @torch.no_grad()
     def _losses(self, rows: np.ndarray) -> np.ndarray:
-        """The loss of each of these training examples, fp32, the model in evaluation mode."""
+        """Return the loss of each of these training examples, fp32, the model in evaluation mode."""
         setting = self._loop.setting
         model = setting.model.eval()
         losses = []
@@ -195,7 +196,7 @@ class Bench:
 
 
 def finished(run: Path) -> dict[str, Tensor]:
-    """The tensors that a recorded run ended with, held against its ledger.
+    """Return the tensors that a recorded run ended with, compared with its ledger.
 
     Raises `RunError` for a run that left no model, and `LedgerError` for one whose ledger ended with another.
     """
@@ -212,7 +213,7 @@ def finished(run: Path) -> dict[str, Tensor]:
 
 
 def some(rows: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the rows, evenly spaced.
+    """Return at most so many of the rows, evenly spaced.
 
     >>> some(np.arange(10), 4)
     array([0, 3, 6, 9])
@@ -232,8 +233,8 @@ def _copies(loop: Loop) -> Tensors:
 
 
 def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, loop: Loop) -> Tensors:
-    """The tensors that the run ended with, those of layers that admitted the target's classes as they were before the
-    first step in which one did. `loop` is the run's own, of any step.
+    """Return the tensors that the run ended with, those of layers that admitted the target's classes as they were
+    before the first step in which one did. `loop` is the run's own, of any step.
 
     This takes out of those layers what the class put in, and what all others did since then too; and it leaves in the
     other layers what they learned on top of the class. So the result is neither the model without the class nor a
@@ -259,7 +260,7 @@ def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, lo
 
 
 def _before(run: Path, run_id: str, step: int, initial: Tensors) -> Tensors:
-    """The tensors after so many steps, where the run kept a checkpoint."""
+    """Return the tensors after so many steps, where the run kept a checkpoint."""
     if step == 0:
         return initial
     checkpoint = newest(run, run_id, step)

@@ -41,12 +41,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer import records, rundir
+from explorer import run_files, rundir
 from explorer.data.dataset import Split
 from explorer.engine.guard import same_bits
 from explorer.engine.method import Method
 from explorer.engine.state import Region, State
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.errors import RecipeError, RunError
 from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.contributions import Contributions
@@ -140,7 +140,7 @@ def govern(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """What a loop of one's own was given, checked."""
+    """Checked inputs of a custom loop."""
 
     credentials: Credentials
     examples: Split
@@ -163,8 +163,8 @@ def governed(
     keep_model: Callable[[Given, State], None],
     shown: Callable[[Given], Split] = lambda given: given.examples,
 ) -> Governed:
-    """The loop under these documents. `open_journal` says where it is written, once the layers are known, and `shown`
-    which examples it is handed. Raises as `govern` does."""
+    """Return the loop under these documents. `open_journal` says where it is written, once the layers are known, and
+    `shown` which examples it is handed. Raises as `govern` does."""
     for what, count in (("steps", steps), ("every", every)):
         if count < 1:
             raise RecipeError(f"{what}: found {count}, expected 1 or more")
@@ -206,7 +206,7 @@ def begin(
     keep_environment(run, recorded=True)
     if origin is not None:
         write_origin(run, origin)
-    records.write(run / rundir.LOOP, record)
+    run_files.write(run / rundir.LOOP, record)
     genesis = _genesis(state, run, record, given)
     return begun(run, genesis=genesis, signer=signer, credentials=given.credentials, contents=beginning(state))
 
@@ -214,7 +214,7 @@ def begin(
 def identity_of(
     model: nn.Module, optimizer: Optimizer, methods: Sequence[Method], *, steps: int, seed: int
 ) -> dict[str, Any]:
-    """What is known of a loop that is the caller's, as `LoopRecord` has it."""
+    """Return what is known of a loop that is the caller's, as `LoopRecord` has it."""
     recipe = {
         "model": class_name(model),
         "optimizer": type(optimizer).__name__,
@@ -253,7 +253,7 @@ class Reference:
 
     def __init__(self, state: State) -> None:
         """Changes the optimisers of this training in place; it is at step 0."""
-        self.moved: list[str] = []  # what moved in a step that admitted nobody to it, in words
+        self.moved: list[str] = []  # tensors that moved in a step that admitted no class to them, in words
         self.watched = 0
         self._state = state
         for region in state.regions.values():
@@ -261,7 +261,7 @@ class Reference:
                 self._guard(region, optimizer)
 
     def _guard(self, region: Region, optimizer: Optimizer) -> None:
-        """In place of the optimiser's step. A method, since schedules bind what they find there anew."""
+        """Replace the optimiser's step. By a method, since schedules bind again what they find there."""
         step = optimizer.step
 
         def guarded(this: Optimizer) -> None:
@@ -290,7 +290,7 @@ class Reference:
 
 
 def blank(examples: Split, gone: NDArray[np.bool_]) -> Split:
-    """The examples with zeros in place of these."""
+    """Return the examples with zeros in place of these."""
     rows = torch.from_numpy(gone)
     inputs, labels = examples.inputs.clone(), examples.labels.clone()
     inputs[rows], labels[rows] = 0, 0
@@ -298,7 +298,7 @@ def blank(examples: Split, gone: NDArray[np.bool_]) -> Split:
 
 
 def _seen(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
-    """A parameter and what the optimiser remembers for it."""
+    """Return a parameter and what the optimiser remembers for it."""
     state = {
         key: value.clone() if isinstance(value, Tensor) else value
         for key, value in optimizer.state.get(parameter, {}).items()
@@ -381,7 +381,7 @@ def replay(
 
 
 def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents, origin: Origin) -> None:
-    """Train the run of this record from its first step into its directory; begun there, it goes on.
+    """Train the run of this record from its first step into its directory; begun there, it is resumed.
 
     Raises as the loop does, and `RunError` for one that is not the recorded one or does not come to its end.
     """
@@ -401,8 +401,8 @@ def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents
 def trained_without(
     run: Path, record: LoopRecord, loop: OwnLoop, *, private: Path | None, scratch: Path
 ) -> tuple[Tensors, Reference]:
-    """What the run of this record ends with, trained here from its first step as `Reference` says. Its ledger goes into
-    the scratch directory, signed by nobody."""
+    """Return what the run of this record ends with, trained here from its first step as `Reference` says. Its ledger
+    goes into the scratch directory, signed by a throw-away key."""
     ended: list[Tensors] = []
     watching: list[Reference] = []
     papers = _papers(RunLedger(run), private)
@@ -425,7 +425,7 @@ def trained_without(
 
 
 class _Again:
-    """What a loop calls in place of `explorer.govern`."""
+    """Stand-in for `explorer.govern`, which a loop calls in its place."""
 
     def __init__(
         self,
@@ -453,7 +453,7 @@ class _Again:
         every: int = 50,
         methods: Sequence[Method] = (),
     ) -> Governed:
-        """As `explorer.govern`; documents, policy and ledger are the run's own."""
+        """Return as `explorer.govern`; documents, policy and ledger are the run's own."""
         if self._governed is not None:
             raise RecipeError("the loop governs a second time: expected a function that trains one run")
         self._governed = governed(
@@ -493,7 +493,7 @@ def _papers(ledger: RunLedger, private: Path | None) -> Documents:
 
 
 def _routing(record: LoopRecord) -> Routing:
-    """The routing of the record, what it leaves out included."""
+    """Return the routing of the record, what it leaves out included."""
     for method in listed_methods(record):
         if ROUTING in method:
             return choose({ROUTING: Routing}, dict(method), kind="method", where=f"run {record.run_id}")
@@ -529,7 +529,7 @@ def _compare_first(
 
 
 def load_loop(named: str) -> OwnLoop:
-    """The function that `module:function` names. Raises `RunError` where there is none.
+    """Return the function that `module:function` names. Raises `RunError` where there is none.
 
     Importing a module executes it: this is for names that the caller gives, and never for one that a file has.
     """

@@ -47,7 +47,7 @@ from explorer.provenance.trust import Role, Trust
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import GOVERNED
-from explorer.records import Plan, RunRecord
+from explorer.run_files import Plan, RunRecord
 from explorer.runlog.documents import Documents, read_documents
 from explorer.runlog.target import Origin, read_origin
 from explorer.training.start import Start, start_in
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 def documents_of(recipe: Recipe, directory: Path | None, *, now: int) -> Documents | None:
-    """The documents of a recipe in their author's directory; None where neither asks for the other.
+    """Return the documents of a recipe in their author's directory; None where neither asks for the other.
 
     Raises `RecipeError` for a method that acts on documents where there are none, and `ProvenanceError` for documents
     that cannot be read.
@@ -79,17 +79,17 @@ def refuse_governed(recipe: Recipe) -> None:
 
 
 def policy_of(recipe: Recipe) -> str | None:
-    """The name of the policy that the recipe routes by."""
+    """Return the name of the policy that the recipe routes by."""
     return next((method.policy for method in recipe.methods if isinstance(method, Routing)), None)
 
 
 def absent_of(recipe: Recipe) -> Absent:
-    """What the recipe leaves out; its content may be gone."""
+    """Return what the recipe leaves out; its content may be gone."""
     return next((method.absent for method in recipe.methods if isinstance(method, Routing)), Absent())
 
 
 def credentials_of(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
-    """The documents, checked against the recipe's training examples; see `governance.credentials.check`.
+    """Return the documents, checked against the recipe's training examples; see `governance.credentials.check`.
 
     A sweep plans many runs on few policies: what was checked in this process is not checked again, as long as it is the
     same documents and the same data.
@@ -111,22 +111,22 @@ def _checked(
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file does; None where there is none."""
+    """Return what changes when a file does; None where there is none."""
     try:
         status = path.stat()
     except OSError:
-        return None  # whoever reads it says why
+        return None  # the reader of the file says why
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def sealed_of(recipe: Recipe, documents: Documents, data: Path | None) -> tuple[SealedRegion, ...]:
-    """The sealed regions that the policy asks for; none where nothing is routed."""
+    """Return the sealed regions that the policy asks for; none where nothing is routed."""
     routing = credentials_of(recipe, documents, data).routing
     return () if routing is None else routing.policy.sealed
 
 
 def session_of(credentials: Credentials) -> Session:
-    """A new session for one loop."""
+    """Return a new session for one loop."""
     return Session(
         classes=credentials.classes,
         codes=credentials.tags.codes,
@@ -150,7 +150,7 @@ def _refuse_mixing(recipe: Recipe, policy: RoutingPolicy) -> None:
 
 
 def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
-    """What the documents give to a loop: the session of its methods, and the classes of its examples."""
+    """Return what the documents give to a loop: the session of its methods, and the classes of its examples."""
     if documents is None:
         return {}, None
     credentials = credentials_of(recipe, documents, data)
@@ -169,7 +169,7 @@ QUARANTINE = "quarantine"  # the blob of the genesis that says which examples ar
 
 
 def is_recorded(recipe: Recipe) -> bool:
-    """Whether the recipe writes a ledger."""
+    """Return whether the recipe writes a ledger."""
     return any(isinstance(method, Recorder) for method in recipe.methods)
 
 
@@ -207,8 +207,8 @@ def keep_environment(run: Path, *, recorded: bool) -> None:
 
 
 def stand_in(run_id: str) -> Signer:
-    """A signer for steps that are timed and thrown away. Nobody believes its key, and nothing that is believed is
-    signed twice."""
+    """Return a signer for steps that are timed and thrown away. Its key is in no trust file, and nothing that is
+    believed is signed twice."""
     return Signer(name=f"rehearsal/{run_id}", algorithm=Algorithm.ED25519, private_key=new_key())
 
 
@@ -223,7 +223,7 @@ def recording(
     data: Path | None,
     rehearsal: bool = False,
 ) -> Iterator[None]:
-    """Within the block a recipe that writes a ledger has one, in the run's directory; in a rehearsal signed by nobody.
+    """Give a recipe that writes a ledger one, in the run's directory; in a rehearsal it is signed by a throw-away key.
 
     Raises `ProvenanceError` for a key that may not sign it, and `LedgerError` for a ledger that is another run's.
     """
@@ -315,7 +315,7 @@ def genesis_of(
 
 
 def parent_of(origin: Origin) -> Parent:
-    """The run that a deletion goes on from, as the new ledger names it."""
+    """Return the run that a deletion continues, as the new ledger names it."""
     return Parent(kind="deletion", ledger=origin.ledger, model=None, attestation=None, admitted={})
 
 

@@ -3,7 +3,8 @@
     model = explorer.load_model("model", trust="trust.json", regions=["customer"])
 
 `model.json` says how to build it and `model.safetensors` what its parameters and buffers are; neither holds code. The
-module is built without memory first and held against the file's header, so that a file that does not fit costs nothing.
+module is built without memory first and compared with the file's header, so that a file that does not fit costs
+nothing.
 
 What a loop of one's own left, only its owner's code can build. It is given a module of the same class:
 
@@ -38,10 +39,10 @@ def load_model(
     regions: Collection[str] = (),
     into: nn.Module | None = None,
 ) -> nn.Module:
-    """The module in a model's directory, in evaluation mode, on the CPU.
+    """Return the module in a model's directory, in evaluation mode, on the CPU.
 
     Its sealed regions are off but for those in `regions`; what was deleted from it is absent and cannot be named. With
-    a trust file the attestation beside the model is believed first, or `ProvenanceError` says why it is not. A model of
+    a trust file the attestation next to the model is checked first, or `ProvenanceError` says why it is not. A model of
     a loop of one's own goes into the module `into`, where that is: it is sealed as the trained one was, and its values
     are replaced. Raises `RunError` for files that do not belong together, for a region that the model does not have,
     and for a module that does not fit the file.
@@ -77,14 +78,14 @@ def load_model(
 
 
 class Absent(nn.Module):
-    """Stands where a sealed module was deleted: as where it was switched off, what runs around it goes on alone."""
+    """Stand-in for a deleted sealed module: as where it was switched off, the path around it remains."""
 
     def forward(self, input: Tensor, *rest: object, **named: object) -> Tensor:
         return torch.zeros_like(input)
 
 
 def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
-    """The module with whatever values. Raises `RunError` for a card of no model that can be built."""
+    """Return the module with whatever values. Raises `RunError` for a card of no model that can be built."""
     where = str(path)
     try:
         with torch_stream(torch.device("cpu"), 0, "build"):
@@ -96,7 +97,8 @@ def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
 
 
 def _completed(model: nn.Module, card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
-    """The owner's module, changed and sealed as the trained one was. Raises `RunError` for one that cannot be."""
+    """Return the owner's module, changed and sealed as the trained one was. Raises `RunError` for one that cannot
+    be."""
     if switch_of(model) is not None:
         raise RunError(f"{path}: {type(model).__name__} has sealed regions already: expected a new module of its class")
     try:
@@ -106,7 +108,7 @@ def _completed(model: nn.Module, card: ModelCard, path: Path, *, on: Collection[
 
 
 def _sealed(model: nn.Module, card: ModelCard, where: str, *, on: Collection[str]) -> nn.Module:
-    """The model as its methods changed it, without what was deleted, and its regions sealed."""
+    """Return the model as its methods changed it, without what was deleted, and its regions sealed."""
     _change(model, card, where)
     for region in card.absent:
         model.set_submodule(str(region.module), Absent(), strict=True)
@@ -125,7 +127,7 @@ def _change(model: nn.Module, card: ModelCard, where: str) -> None:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, as the file has them."""
+    """Return parameters and buffers by name, as the file has them."""
     return dict(model.named_parameters()) | dict(model.named_buffers())
 
 

@@ -29,7 +29,8 @@ ROWS = 2
 
 
 def layers(model: nn.Module, *inputs: Any) -> str:
-    """The content of a file of layers for `explorer policy check --layers`: what `model(*inputs)` uses, in order.
+    """Return the content of a file of layers for `explorer policy check --layers`: what `model(*inputs)` uses, in
+    order.
 
     The model runs once, in training mode, and is left as it was. Raises `RecipeError` for a model that no policy can
     govern, and for a call that uses none of its tensors.
@@ -47,7 +48,7 @@ def layers(model: nn.Module, *inputs: Any) -> str:
 
 
 def catalogue_layers(name: str, settings: Sequence[str]) -> tuple[Layer, ...]:
-    """The layers of a model of the catalogue, each of its `settings` such as `width=64`.
+    """Return the layers of a model of the catalogue, each of its `settings` such as `width=64`.
 
     Raises `RecipeError` for an unknown name, and for parameters that it does not have.
     """

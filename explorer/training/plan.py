@@ -36,14 +36,14 @@ def total_steps(recipe: Training, *, examples: int, ssr: float) -> int:
 
 
 def pace_of(recipe: Training, *, steps: int) -> Pace:
-    """The batch sizes of a run that takes as many examples as `steps` steps of the nominal batch."""
+    """Return the batch sizes of a run that takes as many examples as `steps` steps of the nominal batch."""
     size = recipe.numbers.batch_size
     paces = [method.pace(batch_size=size, examples=steps * size) for method in recipe.methods]
     return next((pace for pace in paces if pace is not None), Pace(((0, size),)))
 
 
 def length(training: Training, name: str, *, examples: int, ssr: float) -> tuple[Pace, int]:
-    """The batch sizes and the number of optimiser steps of a run. Raises `RecipeError` for none, or too many."""
+    """Return the batch sizes and the number of optimiser steps of a run. Raises `RecipeError` for none, or too many."""
     nominal = total_steps(training, examples=examples, ssr=ssr)
     if nominal < 1:
         raise RecipeError(
@@ -70,7 +70,7 @@ def plan_run(
     documents: Documents | None = None,
     start: Start | None = None,
 ) -> RunRecord:
-    """The record of a run on this machine; `documents` govern it, and it begins with the model of `start`.
+    """Return the record of a run on this machine; `documents` govern it, and it begins with the model of `start`.
 
     Raises `RecipeError` for a budget that leaves no step, or too many, and for governed methods without documents;
     `ProvenanceError` for documents or examples that are not to be believed.
@@ -134,7 +134,7 @@ def setting_of(
 
 
 def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
-    """What methods are told of a run before it starts."""
+    """Return what methods may know of a run before it starts."""
     return Planned(
         task=dataset.task,
         example_shape=dataset.example_shape,
@@ -149,7 +149,8 @@ def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
 
 
 def warnings_of(training: Training, dataset: Dataset, model: nn.Module, *, steps: int) -> tuple[str, ...]:
-    """What the methods have to say of such a run on this model, each sentence with its method's name before it."""
+    """Return what the methods have to say of such a run on this model, each sentence with its method's name before
+    it."""
     planned = planned_of(training, dataset, steps=steps)
     return tuple(f"{method.name}: {words}" for method in training.methods for words in method.warnings(planned, model))
 
@@ -167,7 +168,7 @@ def check_methods(training: Training, name: str, dataset: Dataset, *, steps: int
 def count_phases(
     methods: tuple[Method, ...], dataset: Dataset, *, steps: int, pace: Pace | None = None
 ) -> dict[str, int]:
-    """How many steps of the run are spent in each phase of different speed."""
+    """Return how many steps of the run are spent in each phase of different speed."""
     counts: dict[str, int] = {}
     for step in range(steps):
         name = phase_of(methods, Moment(step=step, total_steps=steps, example_shape=dataset.example_shape, pace=pace))
@@ -176,5 +177,5 @@ def count_phases(
 
 
 def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
-    """The joint phase of all methods at one moment."""
+    """Return the joint phase of all methods at one moment."""
     return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL

@@ -65,7 +65,7 @@ def profile(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     read: Callable[[], Reading] = read_machine,
 ) -> list[ProfileRecord]:
-    """One profile for each distinct recipe among the runs, in the order of their first runs.
+    """Return one profile for each distinct recipe among the runs, in the order of their first runs.
 
     Every phase that any of the runs meets is measured; with `besides` also an evaluation and a checkpoint, which are no
     steps. The caller makes sure that nothing else keeps the machine busy, or says in `reasons` what does.
@@ -124,7 +124,7 @@ class _Phase:
 
     @property
     def best(self) -> float:
-        """The highest ratio of processor time to wall time so far."""
+        """Return the highest ratio of processor time to wall time so far."""
         return max((window.ratio for window in self.windows), default=0.0)
 
 
@@ -187,7 +187,7 @@ class _Subject:
         )
 
     def record(self) -> ProfileRecord:
-        """What was measured."""
+        """Return what was measured."""
         run = self.runs[0]
         return ProfileRecord(
             recipe_digest=run.recipe_digest,
@@ -205,14 +205,14 @@ class _Subject:
         )
 
     def _build(self) -> Loop:
-        """A new loop in the place of the last one."""
+        """Return a new loop in the place of the last one."""
         self._stack.close()
         run = _longest(self.runs)
         self._loop: Loop = self._stack.enter_context(rehearsed(run, data=self._data, documents=self._documents))
         return self._loop
 
     def _take(self, phase: _Phase) -> tuple[Window, dict[str, float]]:
-        """A window of the phase, of the round that is next; the best of a few where it loses the processor."""
+        """Return a window of the phase, of the round that is next; the best of a few where it loses the processor."""
         place = phase.places[len(phase.windows)]
         taken = [time_window(self._loop, place, count=phase.count)]
         while is_disturbed(taken[-1].ratio, best=phase.best) and len(taken) <= WINDOW_REPEATS:
@@ -257,7 +257,7 @@ def _longest(runs: Sequence[RunRecord]) -> RunRecord:
 
 
 def _median_seconds(act: Callable[[], object]) -> float:
-    """The median of a few times that it takes; fewer where it takes long."""
+    """Return the median of a few times that it takes; fewer where it takes long."""
     seconds: list[float] = []
     while len(seconds) < WINDOWS and sum(seconds) < BESIDES_SECONDS:
         start = time.perf_counter()
@@ -267,7 +267,8 @@ def _median_seconds(act: Callable[[], object]) -> float:
 
 
 def _median_by_part(splits: Sequence[dict[str, float]]) -> dict[str, float]:
-    """What a step is spent on: of every part the median, so that a disturbance in one window moves none of them."""
+    """Return what a step is spent on: of every part the median, so that a disturbance in one window moves none of
+    them."""
     parts = dict.fromkeys(part for split in splits for part in split)
     medians = {part: statistics.median(split.get(part, 0.0) for split in splits) for part in parts}
     return {part: seconds for part, seconds in medians.items() if seconds}
@@ -338,9 +339,9 @@ class Extrapolated:
 
 
 def extrapolate(run: RunRecord, profile: ProfileRecord) -> Extrapolated:
-    """The time of the run by that profile, which has evaluation and checkpoint.
+    """Return the time of the run by that profile, which has evaluation and checkpoint.
 
-    Raises `RunError` for a phase that was not profiled, or a profile without what stands beside training.
+    Raises `RunError` for a phase that was not profiled, or a profile without evaluation and checkpoint.
     """
     if profile.evaluation_seconds is None or profile.checkpoint_seconds is None:
         raise RunError(f"profile {profile.key}: evaluation and checkpoints were not measured; profile the recipe again")
@@ -369,7 +370,7 @@ def train_in_full(directory: Path, profile: ProfileRecord, *, data: Path | None)
 
 
 def validation(run: RunRecord, result: ResultRecord, profile: ProfileRecord) -> Validation:
-    """A finished run beside the prediction for its schedule.
+    """Return a finished run's time and the prediction for its schedule.
 
     Its own time is that of the timed steps, stretched to the first ones. Raises `RunError` for a run that shared the
     machine, or has no timed step: its time is no measure.
@@ -401,7 +402,7 @@ def _phase(profile: ProfileRecord, name: str, steps: int) -> PhaseTime:
 def plan_here(
     record: RunRecord, *, data: Path | None, documents: Documents | None = None, ssr: float | None = None
 ) -> RunRecord:
-    """The run on this machine, at another budget if one is given.
+    """Return the run on this machine, at another budget if one is given.
 
     Raises `RunError` where the data or the documents are not those of the record: that would be another recipe.
     """

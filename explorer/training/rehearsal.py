@@ -60,7 +60,7 @@ def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None =
 
 def _try_surgery(recipe: Recipe, dataset: Dataset, resources: dict[type, Any]) -> nn.Module:
     """Let the methods change the model, and return it."""
-    with torch_stream(CPU, 0, "rehearse"):  # nobody else's draws are moved
+    with torch_stream(CPU, 0, "rehearse"):  # no other stream of draws is moved
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     state = State(
         seed=0,
@@ -109,13 +109,13 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
 
 
 def _few_rows(pace: Pace) -> Pace:
-    """As many rows as there are, but `ROWS` at most: a batch may be too small for what normalises it."""
+    """Return as many rows as there are, but `ROWS` at most: a batch may be too small for what normalises it."""
     return Pace(tuple((step, min(ROWS, size)) for step, size in pace.stages))
 
 
 def telling_steps(recipe: Recipe, dataset: Dataset, pace: Pace, total: int) -> dict[int, str]:
-    """The steps to try, ascending, each with the name of its joint phase: the first, the last, and those that show most
-    of what is left, until every phase that `_of_one` names was seen."""
+    """Return the steps to try, ascending, each with the name of its joint phase: the first, the last, and those that
+    show most of what is left, until every phase that `_of_one` names was seen."""
 
     def at(step: int) -> Moment:
         return Moment(step=step, total_steps=total, example_shape=dataset.example_shape, pace=pace)
@@ -136,8 +136,8 @@ def telling_steps(recipe: Recipe, dataset: Dataset, pace: Pace, total: int) -> d
 
 
 def _of_one(phases: Sequence[str]) -> set[str]:
-    """The phases of one method that are tried: all of a few; else the first, the last and the one of the largest size,
-    which is the product of the numbers in its name ("40x40 px")."""
+    """Return the phases of one method that are tried: all of a few; else the first, the last and the one of the largest
+    size, which is the product of the numbers in its name ("40x40 px")."""
     distinct = list(dict.fromkeys(phases))
     if len(distinct) <= FEW:
         return set(distinct)

@@ -131,7 +131,7 @@ def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()
 
 
 def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) -> frozenset[str]:
-    """The fields of the commitments of these classes and of their sealed blobs, in entries of all kinds."""
+    """Return the fields of the commitments of these classes and of their sealed blobs, in entries of all kinds."""
     numbers = {
         f"{of}.{place}" for of in (NUMBERS, SKETCHES) for place, name in enumerate(genesis.classes) if name in classes
     }
@@ -142,7 +142,7 @@ def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) 
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The values of nested objects, by dotted name."""
+    """Return the values of nested objects, by dotted name."""
     values: dict[str, str] = {}
     for key, inner in value.items():
         if isinstance(inner, Mapping):
@@ -173,7 +173,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replayed:
-    """What came of it."""
+    """Result of a replay."""
 
     run: str
     first: int
@@ -191,7 +191,7 @@ class Replayed:
 
     @property
     def equal(self) -> bool:
-        """Whether everything came out as it is on record."""
+        """Return whether everything came out as it is on record."""
         return self.difference is None
 
 
@@ -260,7 +260,7 @@ def replay(
 
 
 def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
-    """What is otherwise here than where the run was recorded: hardware, packages, Python, our own code."""
+    """Return what is otherwise here than where the run was recorded: hardware, packages, Python, our own code."""
     then = rundir.read_json(run / rundir.ENVIRONMENT)
     if not isinstance(then, dict):
         raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
@@ -277,7 +277,7 @@ def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
 
 
 def newest(run: Path, run_id: str, step: int) -> Checkpoint | None:
-    """The newest whole checkpoint at or before this step; None: there is none."""
+    """Return the newest whole checkpoint at or before this step; None: there is none."""
     paths = [path for name in (rundir.KEPT, rundir.CHECKPOINT) for path in (run / name).glob("step-*.json")]
     for path in sorted(paths, key=lambda path: path.stem, reverse=True):
         try:
@@ -304,7 +304,7 @@ def _execute(loop: Loop, journal: Journal, checkpoint: Checkpoint | None, last: 
 
 
 def _genesis(ledger: Path, record: RunRecord) -> Genesis:
-    """The first entry. Raises `LedgerError` unless it is that of this run."""
+    """Return the first entry. Raises `LedgerError` unless it is that of this run."""
     if not ledger.exists():
         recorded = Recorder.name in record.methods
         why = "it was recorded, and is not here" if recorded else f"its recipe has no {Recorder.name!r}"
@@ -328,7 +328,7 @@ def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple
 
 
 def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | None:
-    """The first entry against the loop at step 0."""
+    """Return the first entry against the loop at step 0."""
     session = loop.state.resource(Session)
     pairs: dict[str, tuple[Any, Any]] = {
         "strategy": (genesis.strategy, STRATEGY),
@@ -386,6 +386,6 @@ def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None
 
 
 def _warm(loop: Loop, place: Place) -> int:
-    """How often the step fits into a window, once it is warm."""
+    """Return how often the step fits into a window, once it is warm."""
     time_steps(loop, place, count=WARMUP)
     return max(1, round(WINDOW_SECONDS / time_steps(loop, place, count=1)))

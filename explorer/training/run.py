@@ -54,21 +54,22 @@ log = logging.getLogger(__name__)
 
 
 def recipe_of(record: RunRecord) -> Recipe:
-    """The recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its name."""
+    """Return the recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its
+    name."""
     if not record.run_id.endswith(digest(record.identity)[:8]):
         raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
     return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
 
 
 def documents_in(directory: Path, record: RunRecord) -> Documents | None:
-    """The copies of the documents that govern a run, in its directory; None: nothing does."""
+    """Return the copies of the documents that govern a run, in its directory; None: nothing does."""
     return read_copies(directory) if "governance" in record.identity else None
 
 
 def build_loop(
     record: RunRecord, *, data: Path | None, documents: Documents | None = None, elsewhere: bool = False
 ) -> Loop:
-    """The loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
+    """Return the loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
 
     `documents` govern it; a session of theirs is among the resources of its methods. Raises `RunError` when the
     machine, the software, the data or the documents are not the ones the run was planned for: its name promises a
@@ -162,7 +163,7 @@ def _clear(directory: Path) -> None:
 
 
 def result_of(directory: Path, record: RunRecord, fitted: Fitted, *, examples: int, contended: bool) -> ResultRecord:
-    """The result of a run whose files are complete."""
+    """Return the result of a run whose files are complete."""
     return ResultRecord(
         run_id=record.run_id,
         metrics=fitted.metrics,
@@ -299,12 +300,12 @@ def check_types(model: nn.Module) -> None:
 
 
 def class_name(model: nn.Module) -> str:
-    """The class of a model as its record and its card name it."""
+    """Return the class of a model as its record and its card name it."""
     return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
 def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
-    """The methods that change a model before its regions are sealed, as a card has them."""
+    """Return the methods that change a model before its regions are sealed, as a card has them."""
     return tuple(
         written(method)
         for method in methods
@@ -313,6 +314,7 @@ def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, each in memory of its own; one that has several names stands under the first."""
+    """Return parameters and buffers by name, each in memory of its own; one that has several names is listed under the
+    first."""
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}

@@ -27,7 +27,7 @@ START = "start"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Single:
-    """What a recipe file may say beside the recipe. The name becomes part of a directory's name."""
+    """Options of a recipe file, next to the recipe. The name becomes part of a directory's name."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
     budget: Annotated[float, Field(gt=0, le=1000)] = 1.0
@@ -48,7 +48,7 @@ class Planned(NamedTuple):
 def plan_single(
     content: Any, *, name: str, where: str, data: Path | None, beside: Path, governance: Path | None, now: int
 ) -> Planned:
-    """The run that a recipe file's content describes; `name` holds if it has none of its own.
+    """Return the run that a recipe file's content describes; `name` holds if it has none of its own.
 
     `beside` is the directory of the file, from which it names others; `governance` holds instead of the one it names.
     Raises `RecipeError` that starts with `where`, and `ProvenanceError` for documents that are not to be believed.
@@ -88,7 +88,7 @@ def plan_single(
 def _start(
     content: Any, recipe: Recipe, documents: Documents | None, *, data: Path | None, beside: Path
 ) -> tuple[ModelPlace | None, Start | None]:
-    """The model that the run is to begin with, believed and built as the recipe's."""
+    """Return the model that the run is to begin with, believed and built as the recipe's."""
     if content is None:
         return None, None
     asked = check(StartFrom, content, where=START)

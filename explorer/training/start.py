@@ -1,13 +1,13 @@
-"""Beginning with a model that somebody else trained: its record is checked, and what of it is let in is said.
+"""Beginning with a model that another run trained: its record is checked, and its classes are admitted by weight.
 
-In a recipe file, beside `governance`:
+In a recipe file, next to `governance`:
 
     start:
       model: ../base/model         # model.safetensors, model.json, attestation.json
       admit: {open: 1, licensed/news: 0.5}
 
 Every class that the model was trained on, or that models before it were, needs a weight: that of the longest branch
-here that it lies in. A weight says how far whoever trains on answers for the class; it stands in the new run's first
+here that it lies in. A weight says how far the new trainer answers for the class; it is in the new run's first
 entry, and consumers of the new model decide by it. It scales nothing: what was learned cannot be let in by halves. 0 is
 for classes that are not in what is taken over: those that only trained sealed regions which this run does not have.
 
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartFrom:
-    """What a recipe file says."""
+    """Start as a recipe file gives it."""
 
     model: Annotated[str, Field(min_length=1, max_length=4000)]  # a directory, seen from the file
     admit: dict[ClassPath, Share]  # weights, by branch
@@ -61,7 +61,7 @@ class StartFrom:
 
 @record
 class Start:
-    """What a run's identity says: the model by digest, its ledger, and what of it is let in."""
+    """Start in a run's identity: the model by digest, its ledger, and what of it is let in."""
 
     model: Digest
     attestation: Digest
@@ -71,7 +71,7 @@ class Start:
 
     @property
     def parent(self) -> Parent:
-        """As the first entry of the ledger names it."""
+        """Return as the first entry of the ledger names it."""
         admitted = {path: write_float(weight) for path, weight in sorted(self.admitted.items())}
         return Parent(
             kind="model", ledger=self.ledger, model=self.model, attestation=self.attestation, admitted=admitted
@@ -81,7 +81,7 @@ class Start:
 def start_of(
     place: ModelPlace, admit: Mapping[str, float], *, documents: Documents, regions: Collection[SealedRegion]
 ) -> Start:
-    """The model in this place as a start, for a run with these sealed regions.
+    """Return the model in this place as a start, for a run with these sealed regions.
 
     Raises `ProvenanceError` for a model that the trust file of `documents` does not believe, and `RecipeError` for a
     class that is not let in, or is let in and is not there.
@@ -100,19 +100,19 @@ def start_of(
 
 
 def start_in(run: RunRecord) -> Start | None:
-    """The start that a run's identity names; None: it begins with drawn weights."""
+    """Return the start that a run's identity names; None: it begins with drawn weights."""
     if KEY not in run.identity:
         return None
     return from_json(Start, run.identity[KEY], where=f"run {run.run_id}: {KEY}", error=RunError)
 
 
 def identity_of(start: Start | None) -> dict[str, Any]:
-    """What it adds to a run's identity."""
+    """Return what it adds to a run's identity."""
     return {} if start is None else {KEY: to_json(start)}
 
 
 def kept_in(documents: Documents, start: Start) -> ModelPlace:
-    """Where the run that these documents are copies for keeps what it begins with."""
+    """Return where the run that these documents are copies for keeps what it begins with."""
     name = documents.where / PARENTS / start.attestation
     return ModelPlace(
         model=name.with_suffix(".safetensors"),
@@ -145,7 +145,7 @@ def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
 
 
 def initial_tensors(run: RunRecord, recipe: Recipe, documents: Documents | None, dataset: Dataset) -> dict[str, Tensor]:
-    """The tensors that the run begins with in place of drawn ones, by name; none for a run of its own.
+    """Return the tensors that the run begins with in place of drawn ones, by name; none for a run of its own.
 
     The copy in the run's directory is checked as the model was. Raises `RunError` for another model than the run was
     planned with, and for one that was built otherwise; `ProvenanceError` for one that is not believed.
@@ -203,7 +203,7 @@ def _trust(documents: Documents) -> Trust:
 
 
 def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[SealedRegion]) -> dict[str, float]:
-    """The weight of every class that the model or one before it was trained on."""
+    """Return the weight of every class that the model or one before it was trained on."""
     inherited = {path for parent in found.value.parents for path, weight in parent.admitted.items() if weight > 0}
     claims = {claim.path: claim for claim in found.value.classes if claim.trained}
     paths = sorted(inherited | claims.keys())
@@ -228,5 +228,5 @@ def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[Sealed
 
 
 def _lies_in(claim: ClassClaim, regions: Sequence[SealedRegion]) -> bool:
-    """Whether all that a class trained is in these regions."""
+    """Return whether all that a class trained is in these regions."""
     return all(region_of(regions, interval.layer) is not None for interval in claim.trained)

@@ -24,7 +24,7 @@ FILES = (".yaml", ".yml")
 
 
 def dataset_of(written: str) -> DataSource:
-    """The dataset of this name, or that of a recipe or sweep file. Raises `RecipeError` or `SpecError`."""
+    """Return the dataset of this name, or that of a recipe or sweep file. Raises `RecipeError` or `SpecError`."""
     if not written.endswith(FILES):
         return choose(DATASETS, written, kind="dataset", where="dataset")
     content: Any = read_document(Path(written)).value

@@ -38,7 +38,7 @@ _IDLE = ("idle", "iowait", "steal", "guest", "guest_nice")  # guests are counted
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """What the clocks say at one moment, in seconds; None: this system does not say."""
+    """Clocks at one moment, in seconds; None: this system does not say."""
 
     wall: float
     own: float  # processor time of this process, all its threads
@@ -48,7 +48,7 @@ class Reading:
 
 
 def read_machine() -> Reading:
-    """The clocks of this machine now."""
+    """Return the clocks of this machine now."""
     try:
         times = psutil.cpu_times()
     except (psutil.Error, OSError):
@@ -67,7 +67,7 @@ def read_machine() -> Reading:
 
 
 class Shares(NamedTuple):
-    """What others took between two readings, as shares of all cores; None: unknown, or too short to say."""
+    """Processor time that others took between two readings, as shares of all cores; None: unknown, or too short."""
 
     others: float | None
     stolen: float | None
@@ -78,7 +78,7 @@ class Shares(NamedTuple):
 
 
 def shares(spans: Sequence[tuple[Reading, Reading]], *, cores: int) -> Shares:
-    """What others took in all these spans together."""
+    """Return what others took in all these spans together."""
     wall = sum(after.wall - before.wall for before, after in spans)
     if wall < LEAST_SECONDS:
         return Shares(None, None)
@@ -96,7 +96,7 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 
 def is_disturbed(ratio: float, *, best: float) -> bool:
-    """Whether a window lost the processor, from its ratio and the best one of its phase."""
+    """Return whether a window lost the processor, from its ratio and the best one of its phase."""
     return ratio < RATIO * best
 
 
@@ -126,7 +126,7 @@ class Watcher:
         return before, self.read()
 
     def watch(self, *, windows: int = 0, disturbed: int = 0, repeated: int = 0, reasons: Sequence[str] = ()) -> Watch:
-        """What was seen, with `windows` of which `disturbed` stayed so, and other `reasons` to call it busy."""
+        """Return what was seen, with `windows` of which `disturbed` stayed so, and other `reasons` to call it busy."""
         taken = shares(self.spans, cores=self.cores)
         loads = [reading.load for span in self.spans for reading in span if reading.load is not None]
         seen = Watch(
@@ -141,7 +141,7 @@ class Watcher:
 
 
 def watched(act: Callable[[], Result], *, threads: int) -> tuple[Result, bool]:
-    """What acting gives, and whether something else kept the machine busy meanwhile."""
+    """Return what acting gives, and whether something else kept the machine busy meanwhile."""
     watcher = Watcher(threads=threads, read=read_machine)
     results: list[Result] = []
     watcher.attend(lambda: results.append(act()))
