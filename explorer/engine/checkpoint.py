@@ -86,7 +86,7 @@ def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
 def load_checkpoint(record: Path, *, run_id: str) -> Checkpoint:
     """Read one checkpoint by its JSON file. Raises `CheckpointError` if it is damaged or of another run."""
     try:
-        stored = records.read(_Record, record)
+        stored = run_files.read(_Record, record)
         whole = stored == stored.sealed()
         content = record.with_suffix(".safetensors").read_bytes()
     except (ExplorerError, OSError) as error:

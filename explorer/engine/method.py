@@ -159,7 +159,7 @@ class Method(ABC):
         return Saving.ALLOWED
 
     def metrics(self, state: State) -> dict[str, float]:
-        """Return what it found out about the whole run, by name in `records.METRICS`. Asked once, when all is done."""
+        """Return what it found out about the whole run, by name in `run_files.METRICS`; asked once, at its end."""
         return {}
 
     def change_model(self, state: State) -> None: ...

@@ -48,7 +48,7 @@ def measure(
         on_fault=lambda run, error: faults.append(f"no step times of {run.recipe}: {error}"),
     )
     for record in profiles:
-        records.write(directory / rundir.PROFILES / f"{record.key}.json", record)
+        run_files.write(directory / rundir.PROFILES / f"{record.key}.json", record)
     return Measured(busy=profiles[0].watch.reasons if profiles and profiles[0].watch else (), faults=tuple(faults))
 
 

@@ -94,7 +94,7 @@ def perform(job: Job) -> Outcome:
 
 def check_result(directory: Path) -> ResultRecord:
     """Return the result that makes a run a success. Raises `RunError` when it is absent, damaged or of another run."""
-    result = records.read(ResultRecord, directory / rundir.RESULT)
+    result = run_files.read(ResultRecord, directory / rundir.RESULT)
     if result.run_id != directory.name:
         raise SweepError(f"{directory / rundir.RESULT}: is the result of another run, {result.run_id!r}")
     return result

@@ -109,7 +109,7 @@ class Bench:
     def without(self, run: Path) -> Behaviour:
         """Return a finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for
         a run that is another one in more than that and its seed."""
-        record = records.read_recipe_run(run, what="explorer delete evidence")
+        record = run_files.read_recipe_run(run, what="explorer delete evidence")
         recipe_of(record)
         expected = counterfactual(self.record, self._target).identity
         for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):
